@@ -140,7 +140,7 @@ def main() -> None:
 def run(title, X, y, numbers, repeats) -> None:
     """One table: all methods on draws of pairs of one data set."""
     from bregmat import Constraints, nearest_kernel, spread_pairs
-    from bregmat.coordinates.coordinates import Factor
+    from bregmat.coordinates.priors import Factor
     from bregmat.estimators import KernelKMeans
 
     def rows_of(i, j, same, weight):

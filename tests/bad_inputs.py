@@ -389,6 +389,23 @@ ENTRIES = {
         | {"refine": FLAG, "random_state": SEED, "solver": SETTING, "n_roundings": count(0, none=False)}
         | LIMITS,
     ),
+    "semidefinite_program": Entry(
+        bregmat.semidefinite_program,
+        {"C": EYE, "constraints": PAIR},
+        {"C": table(EYE, square=True), "constraints": ROWS, "slack_weight": WEIGHT} | LIMITS,
+    ),
+    "unfold": Entry(
+        bregmat.unfold,
+        {"X": X, "n_neighbors": 4},
+        {
+            "X": POINTS,
+            "n_neighbors": count(1, none=False) | {"far": 6},
+            "n_components": count(1, none=False) | {"far": 6},
+        }
+        | {"divergence": SETTING, "objective": SETTING, "slack_weight": WEIGHT, "rtol": number(-1.0)}
+        | {"prior_scale": number(0, -1.0, none=True)}
+        | LIMITS,
+    ),
     "boost_hypotheses": Entry(
         bregmat.boost_hypotheses,
         {"H": np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]]), "y": [1, -1, 1]},
@@ -862,8 +879,6 @@ ENTRIES = {
             "C": WEIGHT,
             "fit_intercept": FLAG,
             "squared_hinge": FLAG,
-            "probability": FLAG,
-            "break_ties": FLAG,
             "solver": SETTING,
             "tol": POSITIVE | {"one": 1.0},
         }
@@ -881,16 +896,6 @@ ENTRIES = {
     ),
     "MarginSVC.predict": Entry(
         of_class("MarginSVC", "predict"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
-    ),
-    "MarginSVC.predict_proba": Entry(
-        of_class("MarginSVC", "predict_proba", probability=True),
-        {"X": X},
-        {"X": POINTS | {"features": np.ones((3, 5))}},
-    ),
-    "MarginSVC.predict_log_proba": Entry(
-        of_class("MarginSVC", "predict_log_proba", probability=True),
-        {"X": X},
-        {"X": POINTS | {"features": np.ones((3, 5))}},
     ),
     "MarginSVC.decision_function": Entry(
         of_class("MarginSVC", "decision_function"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
@@ -1118,7 +1123,7 @@ def write_files(folder):
     (folder / "typo.csv").write_text("a,b,c,kind\n1,2,1,no\n3,x,1,yes\n5,6,1,no\n", encoding="utf-8")
     (folder / "typo first.csv").write_text("a,b,c,kind\n1x,2,1,no\n3,4,1,yes\n5,6,1,no\n", encoding="utf-8")
     (folder / "nan.csv").write_text("a,b,c,kind\n1,2,1,no\n3,nan,1,yes\n", encoding="utf-8")
-    (folder / "ragged.csv").write_text("a,b,y\n0,1,1\n1\n", encoding="utf-8")
+    (folder / "ragged.csv").write_text("a,b,y\n0,1,1\n1,2,3,4\n", encoding="utf-8")
     (folder / "empty.csv").write_text("", encoding="utf-8")
     (folder / "binary.csv").write_bytes(bytes(range(256)))
     (folder / "square.csv").write_text("p,q\n1,0.5\n0.5,1\n", encoding="utf-8")
@@ -1133,7 +1138,7 @@ FILES = {
     "points.txt": "points.txt|txt",
     "empty.csv": "empty.csv",
     "binary.csv": "binary.csv",
-    "ragged.csv": "ragged.csv, line 3",
+    "ragged.csv": "ragged.csv: .* line 3",
 }
 TYPOS = FILES | {
     "typo.csv": "typo.csv, line 3, column 'b': 'x'",

@@ -25,7 +25,8 @@ from bregmat import (
 )
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import MatrixRows, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber

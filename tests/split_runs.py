@@ -19,7 +19,7 @@ def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callbac
         negative=state.point.q,
         objective=state.point.F,
         multiplier=state.multiplier,
-        violation=state.miss,
+        violation=state.residual,
         n_passes=state.n_passes,
         n_iter=outcome.n_iter,
         history=outcome.history,

@@ -29,7 +29,8 @@ from bregmat.base import arrays as library
 from bregmat.base.arrays import array_space, to_numpy
 from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
-from bregmat.operators.operators import Operator, PairGraph
+from bregmat.operators.linear_maps import Operator
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.solvers.newton_system import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 
@@ -248,7 +249,7 @@ def test_rows_and_labels_may_come_from_there(there):
 
 def test_in_host_memory_the_compiled_loops_work(monkeypatch):
     """Tensors that NumPy can read give the same bits as NumPy, and are given back as tensors."""
-    monkeypatch.setattr("bregmat.nearest.on_space", None)
+    monkeypatch.setattr("bregmat.certificates.nearest_matrix.on_space", None)
     X, C = soft_problem()
     here = nearest_metric(X, C, slack_weight=1.0)
     for x in (torch.as_tensor(X), torch.as_tensor(X).to(torch.float32).to(torch.float64), array_api_strict.asarray(X)):

@@ -278,7 +278,7 @@ def test_homogeneous_rows_are_met_by_their_own_size():
 
 
 @pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
-@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-300])
+@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-59])
 def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
     """No b is negative, so that the optimum is 0, at 0; along flat directions the updates go far from it."""
     for seed in range(12):
@@ -437,22 +437,32 @@ def test_arrays_that_claim_a_shape_without_bytes_are_refused(model, kind, more, 
 
 
 @pytest.mark.parametrize("size", [10**9, 10**18])
-def test_a_sparse_map_and_an_online_learner_that_claim_a_size_are_refused(size, tmp_path, rng):
+def test_a_sparse_map_that_claims_a_size_is_refused(size, tmp_path, rng):
     prior = Factor(sp.csr_array(np.eye(4, 2)))
     rows = Constraints.sq_distance(0, 1, 1.0, "<=")
     save(tmp_path / "metric", nearest_metric(rng.normal(size=(5, 4)), rows, prior=prior))
-    save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))
+    load(tmp_path / "metric")
 
     def claim_rows(manifest, members):
-        manifest["state"]["coordinates"]["R_shape"][0] = size
+        manifest["state"]["coordinates"]["R"]["shape"][0] = size
 
-    def claim_order(manifest, members):
-        manifest["state"]["dim"] = size
+    signed(tmp_path / "metric", claim_rows)
+    check_is_refused_at_once(tmp_path / "metric")
 
-    for name, change in (("metric", claim_rows), ("online", claim_order)):
-        load(tmp_path / name)
-        signed(tmp_path / name, change)
-        check_is_refused_at_once(tmp_path / name)
+
+@pytest.mark.parametrize("key", ["_state.H", "_state.totals", "_state.record.table"])
+def test_an_online_learner_with_arrays_of_other_sizes_is_refused(key, tmp_path):
+    """Compiled loops trust these sizes."""
+    save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))
+
+    def shorten(manifest, members):
+        array = np.load(io.BytesIO(members[f"arrays/{key}.npy"]))
+        stream = io.BytesIO()
+        np.save(stream, array[:-1])
+        members[f"arrays/{key}.npy"] = stream.getvalue()
+
+    signed(tmp_path / "online", shorten)
+    check_is_refused_at_once(tmp_path / "online")
 
 
 def nested(depth):
@@ -516,7 +526,7 @@ def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(texts, "LONGEST", 2**18)
     path = tmp_path / "endless.csv"
     path.write_text("1," * 2**19)
-    with pytest.raises(ValueError, match=r"endless\.csv: no table of text, the first two lines have more than"):
+    with pytest.raises(ValueError, match=r"endless\.csv: no table of text, a line has 262144 characters or more"):
         read_points(path)
 
 

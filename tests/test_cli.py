@@ -364,7 +364,7 @@ def test_what_became_features_is_said(bregmat, shop, data):
         "left out: customer_id (looks like the name of a row); to use them as features: --keep customer_id"
         in done.stderr
     )
-    assert "read with decimal commas: a, b, c, d" in done.stderr
+    assert "numbers are read with decimal commas" in done.stderr
     assert "missing cells in b (1): 59 rows are left" in done.stderr
     done = bregmat(*given, "--missing", "drop", "--keep", "customer_id")
     assert "features (5): customer_id, a, b, c, d" in done.stderr

@@ -136,7 +136,7 @@ def test_names_stay_what_they_are_in_a_frame():
         ({"i": [0, 0.5]}, "row 1: sample numbers must be whole; got i='0.5'"),
         ({"i": [0, -2]}, "row 1: sample numbers start at 0; got i='-2'"),
         ({"i": [0, "b"]}, "row 0: samples are numbers here and names elsewhere: i='0'"),
-        ({"i": [True, False]}, "row 0: samples are numbers or names, not truths"),
+        ({"i": [True, False]}, "row 0: samples are numbers or names, not booleans"),
         (
             {"bound": [1.0, np.nan]},
             "row 1: bound '' is not a number; a table of pairs or triplets without bounds has none",
@@ -231,14 +231,17 @@ def test_distances_and_bounds_without_a_relation():
         ({"a": [0, 1], "b": [1, 1]}, "row 1"),
         ({"a": [0], "b": [1], "distance": ["far"]}, "row 0: distance 'far' is no distance"),
         ({"a": [0], "b": [1], "distance": [-1.0]}, "row 0: distance '-1' is no distance"),
-        ({"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]}, "'distance' and 'sq_distance' say the same"),
+        (
+            {"a": [0], "b": [1], "distance": [1.0], "sq_distance": [1.0]},
+            "'distance' and 'sq_distance' have the same meaning",
+        ),
         ({"a": [0], "b": [1], "bound": [1.0]}, "no column 'sense'; a bound needs its sense"),
         (
             {"a": [0]},
             "columns 'a' make no table of pairs or triplets, and there is no column 'relation'; pairs have two",
         ),
         ({"a": [0], "b": [1], "c": [2], "d": [3], "e": [4]}, "unknown columns 'a', 'b', 'c', 'd', 'e' make no table"),
-        ({"0": [1], "7": [2]}, "'0' is no name of a column; this is to be a line of names"),
+        ({"0": [1], "7": [2]}, "'0' is no name of a column; the first line must hold names"),
     ],
 )
 def test_what_is_no_table_of_pairs(table, message):

@@ -14,7 +14,7 @@ from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard, ScalarLoss, SquaredHinge
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import MatrixRows, smat, svec
+from bregmat.operators.linear_maps import MatrixRows, smat, svec
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
 

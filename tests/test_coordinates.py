@@ -10,15 +10,15 @@ import scipy.sparse as sp
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.coordinates import coordinates as coordinates_module
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
-from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior, iterate_from_state
+from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior
 from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
-from bregmat.nearest import LINKED
+from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
+from states import saved_and_loaded
 
 H = 1e-5
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -106,8 +106,7 @@ class TestIterate:
 
     def test_state_round_trip(self, D, kind, rng):
         iterate, _, _ = self.iterate(D, kind, rng)
-        meta, arrays = iterate.to_state()
-        again = iterate_from_state(meta, getattr(iterate, "t0", None), arrays)
+        again = saved_and_loaded(iterate)
         assert (again.matrix() == iterate.matrix()).all()
         assert again.value() == iterate.value()
 
@@ -176,7 +175,7 @@ class TestCoordinates:
     def test_state_round_trip(self, form, D, rng):
         place, _, _ = coordinates_of(form, D, rng)
         iterate = an_iterate(D, place.t0, rng)
-        again = Coordinates.from_state(*place.to_state())
+        again = saved_and_loaded(place)
         assert (again.transform(place.base, iterate) == place.transform(place.base, iterate)).all()
         assert ((again.base is None) and "kernel" not in form) or (again.factor(iterate) == place.factor(iterate)).all()
 
@@ -289,7 +288,9 @@ class TestElimination:
         G = result.factor
         assert np.allclose(G[0], G[1], atol=1e-12)
         assert np.allclose(G[0], G[2], atol=1e-12)
-        assert result.gap <= LINKED  # what finite weights of the eliminated rows prove; the run itself went on to TOL
+        assert (
+            result.gap <= ELIMINATION_GAP
+        )  # what finite weights of the eliminated rows prove; the run itself went on to TOL
         assert result.dual.shape == (8,)
         # nearly the same by a bound that is only nearly 0
         nearly = Constraints.sq_distance([0, 1], [1, 2], 1e-7, "<=") + rest

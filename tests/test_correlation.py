@@ -27,10 +27,10 @@ from bregmat.applications.correlation.entries import Entries, fixed_blocks
 from bregmat.applications.correlation.nearest import Limits, mended, run
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem
-from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.plots import ConvergenceDisplay
 from bregmat.run.loop import RunLog
 from drawing import in_memory
+from states import saved_and_loaded
 
 ORACLES = json.loads((Path(__file__).parent / "oracles" / "correlation.json").read_text(encoding="utf-8"))
 NAMES = ["frobenius", "logdet", "vonneumann"]
@@ -315,7 +315,7 @@ def test_singular_block_is_certified_on_its_complement(rng):
     t = np.linalg.eigvalsh(N.T @ (C - multiplier_matrix(result)) @ N)
     bound = ((C**2).sum() - (np.maximum(t, 0) ** 2).sum()) / 2 - result.dual @ C[i, j]
     assert result.dual_bound == pytest.approx(bound, rel=1e-9)
-    assert CorrelationResult.from_state(*result.to_state()).null_space is not None
+    assert saved_and_loaded(result).null_space is not None
 
 
 @pytest.mark.parametrize("e", [1e-8, 9e-11, 1e-13])

@@ -20,10 +20,10 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
-from bregmat.applications.cut.result import CutResult
 from bregmat.applications.cut.rounding import BestCut, balanced, certifying, fiedler, smallest
 from bregmat.plots import ConvergenceDisplay
 from drawing import in_memory
+from states import saved_and_loaded
 
 nan, inf = np.nan, np.inf
 METHODS = ["central_path", "low_rank"]
@@ -474,7 +474,7 @@ def test_repeatable_and_saved():
     one, two = balanced_cut(graph, random_state=7), balanced_cut(graph, random_state=7)
     assert_array_equal(one.labels, two.labels)
     assert_array_equal(one.dual, two.dual)
-    back = CutResult.from_state(*one.to_state())
+    back = saved_and_loaded(one)
     assert repr(back) == repr(one)
     assert back.history == one.history
     assert_array_equal(back.dual, one.dual)

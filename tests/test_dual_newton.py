@@ -7,16 +7,19 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann, certificates
+from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat.certificates import restoration
+from bregmat.certificates.certify import certify
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
-from bregmat.operators.operators import RankOneRows
+from bregmat.operators.linear_maps import RankOneRows
 from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason, Status
+from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.dual_newton import DualNewton, _in_terms_of_the_link
+from bregmat.solvers.dual_newton import DualNewton, _link_gradient
 from verified_calls import verify_outcome
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius())
@@ -46,8 +49,8 @@ def _problem(divergence, Z, constraints, prior=None, loss=None):
     return build_problem(divergence, t0, bind(constraints, Z), constraints, loss, 1.0)
 
 
-def _run(problem, Z, constraints, tol=1e-6, max_iter=60, loss=None, start=None, **settings):
-    outcome = solve(problem, DualNewton(**settings), tol=tol, max_iter=max_iter, start=start)
+def _run(problem, Z, constraints, tol=1e-6, max_iter=60, loss=None, start=None):
+    outcome = solve(problem, DualNewton(), tol=tol, max_iter=max_iter, start=start)
     verify_outcome(outcome, problem, Z, constraints, loss=loss, slack_weight=1.0)
     return outcome
 
@@ -165,12 +168,14 @@ def test_soft_rows_of_any_weight(rng, divergence, weight):
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
-def test_continuation_does_not_change_the_optimum(rng, divergence):
+def test_continuation_does_not_change_the_optimum(rng, divergence, monkeypatch):
     Z, G = _target(rng, 20, 5)
     i, j = _pairs(rng, 20, 40)
     C = Constraints.sq_distance(i, j, rng.uniform(0.2, 2.0, 40), rng.choice(SENSES[:2], 40), weight=20.0)
     problem = _problem(divergence, Z, C)
-    staged, direct = (_run(problem, Z, C, max_iter=300, continuation=flag) for flag in (True, False))
+    staged = _run(problem, Z, C, max_iter=300)
+    monkeypatch.setattr(dual_newton, "_first_share", lambda problem: 1.0)
+    direct = _run(problem, Z, C, max_iter=300)
     assert staged.status is direct.status is Status.OPTIMAL
     assert staged.certificate.objective == pytest.approx(direct.certificate.objective, rel=2e-6)
 
@@ -267,13 +272,13 @@ def test_parallel_rows(rng):
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
 @pytest.mark.parametrize("factor", [0.6, 1.5])
-def test_one_step_meets_one_row_in_terms_of_the_link(rng, divergence, factor):
+def test_one_step_with_the_gradient_of_the_link_meets_one_row(rng, divergence, factor):
     Z = rng.normal(size=(2, 4))
     v = Z[0] - Z[1]
     problem = _problem(divergence, Z, Constraints.sq_distance([0], [1], factor * (v @ v), "==", weight=np.inf))
     start = DualNewton().init(problem, 1e-6, None)
-    assert _in_terms_of_the_link(problem, start) is None  # not as the first step
-    force = _in_terms_of_the_link(problem, replace(start, norm=1.0, first_norm=1.0))
+    assert _link_gradient(problem, start) is None  # not as the first step
+    force = _link_gradient(problem, replace(start, norm=1.0, first_norm=1.0))
     force = start.gradient if divergence.name == "frobenius" else force
     mu = -force / problem.operator.squared_norms(divergence.divided(problem.t0))
     there = start.iterate.at(np.diag(problem.t0) - problem.operator.adjoint(mu))
@@ -294,7 +299,7 @@ def test_restoration_needs_one_row_of_a_matrix(rng, divergence):
         above = iterate_at_prior(divergence, problem.t0).with_factor(np.sqrt(1.01) * np.linalg.pinv(Z) @ G)
         p = problem.operator.congruence(above.F).values_diagonal(above.x)
         assert np.allclose(problem.violation(p)[:10], 0.01)
-        found.append(certificates.certify(problem, above, p, np.zeros(problem.c)))
+        found.append(certify(problem, above, p, np.zeros(problem.c)))
     assert found[0].is_feasible and found[1].is_feasible
     assert np.allclose(found[0].iterate.matrix(), found[1].iterate.matrix(), rtol=1e-12)
 
@@ -309,8 +314,8 @@ def test_both_ways_of_restoration(rng, monkeypatch, divergence):
     p = problem.operator.congruence(near.F).values_diagonal(near.x)
     found = []
     for few in (np.inf, -1.0):
-        monkeypatch.setattr(certificates, "FEW", few)
-        iterate, values = certificates.restore(problem, near, p, np.zeros(problem.c))
+        monkeypatch.setattr(restoration, "TYPICAL_CG_STEPS", few)
+        iterate, values = restoration.restore(problem, near, p, np.zeros(problem.c))
         assert problem.violation(values).max() <= 1e-9
         assert np.allclose(values, problem.losses.bound, rtol=1e-8)
         found.append(iterate.matrix())
@@ -327,7 +332,7 @@ def test_rows_beyond_the_range_of_a_matrix_are_restored(rng):
     C = _distances(there.factor(), i[some], j[some], ["=="] * 9, 0.0)
     problem = _problem(Frobenius(), np.eye(6), C)
     p = problem.operator.congruence(start.F).values_diagonal(start.x)
-    certificate = certificates.certify(problem, start, p, np.zeros(9))
+    certificate = certify(problem, start, p, np.zeros(9))
     assert 1e-4 < problem.violation(p).max() < 0.1
     assert certificate.is_feasible
     assert np.allclose(certificate.iterate.matrix(), there.matrix(), atol=0.05)
@@ -399,7 +404,7 @@ def test_squared_norms_are_those_of_the_features(rng):
                 np.testing.assert_allclose(found, exact, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("name", "value"), [("rounds", 0), ("cg_steps", 0), ("proximal", -1.0), ("proximal", np.nan)])
-def test_bad_settings(name, value):
-    with pytest.raises(ValueError, match=name):
-        DualNewton(**{name: value})
+@pytest.mark.parametrize("proximal", [-1.0, np.nan])
+def test_bad_settings(proximal):
+    with pytest.raises(ValueError, match="proximal"):
+        DualNewton(proximal=proximal)

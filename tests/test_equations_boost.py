@@ -13,7 +13,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
 from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
-from bregmat.operators.operators import MatrixRows
+from bregmat.operators.linear_maps import MatrixRows
 from bregmat.run.loop import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned

@@ -510,13 +510,13 @@ def test_saved_and_loaded(named, tmp_path):
     save(tmp_path / "model.bm", learner)
     again = load(tmp_path / "model.bm")
     assert np.array_equal(again.transform(frame), learner.transform(frame))
-    assert again.divergence == "vonneumann" and again.slack_weight == 0.5 and again.percentiles == [10, 90]
+    assert again.divergence == VonNeumann() and again.slack_weight == 0.5 and again.percentiles == [10, 90]
     assert again.result_.status == learner.result_.status and np.array_equal(again.result_.dual, learner.result_.dual)
     assert list(again.feature_names_in_) == list(learner.feature_names_in_) and again.n_iter_ == learner.n_iter_
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
     assert np.array_equal(again.constraints_.ids, ids)
     with pytest.raises(NotFittedError):
-        MetricLearner().to_state()
+        save(tmp_path / "model.bm", MetricLearner())
 
 
 def test_warm_start(wine):

@@ -8,13 +8,16 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from bregmat import Constraints, Factor, binding, nearest_kernel, nearest_metric, operators
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat.operators import binding
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
-from bregmat.operators.operators import MatrixRows, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import MatrixRows, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.solvers import mirror_newton, newton_system
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.newton_system import fourth_moment, heavy_block, solve_newton_system
+from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.preconditioners import fourth_moment, heavy_block
 from cases import OPERATORS, random_pairs
 
 SOFT = {"logdet": "mirror_newton", "vonneumann": "mirror_newton", "frobenius": "dual_newton"}
@@ -59,7 +62,7 @@ def test_pairs_are_never_multiplied_out(divergence, rng, monkeypatch):
 
     given = {"divergence": divergence, "slack_weight": 1e-3, "solver": SOFT[divergence], "tol": 1e-4}
     nearest_metric(X, constraints, max_iter=2, **given)  # loads the compiled code
-    monkeypatch.setattr(operators.RankOneRows, "__init__", watched)
+    monkeypatch.setattr(RankOneRows, "__init__", watched)
     result, peak = peak_of(lambda: nearest_metric(X, constraints, **given))
     assert result.status == "OPTIMAL"
     assert max(largest, default=0) <= (4096 if SOFT[divergence] == "dual_newton" else n)  # that one goes block by block

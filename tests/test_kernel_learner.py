@@ -20,9 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators import KernelLearner
-from bregmat.io import load, models, save
+from bregmat.io import load, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.run.result import SolverError
@@ -365,8 +365,7 @@ def test_float32_and_frames(wine):
 
 # ---------------------------------------------------------------------- files
 @pytest.mark.parametrize("form", [*FORMS, "precomputed", "sparse"])
-def test_saved_and_loaded(wine, tmp_path, monkeypatch, form):
-    monkeypatch.setitem(models.SAVABLE, "KernelLearner", "bregmat.estimators.kernel")
+def test_saved_and_loaded(wine, tmp_path, form):
     X, y = wine
     data = {"precomputed": rbf_kernel(X), "sparse": sp.csr_array(X)}.get(form, X)
     kw = FORMS.get(form, {"kernel": "rbf" if form == "sparse" else form})

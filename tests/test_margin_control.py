@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from bregmat.margin import ActiveSet, MarginProblem, MarginResult, kernel_source, train_margin
+from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.run.result import ExitReason, Record, Status
 from margin_cases import EXACT, blobs, gaussian, real_data, referee
+from states import saved_and_loaded
 
 
 # ---------------------------------------------------------------- accuracy asked for
@@ -195,8 +196,7 @@ def test_threads_do_not_share_memory(rng):
 def test_state_goes_there_and_back(rng):
     X, y = blobs(rng, 100)
     result = train_margin(MarginProblem.build(kernel_source(X), y))
-    meta, arrays = result.to_state()
-    copy = MarginResult.from_state(meta, arrays)
+    copy = saved_and_loaded(result)
     for name in (
         "status",
         "exit_reason",

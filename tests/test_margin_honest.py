@@ -120,6 +120,9 @@ def agrees_with_exact_optima(X, y, C, intercept, squared):
             proven = machine.fit(X, y).certified_
     except SolverError:
         return False
+    except ValueError as error:  # points that differ by rounding only
+        assert "Scale the features" in str(error)
+        return False
     optima = exact_optima(X, np.where(np.asarray(y) == 1, 1, -1), C, intercept=intercept, squared=squared)
     if not optima:  # no machine, though that was not found out: nothing is proven of it
         assert not proven.any()
@@ -241,4 +244,4 @@ def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
     weights = None if weight is None else np.where(np.arange(40) < 35, weight, 0.0)
     problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
     assert train_margin(problem, tol=1e-3).price == price
-    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).price)
+    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).common_upper)

@@ -91,7 +91,7 @@ def test_parts_of_a_loop_write_what_the_whole_writes(rng, d):
     for part in ((1024, n), (0, 512), (512, 1024)):
         loop(cut, *arguments, *part)
     assert (whole == cut).all()
-    A, h = s._exact(rows)
+    A, h = s._centred(rows)
     one = np.where(rng.random(700) < 0.5, 1.0, -1.0)
     for B, hB, same in ((A, h, True), (A[:650].copy(), h[:650], False)):
         whole, cut = np.empty((2, 700, len(B)))

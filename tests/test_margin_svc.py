@@ -260,7 +260,7 @@ def test_learned_kernel(iris, tmp_path):
         assert np.allclose(again.decision_function(new), machine.decision_function(new), rtol=1e-12, atol=1e-12)
         assert isinstance(again.kernel.__self__, KernelLearner) and clone(again).fit(X, y).score(X, y) > 0.9
     machine.set_params(kernel=rbf_kernel)
-    with pytest.raises(TypeError, match="kernel is a function cannot be saved"):
+    with pytest.raises(TypeError, match="kernel is a function, which cannot be saved"):
         save(tmp_path / "machine.bm", machine)
 
 

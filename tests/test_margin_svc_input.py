@@ -144,7 +144,7 @@ def test_labels_that_are_objects_come_back_as_such(iris, tmp_path):
 
 
 def test_functions_are_not_saved(iris, tmp_path):
-    with pytest.raises(TypeError, match="kernel is a function cannot be saved"):
+    with pytest.raises(TypeError, match="kernel is a function, which cannot be saved"):
         save(tmp_path / "f.bm", MarginSVC(kernel=rbf_kernel).fit(*iris))
 
 

@@ -132,14 +132,19 @@ def test_smallest_eigenvalue_of_any_order(rng):
 def test_scales_that_float32_cannot_hold(cancer):
     X, y = cancer
     plain = MarginSVC(kernel="linear", **EXACT).fit(X, y)
-    for scale in (1e20, 1e-20):
+    for scale in (1e10, 1e-10):
         far = MarginSVC(kernel="linear", C=1.0 / scale**2, **EXACT).fit(X * scale, y)
         assert far.result_.status is Status.OPTIMAL
         assert far.result_.dual_bound * scale**2 == pytest.approx(plain.result_.dual_bound, rel=1e-9)
         assert far.result_.price * scale**2 == pytest.approx(1.0) and far.result_.history[-1].gap == far.gap_
         assert np.abs(far.decision_function(X * scale) - plain.decision_function(X)).max() < AGREE
     with pytest.raises(SolverError, match="cannot be separated"):
-        MarginSVC(kernel="linear", C=np.inf).fit(np.ones((4, 2)) * 1e20, [0, 1, 0, 1])
+        MarginSVC(kernel="linear", C=np.inf).fit(np.ones((4, 2)) * 1e10, [0, 1, 0, 1])
+    for scale in (1e20, 1e-20):
+        with pytest.raises(
+            ValueError, match="largest kernel value .* must be between 1e-25 and 1e.25; got .* Scale the features"
+        ):
+            MarginSVC(kernel="linear").fit(X * scale, y)
     for gamma in (1e38, 1e300):  # every point on its own
         alone = MarginSVC(gamma=gamma, **EXACT).fit(X, y)
         assert alone.gap_ <= 1e-10 and np.sign(alone.result_.decision[y == 0]).max() <= 0

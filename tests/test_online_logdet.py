@@ -12,6 +12,7 @@ from bregmat._kernels import online as kernels
 from bregmat.objective.divergences import LogDet
 from bregmat.online import UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet as Plain
+from states import saved_and_loaded
 
 SENSES = ("==", "<=", ">=")
 
@@ -343,8 +344,7 @@ def test_fit_forgets(rng):
 def test_checkpoint_continues_to_the_same_bits(rng, prior, keep, eta):
     Z, y, A = stream(60, 5, rng, noise=0.2)
     learner = OnlineLogDet(eta=eta, prior=None if prior is None else A, keep_examples=keep).partial_fit(Z[:30], y[:30])
-    meta, arrays = learner.to_state()
-    copy = Plain.from_state(meta, {name: a.copy() for name, a in arrays.items()})
+    copy = saved_and_loaded(learner)
     for other in (copy, pickle.loads(pickle.dumps(learner))):
         other.partial_fit(Z[30:], y[30:])
     learner.partial_fit(Z[30:], y[30:])
@@ -354,7 +354,7 @@ def test_checkpoint_continues_to_the_same_bits(rng, prior, keep, eta):
     assert copy.loss_bound(A, 1.0) == learner.loss_bound(A, 1.0)
     if keep:
         assert copy.loss_of(A) == pytest.approx(learner.loss_of(A))
-    fresh = Plain.from_state(*OnlineLogDet(4, eta=0.5).to_state())
+    fresh = saved_and_loaded(OnlineLogDet(4, eta=0.5))
     assert (fresh.dim, fresh.eta, hasattr(fresh, "n_features_in_")) == (4, 0.5, False)
 
 
@@ -472,7 +472,7 @@ def test_keeping_the_stream_is_settled_at_the_start():
     kept = OnlineLogDet(keep_examples=True).partial_fit(Z2, [1.0, 2.0])
     late = OnlineLogDet().learn_one(Z2[0], 1.0)
     late.set_params(keep_examples=True).learn_one(Z2[1], 2.0)
-    for learner in (late, type(late).from_state(*late.to_state())):
+    for learner in (late, saved_and_loaded(late)):
         with pytest.raises(ValueError, match="stream was not kept"):
             learner.regret(np.eye(2))
     early = OnlineLogDet(keep_examples=True).learn_one(Z2[0], 1.0)

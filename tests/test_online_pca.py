@@ -13,6 +13,7 @@ from bregmat._kernels.arrays import EigenWork
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks
+from states import saved_and_loaded
 
 
 def cap(w, m):
@@ -307,7 +308,7 @@ def test_checkpoint_continues_to_the_same_bits(rng):
     X = rows(60, 5, rng)
     for settings in ({}, {"n_rounds": 60}, {"center": True, "max_norm": 2.0, "random_state": 1}):
         pca = OnlinePCA(2, **settings).partial_fit(X[:31])
-        copy = OnlinePCA.from_state(*pca.to_state())
+        copy = saved_and_loaded(pca)
         for other in (pca, copy, pickle.loads(pickle.dumps(pca))):
             other.partial_fit(X[31:])
         assert (copy.matrix() == pca.matrix()).all()
@@ -317,7 +318,7 @@ def test_checkpoint_continues_to_the_same_bits(rng):
             pca.regret(),
         )
         assert copy.n_samples_seen_ == 60
-    assert not hasattr(OnlinePCA.from_state(*OnlinePCA(2).to_state()), "n_features_in_")
+    assert not hasattr(saved_and_loaded(OnlinePCA(2)), "n_features_in_")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.linalg import null_space, subspace_angles
 
 from bregmat import Constraints, ExitReason, Factor, LogDet, Status, VonNeumann, nearest_kernel, nearest_metric
-from bregmat.coordinates.priors import widen_range
+from bregmat.coordinates.widen import widen_range
 
 BOTH = pytest.mark.parametrize("D", [LogDet(), VonNeumann()], ids=lambda D: D.name)
 KINDS = pytest.mark.parametrize("kind", ["dense", "factor"])

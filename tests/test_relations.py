@@ -217,7 +217,7 @@ def test_model_report_and_command_line(midpoints, tmp_path, monkeypatch):
     assert again.constraints_.describe(0) == rows.describe(0)
     assert np.array_equal(again.constraints_.values(X), rows.values(X))
     monkeypatch.delitem(REGISTERED._classes, "midpoint")
-    with pytest.raises(ValueError, match=r"the relation 'midpoint' is not known; give it to bregmat\.register"):
+    with pytest.raises(ValueError, match="has the relation 'midpoint', which is not known here; import the module"):
         load(tmp_path / "model.bm")
 
 

@@ -10,7 +10,7 @@ from scipy.optimize import minimize_scalar
 
 from bregmat._kernels import von_neumann
 from bregmat._kernels.arrays import EigenWork
-from bregmat.solvers.definite_boost import Boosted, Course, DefiniteBoost, approximate_step, log_step_bound
+from bregmat.solvers.definite_boost import BoostRows, BoostSteps, DefiniteBoost, approximate_step, log_step_bound
 from flat_rows import EXACT, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
 
 OUTER, DENSE, IDENTITY = von_neumann.FORMS
@@ -164,7 +164,7 @@ def test_vonneumann_sweep(corrected, rng):
 # ---------------------------------------------------------------- DefiniteBoost
 def boosted(R, bounds, total, low=None, high=None):
     values = np.linalg.eigvalsh(assembled(R))
-    return Boosted.of(R, bounds, values[:, 0] if low is None else low, values[:, -1] if high is None else high, total)
+    return BoostRows.of(R, bounds, values[:, 0] if low is None else low, values[:, -1] if high is None else high, total)
 
 
 def test_terms(rng):
@@ -259,7 +259,7 @@ def test_boost(exact, corrected, greedy, rng):
         "corrected": corrected,
     }
     solver = DefiniteBoost(**how, violation_tol=1e-9, root_tol=1e-13)
-    course = Course(solver, lam, Vt, dual, level, EigenWork.of_order(n), np.empty((n, n)), R, bounds, cone)
+    course = BoostSteps(solver, lam, Vt, dual, level, EigenWork.of_order(n), np.empty((n, n)), R, bounds, cone)
     H, mu = np.zeros((n, n)), np.zeros(7)
     log_bound, taken = np.log(n), 0
     C = A - met[:, None, None] / total * np.eye(n)

@@ -7,9 +7,10 @@ import bregmat
 from bregmat import Constraints, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.objective.divergences import LogDet
-from bregmat.operators import operators
+from bregmat.operators import pair_graph
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import PairGraph, drawn_numbers
+from bregmat.operators.linear_maps import drawn_numbers
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
@@ -129,7 +130,7 @@ def test_many_rows_start_from_a_sample_of_them(divergence, monkeypatch):
     X, C = soft_problem(c=20_000)
     settings = {"divergence": divergence, "slack_weight": 1.0, "solver": "mirror_newton", "tol": 1e-9}
     cold = nearest_metric(X, C, **settings)
-    monkeypatch.setattr(mirror_newton, "MANY", 1000)
+    monkeypatch.setattr(mirror_newton, "SAMPLE_FROM", 1000)
     seen = []
     measured = mirror_newton._measured
     monkeypatch.setattr(
@@ -153,17 +154,17 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
     X, C = soft_problem(c=6000)
     settings = {"slack_weight": 1.0, "solver": "mirror_newton"}
     cold = nearest_metric(X, C, **settings)
-    for name, few in (("MANY", 1000), ("RICH", 2), ("SHARE", 0.02)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 2), ("SAMPLE_SHARE", 0.02)):
         monkeypatch.setattr(mirror_newton, name, few)
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
     assert found.objective == pytest.approx(cold.objective, rel=1e-6)
-    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.PATIENCE
+    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.SAMPLE_STEPS
 
 
 def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
     X, C = soft_problem(c=6000)
-    for name, few in (("MANY", 1000), ("RICH", 10)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 10)):
         monkeypatch.setattr(mirror_newton, name, few)
     for limit in (0, 1, 3):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)
@@ -182,8 +183,8 @@ def test_gathers_in_their_own_order_give_the_same_values(n, rng, monkeypatch):
     X += X.T
     plain = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
     assert plain._ordered()[0] is None
-    monkeypatch.setattr(operators, "SORTED_WORK", 0)
-    monkeypatch.setattr(operators, "NEAR_BYTES", 10_000)
+    monkeypatch.setattr(pair_graph, "SORTED_WORK", 0)
+    monkeypatch.setattr(pair_graph, "NEAR_BYTES", 10_000)
     sorted_ = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
     assert np.array_equal(np.sort(sorted_._ordered()[0]), np.arange(40_000))
     assert np.array_equal(sorted_.values(X), plain.values(X))

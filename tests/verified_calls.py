@@ -12,10 +12,10 @@ from operator import add
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import slack_weights
+from bregmat.certificates.nearest_matrix import slack_weights, weight_span
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
-from bregmat.nearest import Factor, _span
+from bregmat.coordinates.priors import Coordinates
+from bregmat.nearest import Factor
 from bregmat.run.result import MatrixResult
 from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constraints
 from bregmat.sharded.sources import LazyPoints
@@ -112,7 +112,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
         dual=certificate.dual,
         values=certificate.values,
         violation=problem.violation(certificate.values),
-        weight_span=_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
+        weight_span=weight_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
     )
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1

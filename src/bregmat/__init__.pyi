@@ -18,6 +18,12 @@ from .applications import (
     DistributionResult as DistributionResult,
 )
 from .applications import (
+    SemidefiniteResult as SemidefiniteResult,
+)
+from .applications import (
+    UnfoldResult as UnfoldResult,
+)
+from .applications import (
     balanced_cut as balanced_cut,
 )
 from .applications import (
@@ -29,11 +35,17 @@ from .applications import (
 from .applications import (
     nearest_distribution as nearest_distribution,
 )
+from .applications import (
+    semidefinite_program as semidefinite_program,
+)
+from .applications import (
+    unfold as unfold,
+)
 from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints
 from .constraints.relations import Relation as Relation
-from .coordinates.coordinates import Factor as Factor
-from .coordinates.priors import widen_range as widen_range
+from .coordinates.priors import Factor as Factor
+from .coordinates.widen import widen_range as widen_range
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )

@@ -1,4 +1,4 @@
-"""Nearness problems: build the problem, have it solved, return the certified result."""
+"""Nearness problems: build problem (P), solve it, and return the certified result."""
 
 from __future__ import annotations
 
@@ -13,19 +13,14 @@ from bregmat.base.arrays import ArraySpace
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.points import handed_in
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
-from bregmat.certificates.faces import clique_weights, exposed
-from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem, must_link_rows, slack_weights
+from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pose_problem, singular_rows_of
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates, Factor
-from bregmat.coordinates.elimination import eliminate
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
+from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.foreign import on_space
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
-from bregmat.run.result import ExitReason, MatrixResult, Record, Status
+from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.collections import is_for_blocks
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
@@ -33,8 +28,7 @@ from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, 
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
 
-LINKED = 8e-7  # gap that the weights of eliminated rows cost at most, by truncation and rounding, as measured
-ROUNDED = 1e-14  # relative violation of rows that nothing but rounding is left of
+ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated rows cause, as measured
 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
@@ -65,21 +59,20 @@ def nearest_kernel(
     Parameters
     ----------
     prior : array-like, shape (n, n), or Factor
-        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never multiplied out. The learned kernel keeps the
-        prior's range space, except with Frobenius and a dense ``K0``, where all of the cone is searched;
-        :func:`widen_range` opens its null space. Eigenvalues below 1e-12 of the largest count as zero: where the range is kept,
-        everything that is proven is proven of the prior without them.
+        PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never formed. The learned kernel keeps the range space of the
+        prior, except with Frobenius and a dense ``K0``, where the whole cone is searched. :func:`widen_range` enlarges the range.
+        Eigenvalues below 1e-12 of the largest count as zero: if the range is kept, all proofs are about the prior without them.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
     loss : None, RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
-        What a violated bound costs; None is the divergence's own slack (Kulis 2009, eq. 22), ``RelativeSlack()`` that slack of
+        The cost of a violated bound. None is the slack of the divergence itself (Kulis 2009, eq. 22), ``RelativeSlack()`` is that slack of
         value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft row an equality.
         Eq. 22 needs a positive bound. Rows with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
-        squared hinge in its place, ``gamma / 2 ((p - b) / |b|)^2``, in units of ``tr(|A| W0)`` where b is 0.
-        Where the bound is positive and the value of the row may be negative (similarities, comparisons), LogDet's slack is infinite for
-        values <= 0 and von Neumann's for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows that
-        cannot all be positive have no solution under LogDet; ``SquaredHinge()`` has one.
+        squared hinge instead, ``gamma / 2 ((p - b) / |b|)^2``, with ``tr(|A| W0)`` in place of ``|b|`` if b is 0.
+        For a row with a positive bound whose value may be negative (similarities, comparisons), the slack of LogDet is infinite for
+        values <= 0, and that of von Neumann for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows
+        that cannot all be positive have no solution with LogDet, but one with ``SquaredHinge()``.
     slack_weight : float or array-like, shape (c,)
         The papers' gamma; positive, dimensionless; inf makes rows hard.
     solver : {"auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection", "definite_boost"} or object
@@ -92,7 +85,7 @@ def nearest_kernel(
     max_seconds : float, optional
         Limit on wall time.
     warm_start : MatrixResult, optional
-        An earlier result; its dual weights are reused, new rows at the end start at 0.
+        An earlier result. Its dual weights are reused; new rows at the end start with weight 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops.
     executor, block_size, checkpoint
@@ -102,12 +95,12 @@ def nearest_kernel(
     Returns
     -------
     MatrixResult
-        With status, gap and violation that hold for the returned matrix.
+        Its status, gap and violation are those of the returned matrix.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no problem; numerical outcomes never raise.
+        For invalid arguments; numerical outcomes never raise.
 
     Examples
     --------
@@ -165,8 +158,8 @@ def nearest_metric(
     Parameters
     ----------
     X : array-like or scipy.sparse, shape (n, d)
-        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for the long sums
-        over rows; the result is in NumPy.
+        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for sums over rows;
+        the result is in NumPy.
     constraints : Constraints
         Rows on samples 0 ... n-1. Distances are squared.
     prior : array-like, shape (d, d), or Factor, optional
@@ -216,134 +209,50 @@ def nearest_metric(
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
-    """The result for rows in memory; ``space``: where the points are, if that is not the host."""
+    """The certified result; ``space`` is where the points are, if that is not the host's memory."""
     clock = time.perf_counter()
     _check_constraints(constraints)
-    options.check(constraints.n_constraints)
-    divergence, loss, slack_weight = options.divergence, options.loss, options.slack_weight
-    solver, tol, max_iter, warm_start = options.solver, options.tol, options.max_iter, options.warm_start
-    constraints.locate(None, n=coordinates.base.shape[0])  # raises for names and for numbers out of range
-    gamma = slack_weights(slack_weight, constraints)
-    hard = np.isinf(gamma)
-    linked = np.zeros(0, np.int64) if divergence.keeps_rank else must_link_rows(constraints, hard)
-    cliques = clique_weights(constraints, hard)
-    coordinates, operator = coordinates.bind(constraints, in_span=divergence.keeps_rank or not (len(linked) or cliques))
-    if space is not None:
-        operator = on_space(operator, space)
-    faces = list(exposed(operator, cliques))
-    holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
-    is_reducible = bool(len(linked) or faces) and not divergence.keeps_rank
-    scale = coordinates.scale
-    whole = problem = build_problem(divergence, coordinates.t0, operator, constraints, loss, slack_weight, scale=scale)
-    reduced = eliminate(coordinates, operator, linked, divergence, holds, faces) if is_reducible else None
-    if reduced is not None:
-        problem = build_problem(
-            divergence,
-            reduced.coordinates.t0,
-            reduced.operator,
-            constraints,
-            loss,
-            slack_weight,
-            met=reduced.met,
-            offset=reduced.offset,
-            scale=scale,
-        )
-    elif len(linked):
-        problem = whole = replace(whole, linked=linked)
-    start = None
-    if warm_start is not None:
-        start = np.zeros(problem.c)
-        start[: len(warm_start.dual)] = warm_start.dual * (scale / problem.worth)
-
-    def run(problem: NearestMatrix, tol: float) -> Outcome:
-        log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
-        outcome = solve_in_turn(
-            problem, plan_of(problem, solver, max_iter, start is not None), tol=tol, start=start, log=log
-        )
-        missed = outcome.status is Status.UNKNOWN and outcome.exit_reason is not ExitReason.INTERRUPTED
-        is_mixed = problem.losses.has_hard and not problem.losses.hard.all()
-        may_go_on = isinstance(solver, str) and solver == "auto" and max_iter is None and not log.is_late()
-        return _with_hard_rows_alone(problem, outcome, log) if missed and is_mixed and may_go_on else outcome
-
-    # the weights of rows that are eliminated cost the bound a little, which the run must make up for
-    outcome = run(problem, tol if reduced is None else max(tol - LINKED, 0.2 * tol))
-    if reduced is not None and outcome.conflict is not None:  # the proof must name the eliminated rows, too
-        reduced, problem = None, whole
-        outcome = run(problem, tol)
-    if reduced is not None:
-        coordinates = reduced.coordinates
-        first = outcome.certificate
-        certificate = _with_weights(whole, first, reduced.weights)
-        if (
-            not certificate.proves(tol) and certificate.is_feasible
-        ):  # at such prices rows have to be met to the last digits
-            exact = certify(problem, first.iterate, first.values, first.dual, allowed=ROUNDED)
-            certificate = certificate.joined(_with_weights(whole, exact, reduced.weights))
-        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
-    violation = problem.violation(outcome.certificate.values)
-    proof = outcome.certificate.in_units(whole)
+    options.check(len(constraints.bound))
+    posed = pose_problem(coordinates, constraints, options.divergence, options.loss, options.slack_weight, space)
+    posed, outcome = _solve_posed(posed, options)
+    found = outcome.certificate
+    proof = found.in_units(posed.whole)
+    is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return MatrixResult(
         **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
         last=outcome.last,
-        coordinates=coordinates,
+        coordinates=posed.coordinates,
         dual=proof.dual,
         values=proof.values,
-        violation=violation,
-        weight_span=_span(gamma),
-        singular=np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces and divergence.keeps_rank else None,
+        violation=posed.problem.violation(found.values),
+        weight_span=posed.weight_span,
+        singular=singular_rows_of(posed.whole, constraints) if is_open and options.divergence.keeps_rank else None,
     )
 
 
-def _span(gamma: np.ndarray) -> float:
-    """Largest over smallest finite slack weight."""
-    soft = gamma[np.isfinite(gamma)]
-    return float(soft.max() / soft.min()) if len(soft) else 1.0
+def _solve_posed(posed: PosedProblem, options: Options) -> tuple[PosedProblem, Outcome]:
+    """The outcome for all rows, and the problem that it is of: without the elimination if its rows are in the proof."""
+    tol = options.tol
+    if posed.elimination is not None:
+        outcome = _solve(posed.problem, options, max(tol - ELIMINATION_GAP, 0.2 * tol))
+        if outcome.conflict is None:
+            certificate = posed.certificate(outcome.certificate, tol)
+            return posed, replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
+        posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
+    return posed, _solve(posed.problem, options, tol)
 
 
-def _with_hard_rows_alone(problem: NearestMatrix, outcome: Outcome, log: RunLog) -> Outcome:
-    """An outcome without a feasible point: the hard rows alone may lead to one, or contradict each other.
-
-    Their dual bound holds for the problem, too: no loss is negative.
-    """
-    rows = np.flatnonzero(problem.losses.hard)
-    alone = replace(
-        problem,
-        operator=problem.operator.restrict(rows),
-        losses=problem.losses.restrict(rows),
-        unit=problem.unit[rows],
-        linked=None,  # row numbers of the whole problem
-    )
-    found = solve_in_turn(alone, plan_of(alone, "auto", None), tol=outcome.tol, log=log.beside(is_quiet=True))
-    mu = np.zeros(problem.c)
-    mu[rows] = found.certificate.dual
-    if found.conflict is not None:
-        proven = replace(outcome.certificate, dual=mu, upper=np.inf)
-        conflict = rows[found.conflict]
-        return replace(
-            outcome, certificate=proven, status=found.status, exit_reason=found.exit_reason, conflict=conflict
-        )
-    if not found.certificate.is_feasible:
-        return outcome
-    iterate = found.certificate.iterate
-    with np.errstate(all="ignore"):
-        values = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
-        best = outcome.certificate.joined(certify(problem, iterate, values, mu))
-    return replace(outcome, certificate=best, status=best.status(outcome.tol))
-
-
-def _with_weights(whole: NearestMatrix, certificate: MatrixCertificate, weights: np.ndarray) -> MatrixCertificate:
-    """The certificate for all rows, with the bound that its own weights prove.
-
-    Weights of eliminated rows are infinite in theory. Here they are as large as pays: the larger, the less is truncated, and the more
-    is lost to rounding, which the bound is less by, and to rows that are missed by rounding, which have these weights for prices.
-    """
-    size = max(1.0, float(np.abs(whole.operator.adjoint(certificate.dual)).max()))
-    found = []
-    for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
-        bound, dual = dual_bound(whole, certificate.dual + factor * size * weights)
-        found.append(certificate.with_dual(dual, min(bound, certificate.dual_bound)))
-    return max(found, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
+def _solve(problem: NearestMatrix, options: Options, tol: float) -> Outcome:
+    """The outcome of the solvers that the options name, one after the other."""
+    start = None
+    if options.warm_start is not None:
+        dual = options.warm_start.dual
+        start = np.zeros(problem.c)
+        start[: len(dual)] = dual * (problem.scale / problem.worth)
+    log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
+    plan = plan_of(problem, options.solver, options.max_iter, start is not None)
+    return solve_in_turn(problem, plan, tol=tol, start=start, log=log)
 
 
 def _check_constraints(constraints: Any) -> None:

@@ -31,6 +31,7 @@ KernelName: TypeAlias = Literal[
 MarginSolverName: TypeAlias = Literal["active_set", "multiplicative"]
 QPSolverName: TypeAlias = Literal["auto", "pivoting", "active_set", "multiplicative"]
 CutSolverName: TypeAlias = Literal["auto", "central_path", "low_rank"]
+UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
 RepairName: TypeAlias = Literal["clip"]
 OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]

@@ -1,16 +1,25 @@
-"""Problems beside the learning of matrices that its methods solve: nearest distributions, boosting, correlation matrices, balanced cuts."""
+"""Problems beside the learning of matrices that its methods solve.
+
+Nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs, unfolding.
+"""
 
 from bregmat.applications.correlation import CorrelationResult, nearest_correlation
 from bregmat.applications.cut import CutResult, balanced_cut
+from bregmat.applications.semidefinite import SemidefiniteResult, semidefinite_program
 from bregmat.applications.simplex import BoostResult, DistributionResult, boost_hypotheses, nearest_distribution
+from bregmat.applications.unfolding import UnfoldResult, unfold
 
 __all__ = [
     "BoostResult",
     "CorrelationResult",
     "CutResult",
     "DistributionResult",
+    "SemidefiniteResult",
+    "UnfoldResult",
     "balanced_cut",
     "boost_hypotheses",
     "nearest_correlation",
     "nearest_distribution",
+    "semidefinite_program",
+    "unfold",
 ]

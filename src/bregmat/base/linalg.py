@@ -24,7 +24,9 @@ def _lapack() -> tuple[Any, ...]:
 
 
 def dense(A: Any) -> np.ndarray:
-    """An array, of a sparse matrix, too; of another library as it is."""
+    """A sparse matrix as an array; arrays, also of other libraries, as they are."""
+    if type(A) is np.ndarray:
+        return A
     if array_space(A) is not None:
         return A
     return A.toarray() if hasattr(A, "toarray") else np.asarray(A)
@@ -32,7 +34,7 @@ def dense(A: Any) -> np.ndarray:
 
 def product(X: Any, B: Any) -> Any:
     """``X B`` for a matrix B of the host, where X is: in its library, on its device, in its precision."""
-    space = array_space(X)
+    space = None if isinstance(X, np.ndarray) else array_space(X)
     return X @ B if space is None else X @ space.put_like(X, dense(B))
 
 

@@ -81,6 +81,8 @@ def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
     """
     if isinstance(X, CheckedPoints):
         return X, X.space
+    if isinstance(X, np.ndarray):
+        return X, None
     return to_numpy(name, X), working_space(X)
 
 

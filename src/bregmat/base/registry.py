@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -86,25 +86,34 @@ class Registry(Mapping[str, Any]):
             raise TypeError(f"{self.kind} must be {self._choices()}; got {got}{lack}.")
         return value
 
-    def to_state(self, value: Any) -> str | dict[str, Any]:
-        """Name and settings (of a dataclass) as plain values, for files."""
-        if self._classes.get(value.name) is not type(value):
-            raise TypeError(
-                f"the {self.kind} {value.name!r} must be known by its name to be written to a file; call "
-                f"bregmat.register({type(value).__name__}) where the class is defined."
-            )
-        settings = asdict(value) if is_dataclass(value) and not isinstance(value, type) else {}
-        return {"name": value.name, **settings} if settings else value.name
+    def settings(self, value: Any) -> dict[str, Any]:
+        """Settings of an object of the kind, which files hold beside its name: the fields of a dataclass, else none.
 
-    def from_state(self, state: str | dict[str, Any]) -> Any:
-        """Inverse of :meth:`to_state`."""
-        settings = {} if isinstance(state, str) else {key: v for key, v in state.items() if key != "name"}
-        name = state if isinstance(state, str) else state["name"]
+        Raises
+        ------
+        TypeError
+            Its class is not registered, so that a file could not be read again.
+        """
+        name: str = value.name
+        known = self._classes.get(name)
+        if known is type(value):
+            return {f.name: getattr(value, f.name) for f in fields(value) if f.init} if is_dataclass(value) else {}
+        if known is not None and known == value:  # a relation, which is registered itself
+            return {}
+        what = name if type(value) is self.base else type(value).__name__
+        raise TypeError(
+            f"the {self.kind} {name!r} must be known by its name to be written to a file; call "
+            f"bregmat.register({what}) where it is defined."
+        )
+
+    def restored(self, name: str, settings: dict[str, Any]) -> Any:
+        """The object that has this name and the settings that :meth:`settings` gave."""
         if name not in self._classes:
             raise ValueError(
                 f"the file has the {self.kind} {name!r}, which is not known here; import the module that registers it."
             )
-        return self._classes[name](**{key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()})
+        found = self._classes[name]
+        return found(**settings) if isinstance(found, type) else found
 
     def _choices(self) -> str:
         return f"{self.before}one of {', '.join(self)} or an object such as {self.example}"
@@ -113,6 +122,19 @@ class Registry(Mapping[str, Any]):
 def _called(cls: Any) -> str:
     """Module and name of a class."""
     return f"{getattr(cls, '__module__', '')}.{getattr(cls, '__qualname__', repr(cls))}"
+
+
+def registry_of(value: Any) -> Registry | None:
+    """The registry of the kind that an object is of; None for an object of no kind."""
+    return next((registry for registry in _KINDS if not registry.missing(value)), None)
+
+
+def registry_of_kind(kind: str) -> Registry:
+    """The registry of a kind by its name; ``ValueError`` where there is no such kind."""
+    for registry in _KINDS:
+        if registry.kind == kind:
+            return registry
+    raise ValueError(f"there is no kind {kind!r} of registered classes")
 
 
 def register(cls: T) -> T:

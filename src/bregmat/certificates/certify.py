@@ -1,58 +1,65 @@
-"""What is proven about a point: dual bound, gap, violation, restoration to feasibility, infeasibility. Always float64, on unscaled data.
+"""Certificates of problem (P): the dual bound, the objective and the violation of a matrix. Always float64, on unscaled data.
 
-For any sign-feasible ``mu``, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
-``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P). What rounding may have added to it is taken off, and what
-it may have taken from the objective is added to ``upper``: eigenvalues are wrong by the rounding of the matrix that they are of
-(``E``, below), by which ``phi*`` grows by at most ``E |psi(T + E)|``; sums by that of the sizes of their terms.
+For dual weights ``mu`` of feasible signs, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
+``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P).
+
+Rounding is accounted for: what it may have added to the bound is subtracted, and what it may have taken from the objective is added
+to ``upper``. The computed eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its norm and of the terms that it
+is the sum of, which changes ``phi*`` by at most ``E |psi(T + E)|``. A sum is wrong by a few roundings of the sizes of its terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import EPS, add_diagonal, eigvalsh
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import FEASIBLE, Certificate
-from bregmat.constraints.columns import excess_of
+from bregmat.certificates.restoration import restore
 from bregmat.coordinates.iterates import Iterate
-from bregmat.operators.operators import Operator
 
-MODEST = 8.0  # roundings of a few operations
-EXACT = 1e-4  # share of the largest violation by which restored rows hold with room, and to which systems are solved for them
-FEW, MOST = 55.0, 1000.0  # steps of conjugate gradients that restoration takes, as measured, and may take
-STEP = 3e5  # operations that the calls of a step cost beside its own
+MODEST = 8.0  # roundings of a few operations, in units of EPS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MatrixCertificate(Certificate):
-    """A matrix, its rows' values and signed dual weights, and what they prove together."""
+    """Certificate of a matrix, with the values of its rows and their signed dual weights."""
 
     iterate: Iterate
     values: np.ndarray
 
     def in_units(self, problem: Nearness) -> MatrixCertificate:
-        """The certificate of a point of the problem in the user's units."""
+        """The certificate with all numbers in the user's units."""
         worth, scale = problem.worth, problem.scale
-        numbers = {name: getattr(self, name) * worth for name in ("objective", "dual_bound", "upper", "size")}
-        missed = None if self.missed is None else self.missed * scale
-        return replace(self, **numbers, dual=self.dual * (worth / scale), values=self.values * scale, missed=missed)
+        return replace(
+            self,
+            objective=self.objective * worth,
+            dual_bound=self.dual_bound * worth,
+            upper=self.upper * worth,
+            size=self.size * worth,
+            dual=self.dual * (worth / scale),
+            values=self.values * scale,
+            missed=None if self.missed is None else self.missed * scale,
+        )
 
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
-    """Nearest sign-feasible dual weights, inside the open ends of the box."""
-    lower, upper = (np.where(np.isfinite(end), end * (1 - 1e-12), end) for end in problem.losses.dual_box)
-    return np.minimum(np.maximum(mu, lower), upper)
+    """The nearest dual weights in their box; ends of the box that are open are kept away from by a factor of 1 - 1e-12."""
+    lower, upper = problem.losses.dual_box
+    return np.minimum(np.maximum(mu, _inside(lower)), _inside(upper))
+
+
+def _inside(end: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(end), end * (1 - 1e-12), end)
 
 
 def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
-    """``g(mu)``, less its rounding, and the weights it holds for: shrunk by theta if T(mu) leaves the domain of the inverse link."""
+    """``g(mu)`` less its rounding, and the weights that it holds for: ``theta mu`` if T(mu) is outside the domain of the inverse link."""
     D, t0 = problem.divergence, problem.t0
     on = np.flatnonzero(mu)
-    if not len(on):  # nothing is computed
+    if not len(on):  # g(0) is exact
         return problem.offset, mu
     rows = problem.operator.restrict(on)
     A = rows.adjoint(mu[on])
@@ -61,43 +68,53 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
         return -np.inf, mu
     t = eigvalsh(T)
     terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
-    error = terms + _share(problem) * float(np.linalg.norm(t))
+    error = terms + _relative_error(problem) * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
-        root = 1.0 / np.sqrt(-t0) if (t0 < 0).all() else None
-        low = -float(eigvalsh(root[:, None] * -A * root)[-1]) if root is not None and D.keeps_range else 0.0
-        if not low < 0:
+        theta = _share_in_domain(problem, A)
+        if theta == 0.0:
             return -np.inf, mu
-        theta = min(1.0, 0.999 / -low)
         mu, A = theta * mu, theta * A
-        T = add_diagonal(-A, t0)
-        t = eigvalsh(T)
+        t = eigvalsh(add_diagonal(-A, t0))
         if not D.in_domain(t + error):
             return -np.inf, mu
-    total = float(problem.losses.conjugate(mu).sum())
+    # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
     rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
     rounding += MODEST * EPS * (abs(problem.offset) + D.gain_size(t0, A, t) + problem.losses.conjugate_size(mu))
-    bound = problem.offset + D.dual_gain(t0, A, t) - total - rounding
+    bound = problem.offset + D.dual_gain(t0, A, t) - float(problem.losses.conjugate(mu).sum()) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
 
 
-def _share(problem: Nearness) -> float:
-    """Norm of the error of an eigendecomposition, relative to that of the matrix; also of forms and products of that order."""
+def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
+    """A theta <= 1 with ``T0 - theta A`` in the domain; 0 if none is known.
+
+    For T0 < 0 and the domain T < 0: ``theta lambda_max(|T0|^-1/2 (-A) |T0|^-1/2) < 1``.
+    """
+    t0 = problem.t0
+    if not (t0 < 0).all() or not problem.divergence.keeps_range:
+        return 0.0
+    root = 1.0 / np.sqrt(-t0)
+    top = float(eigvalsh(root[:, None] * -A * root)[-1])
+    return min(1.0, 0.999 / top) if top > 0 else 0.0
+
+
+def _relative_error(problem: Nearness) -> float:
+    """Largest error of eigenvalues of order r, and of products of that order, relative to the norm of the matrix."""
     return (MODEST + np.sqrt(problem.r)) * EPS
 
 
 def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
-    """What rounding may have taken from the objective of a matrix, whose rows have the values p."""
+    """The largest rounding of the objective of a matrix whose rows have the values p."""
     size = abs(problem.offset) + iterate.value_size()
     if not problem.losses.hard.all():
         norm = np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x)
         size += problem.losses.value_size(p, problem.operator.norms() * norm)
-    return _share(problem) * size
+    return _relative_error(problem) * size
 
 
 def certify(
     problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
 ) -> MatrixCertificate:
-    """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if they can be.
+    """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
 
     Parameters
     ----------
@@ -105,18 +122,17 @@ def certify(
     iterate : Iterate
         The matrix.
     p, mu : ndarray, shape (c,)
-        Values of the rows at it, and signed dual weights.
+        Values of the rows at the matrix, and signed dual weights.
     allowed : float
-        Relative violation from which rows are restored; at most ``FEASIBLE``, which suffices where their weights are moderate.
+        Relative violation above which rows are restored; at most ``FEASIBLE``.
     """
-    mu = clip_dual(problem, mu)
-    bound, mu = dual_bound(problem, mu)
+    bound, mu = dual_bound(problem, clip_dual(problem, mu))
     objective, upper, worst, missed = np.nan, np.inf, np.inf, None
     if np.isfinite(p).all():
         L = problem.losses
         violation = problem.violation(p)
         worst = float(violation[L.hard].max(initial=0.0))
-        if worst > allowed and worst < 0.5:
+        if allowed < worst < 0.5:
             restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
             if restored is not None:
                 iterate, p = restored
@@ -150,7 +166,7 @@ def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_onl
     iterate : Iterate
         The matrix.
     p : ndarray, shape (c,)
-        Values of the rows at it.
+        Values of the rows at the matrix.
     soft_only : bool
         Whether hard rows cost nothing whatever their values.
     """
@@ -159,121 +175,4 @@ def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_onl
         met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))
         p = np.where(met, L.bound, p)
     total = problem.offset + iterate.value() + L.value(p)
-    return float(np.maximum(total, 0.0))  # divergences and losses are never negative, but for rounding
-
-
-Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
-
-
-def restore(
-    problem: Nearness,
-    iterate: Iterate,
-    p: np.ndarray,
-    mu: np.ndarray,
-    rounds: int = 8,
-    goal: float = 0.1 * FEASIBLE,
-) -> tuple[Iterate, np.ndarray] | None:
-    """The matrix brought to where active and violated hard rows have the values they must have; None where that fails.
-
-    Every step stays in the cone; of two kinds of steps the one that costs less is tried first. Rows with a multiplier are brought
-    onto their bounds; if that fails (without dual corrections, rows with a multiplier may hold with room), only violated rows.
-
-    Parameters
-    ----------
-    problem : Nearness
-    iterate : Iterate
-        The matrix.
-    p, mu : ndarray, shape (c,)
-        Values of the rows at it, and dual weights, which say which rows are active.
-    rounds : int
-        Most steps.
-    goal : float
-        Relative violation at which there are no more of them; where they do not get there, ``FEASIBLE`` suffices.
-    """
-    L = problem.losses
-    equal = L.hard & (L.sense == 0)
-    weight = np.abs(mu) * problem.unit  # of a row and its bound, in whatever units
-    heavy = L.hard & (weight > 1e-13 * max(1e-300, weight.max(initial=0.0)))
-    moves = _by_congruence, _by_newton
-    if _steps_of_a_factor(problem.operator, int((heavy | equal).sum())) > FEW:
-        moves = _by_newton, _by_congruence
-    for move in moves:
-        restored = _restored(problem, iterate, p, heavy | equal, rounds, goal, move)
-        if restored is not None:
-            return restored
-    if (problem.violation(p)[heavy] > 1e-3).any():  # far from feasible: nothing that a smaller system would change
-        return None
-    return _restored(problem, iterate, p, equal, rounds, goal, _by_congruence)
-
-
-def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, rounds: int, goal: float, move: Move
-) -> tuple[Iterate, np.ndarray] | None:
-    """One attempt of :func:`restore`."""
-    L = problem.losses
-    hard, s = L.hard, L.sense.astype(float)
-    for k in range(rounds):
-        excess = excess_of(p, L.bound, s)
-        worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
-        if worst <= goal:
-            break
-        margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
-        on = active | (hard & (excess > -margin))
-        if k == 0:
-            on[problem.parallel_rows.idle] = False  # met once the tighter row of the same matrix is, but for rounding
-        rows = np.flatnonzero(on)
-        if not len(rows):  # rounding alone, which the next round sees to
-            continue
-        want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))
-        want = np.where((s != 0) & (excess <= 0), np.where(active, -s * (excess + margin), 0.0), want)[rows]
-        moved = move(problem, iterate, rows, want)
-        if moved is None:
-            return None
-        iterate, p = moved, problem.operator.congruence(moved.F).values_diagonal(moved.x)
-        if not np.isfinite(p).all():
-            return None
-    if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
-        return None
-    return iterate, p
-
-
-def _by_congruence(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
-    """``M <- B (I + A_B*(c)) B'`` with ``M = B B'`` and c from the Gram matrix of the rows."""
-    B = iterate.factor()
-    if B.shape[1] == 0 or len(rows) > 6000:
-        return None
-    X = problem.operator.congruence(B).restrict(rows)
-    G = X.gram()
-    C, ok = cholesky(add_diagonal(G, 1e-12 * np.maximum(np.diag(G), 1e-280)), is_used_up=True)
-    if not ok:
-        return None
-    E = symmetrize(X.adjoint(cholesky_solve(C, want)))
-    C, ok = cholesky(add_diagonal(E, 1.0))
-    return iterate.with_factor(B @ C) if ok else None
-
-
-def _by_newton(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
-    """``T <- T + A*(c)``, Newton's step to these values, by conjugate gradients: the nearest such matrix, to first order.
-
-    Without a matrix over the rows, and where there are more of them than the range of M has entries.
-    """
-    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.metric()
-    Psi = None if S is None else S * S
-    D = np.maximum(X.squared_norms(Psi), 1e-300)
-
-    def product(v: np.ndarray) -> np.ndarray:
-        A = X.adjoint(v)
-        return X.values(A if Psi is None else Psi * A)
-
-    goal = EXACT * float(np.sqrt(want @ (want / D)))
-    most = int(min(max(2.0 * FEW, _steps_of_a_factor(problem.operator, len(rows))), MOST))
-    end = conjugate_gradients(product, want, goal=goal, most=most, precondition=lambda r: r / D)
-    if not end.norm <= goal:
-        return None
-    A = X.adjoint(end.x)
-    return iterate.moved(A, A, 1.0)
-
-
-def _steps_of_a_factor(op: Operator, n: int) -> float:
-    """Steps of conjugate gradients on n rows that cost what their Gram matrix and its factor do."""
-    return n * n * (n / 3 + op.r) / (4.0 * min(n, op.n_vectors) * op.r**2 + STEP)
+    return float(np.maximum(total, 0.0))  # divergences and losses are negative by rounding only

@@ -1,7 +1,7 @@
-"""Proofs that hard rows contradict each other (Farkas for the cone).
+"""Proofs that hard rows contradict each other (the lemma of Farkas for the cone of positive semidefinite matrices).
 
-Weights ``y`` of the right signs with ``A*(y)`` positive semidefinite and ``y . b < 0``: a matrix M >= 0 that meets the rows would
-have ``0 <= <A*(y), M> <= y . b < 0``. Numerically every such M has ``tr M >= -y.b / max(0, -lambda_min A*(y))``.
+A proof consists of weights ``y`` of the signs of multipliers, with ``A*(y)`` positive semidefinite and ``y . b < 0``. A matrix M >= 0
+that meets the rows would have ``0 <= <A*(y), M> <= y . b < 0``. Growing multipliers of a solver are candidates for such weights.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ from bregmat.certificates.certify import clip_dual
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.certificates.problem import Proof
-from bregmat.operators.operators import VANISHING, Operator, svec
+from bregmat.operators.linear_maps import VANISHING, Operator
 
-# eigenvalues of sums of unit rows, relative to the largest: rounding, and clearly none
+# eigenvalues of sums of rows of norm 1, relative to the largest: below the first they are rounding, above the second they are not
 DEPENDENT, INDEPENDENT = 1e-14, 1e-4
-PRUNED = 200  # most must-links that are tried to be left out of a proof
-PART = 1e-12  # share of its parts by which a sum of rows may be short of semidefinite
-CLEAR = 1e-9  # share of |y| . |b| that y . b must be below 0: rows that contradict each other by less count as met
+MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
+MAX_PRUNING = 300  # attempts to leave rows out of a proof
+PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
+CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
+NOISE = 1e3  # factor of safety over rounding errors
 
 
 def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
-    """An irreducible proof from (growing) multipliers, or None."""
+    """A proof from multipliers, with as few rows as possible; None if they are no proof."""
     proof = _from_weights(problem, mu)
     return None if proof is None else irreducible(problem, _pruned(problem, proof))
 
 
 def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
-    """A proof from the hard rows alone, where they are few, or from those with the largest multipliers: a search of its own."""
+    """A proof from a search over the hard rows, or over those with the largest multipliers if there are many; None if it fails."""
     rows = np.flatnonzero(problem.losses.hard)
     rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MOST_ROWS]])
     if work(problem, rows) > MOST_WORK:
@@ -39,7 +41,7 @@ def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
 
 
 def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
-    """Tries multipliers normalised, from the few largest to all, as they are and mended."""
+    """A proof from the largest multipliers, from more of them, or from all; None if no attempt succeeds."""
     mu = np.where(problem.losses.hard, clip_dual(problem, mu), 0.0)
     weight = np.abs(mu * problem.unit)
     top = float(weight.max(initial=0.0))
@@ -54,7 +56,7 @@ def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
 
 
 def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
-    """A proof that only these rows carry, from a search of its own."""
+    """A proof that has weights on these rows only, from a search; None if it fails."""
     for y in phase_one(problem, rows):
         proof = _from_weights(problem, y)
         if proof is not None:
@@ -63,7 +65,7 @@ def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
 
 
 def irreducible(problem: Nearness, proof: Proof) -> Proof:
-    """The proof with as few rows as can be: each is left out where the others still contradict each other, with weights of their own."""
+    """A proof with as few rows as possible: each row is left out if the others still contradict each other, with other weights."""
     L, few = problem.losses, proof.rows[:MOST_ROWS]
     for row in few[L.sense[few] * L.bound[few] <= 0] if len(proof.rows) > 1 else few[:0]:
         y = np.zeros(problem.c)
@@ -83,12 +85,12 @@ def irreducible(problem: Nearness, proof: Proof) -> Proof:
 
 
 def _mended(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """A proof from weights as they are, or from mended ones."""
-    return _checked(problem, y) or _ray(problem, y) or _balanced(problem, y) or _on_face(problem, y)
+    """A proof from weights as they are, or from corrected ones; None if both fail."""
+    return _checked(problem, y) or _ray(problem, y) or _balanced(problem, y)
 
 
 def singular_rows(problem: Nearness) -> Proof | None:
-    """Hard rows that only a singular matrix meets (a value <= 0 of a PSD row), where the divergence admits none."""
+    """A hard row that only singular matrices meet (``<A_i, M> <= 0`` with ``A_i >= 0``), if the divergence excludes these; else None."""
     L = problem.losses
     if not problem.divergence.keeps_rank:
         return None
@@ -98,7 +100,7 @@ def singular_rows(problem: Nearness) -> Proof | None:
     op = problem.operator.restrict(rows)
     probes = op.congruence(np.random.default_rng(0).normal(size=(problem.r, 16)))
     values = np.array([probes.values_diagonal(e) for e in np.eye(16)])
-    # x'A_i x of both signs: the row is indefinite, as a comparison is, and needs no eigenvalues
+    # x'A_i x of both signs: A_i is indefinite, as of a comparison, and its eigenvalues need not be computed
     for side, semidefinite in ((1.0, (values >= 0).all(axis=0)), (-1.0, (values <= 0).all(axis=0))):
         for row in rows[semidefinite & (side * L.sense[rows] >= 0)]:
             y = np.zeros(problem.c)
@@ -110,16 +112,16 @@ def singular_rows(problem: Nearness) -> Proof | None:
 
 
 def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
-    """A hard row whose value is 0 wherever those of must-links are, but may not be: weights of these prove it in the limit.
+    """A hard row whose bound excludes 0 although must-links force its value to 0; the proof has large weights on the must-links.
 
-    ``K_00 = 0`` and ``K_01 >= 1``: no finite weights contradict each other. Only where the links are clearly independent or
-    clearly dependent, so that rounding does not decide.
+    An example is ``K_00 = 0`` and ``K_01 >= 1``, where only the limit of infinite weights is a proof. The result is None unless the
+    must-links are clearly independent or clearly dependent, so that rounding does not decide.
 
     Parameters
     ----------
     problem : Nearness
     linked : ndarray of int
-        Rows of rank one that force ``v' M v = 0``.
+        Must-links: rows of rank one with ``v' M v = 0``.
     """
     op, L = problem.operator, problem.losses
     before = op.norms()
@@ -138,21 +140,23 @@ def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
     if not len(found):
         return None
     row = found[:1]
-    for one in linked[:PRUNED]:
+    for one in linked[:MAX_PRUNED_LINKS]:
         rest = linked[linked != one]
         if len(rest) and len(vanishing(rest, row)):
             linked = rest
     y = np.zeros(problem.c)
-    y[linked] = 1e17 * before[row] / before[linked]  # leaves what is negative below rounding
+    y[linked] = (
+        1e17 * before[row] / before[linked]
+    )  # large enough for negative eigenvalues of A*(y) to be below rounding
     y[row] = sign[row]
     return Proof(y, np.sort(np.append(linked, row)))
 
 
-def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
-    """The proof without rows it does not need: blocks of the weakest first, then single ones; each removal is proven again."""
+def _pruned(problem: Nearness, proof: Proof) -> Proof:
+    """The proof without rows that it does not need: blocks of rows with the smallest weights first, then single rows."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
     tries = 0
-    while block >= 1 and tries < most:
+    while block >= 1 and tries < MAX_PRUNING:
         order = np.flatnonzero(proof.dual)
         order = order[np.argsort(np.abs(proof.dual * problem.unit)[order])]
         for first in range(0, len(order), block):
@@ -165,20 +169,20 @@ def _pruned(problem: Nearness, proof: Proof, most: int = 300) -> Proof:
             y = proof.dual.copy()
             y[rows] = 0.0
             proof = _mended(problem, y) or proof
-            if tries >= most:
+            if tries >= MAX_PRUNING:
                 break
         block //= 2
     return proof
 
 
 def _in_own_units(op: Operator, y: np.ndarray) -> Operator:
-    """The operator with every column in the unit of what ``A*(y)`` is made of there."""
+    """The operator in coordinates in which the terms of ``A*(y)`` have size 1 in every column."""
     extents = op.extents(np.abs(y))
     return op.congruence(np.diag(1.0 / np.sqrt(np.where(extents > 0, extents, 1.0))))
 
 
 def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """A proof with ``A*(y) = 0`` on the rows of y: rows that cancel each other, such as a cycle of comparisons."""
+    """A proof with ``A*(y) = 0`` from the rows of y: rows that cancel each other, such as a cycle of comparisons."""
     rows = np.flatnonzero(y)
     if not 1 < len(rows) <= 50:
         return None
@@ -194,43 +198,17 @@ def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
     return _checked(problem, candidate)
 
 
-def _on_face(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """A proof near weights whose sum is PSD but for small eigenvalues: Newton's method brings these to 0."""
-    rows = np.flatnonzero(y)
-    if not 1 < len(rows) <= MOST_ROWS:
-        return None
-    op = _in_own_units(problem.operator, y).restrict(rows)
-    size, z = np.abs(y[rows]), y[rows].copy()
-    values = eigvalsh(symmetrize(op.adjoint(z)))
-    small = [share for share in (1e-2, 1e-5) if values[0] >= -share * max(values[-1], 1e-300)]
-    for share in small:
-        for _ in range(3):
-            values, V = eigh(symmetrize(op.adjoint(z)))
-            N = V[:, values < share * max(values[-1], 1e-300)]
-            face = op.congruence(N)
-            z = (
-                z
-                - size * np.linalg.lstsq((face.features(None) * size[:, None]).T, svec(face.adjoint(z)), rcond=1e-11)[0]
-            )
-            if (z * y[rows] <= 0).any():
-                break
-            candidate = np.zeros_like(y)
-            candidate[rows] = z
-            proof = _checked(problem, candidate)
-            if proof is not None:
-                return proof
-        z = y[rows].copy()
-    return None
-
-
 def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """Mend weights: drop negative ones outside the range of the positive part, shrink the others until the sum is PSD."""
+    """A proof from corrected weights: negative ones are dropped outside the range of the positive part, and else made smaller.
+
+    With ``P = A*(y+)`` on its range and ``N = -A*(y-)``, the sum ``P - theta N`` is PSD for ``theta <= 1 / lambda_max(P^-1/2 N P^-1/2)``.
+    """
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
     if not minus.any() or not plus.any():
         return None
     b = problem.losses.bound
     if float(plus @ b) + float(np.minimum(minus * b, 0.0).sum()) >= 0:
-        return None  # no smaller negative weights reach y . b < 0
+        return None  # y . b < 0 needs larger negative weights
     op = _in_own_units(problem.operator, y)
     values, V = eigh(symmetrize(op.adjoint(plus)))
     keep = values > 1e-9 * max(values[-1], 1e-300)
@@ -247,12 +225,12 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     root = V[:, keep] / np.sqrt(values[keep])
     top = max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300)
     given = float(minus @ b)
-    room = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
-    return _checked(problem, plus + min(1.0, (1.0 - _yielding(room)) / top) * minus)
+    slack = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
+    return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
 
 
 def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """Complete weights by as much of a fixed trace as makes the sum PSD."""
+    """A proof from weights to which a fixed trace is added: ``A*(y) - lambda_min I`` is PSD."""
     if problem.trace_row is None:
         return None
     at, kappa = problem.trace_row
@@ -262,52 +240,55 @@ def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
         return None
     low = float(eigvalsh(symmetrize(problem.operator.adjoint(rest)))[0])
     b, least = problem.losses.bound, max(0.0, -low) / kappa
-    room = -float(rest @ b) / (least * float(b[at])) - 1.0 if least > 0 else 0.0
-    rest[at] = (1.0 + _yielding(room)) * least
+    slack = -float(rest @ b) / (least * float(b[at])) - 1.0 if least > 0 else 0.0
+    rest[at] = (1.0 + _correction(slack)) * least
     return _checked(problem, rest)
 
 
-def _yielding(room: float) -> float:
-    """The share by which weights give way for a sum that is PSD in spite of rounding: half of what would cost the proof, within limits.
+def _correction(slack: float) -> float:
+    """The fraction by which weights are changed so that the sum is PSD in spite of rounding.
 
-    Rounding turns the range of a prior of condition 1e12 by 1e-11.
+    It is half of the fraction at which the proof would fail, between 1e-12 and 1e-9: rounding turns the range of a prior of condition
+    1e12 by 1e-11.
     """
-    return min(max(0.5 * room, 1e-12), 1e-9)
+    return min(max(0.5 * slack, 1e-12), 1e-9)
 
 
 def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """Accept weights only if they prove it in spite of rounding: the sum of matrices is PSD and the bound clearly negative."""
+    """The proof if weights are one in spite of rounding: ``A*(y)`` is PSD and ``y . b`` is clearly negative; else None."""
     rows = np.flatnonzero(y)
     if len(rows) == 0:
         return None
     weight, b = y[rows], problem.losses.bound[rows]
     total, size = float(weight @ b), float(np.abs(weight) @ np.abs(b))
-    strict = problem.divergence.keeps_rank and size == 0  # <A*(y), M> <= 0: M would be singular
+    strict = problem.divergence.keeps_rank and size == 0  # <A*(y), M> <= 0 holds for singular M only
     if not (total < -CLEAR * size or strict):
         return None
     op = problem.operator.restrict(rows)
     extents = op.extents(np.abs(weight))
     used = np.flatnonzero(extents > 0)
-    scale = 1.0 / np.sqrt(extents[used])  # every column in the unit of what it is made of, and so its rounding
+    scale = 1.0 / np.sqrt(
+        extents[used]
+    )  # the terms have size 1 in every column, so the rounding error is the same in all
     A = symmetrize(op.adjoint(weight))[np.ix_(used, used)] * scale * scale[:, None]
     noise = 8.0 * len(extents) * np.finfo(float).eps
     values = eigvalsh(A) if len(used) else np.zeros(1)
-    if values[0] < -noise or (strict and not values[-1] > 1e3 * noise):
+    if values[0] < -noise or (strict and not values[-1] > NOISE * noise):
         return None
-    # -noise tr M <= y . b is no contradiction where rounding of huge weights outweighs the bounds
-    if not strict and -total <= 1e3 * noise * float(problem.prior @ extents):
+    # <A*(y), M> >= -noise tr M does not contradict <A*(y), M> <= y . b if rounding of huge weights outweighs the bounds
+    if not strict and -total <= NOISE * noise * float(problem.prior @ extents):
         return None
-    if values[0] < 1e3 * noise and not _is_semidefinite_in_parts(op, weight):
+    if values[0] < NOISE * noise and not _is_semidefinite_in_parts(op, weight):
         return None
     return Proof(y, rows)
 
 
 def _is_semidefinite_in_parts(op: Operator, weight: np.ndarray) -> bool:
-    """Whether ``S = A*(w)`` is PSD up to a small share of each of its parts: ``S + share A*(|w|) >= 0``.
+    """Whether ``S = A*(w)`` is PSD up to a small share of each of its parts: ``S + PART A*(|w|) >= 0``.
 
-    Rounding of S itself hides what happens along directions in which all parts are small, such as differences of points that are
-    nearly equal: there S may be negative, and a large matrix meets the rows. So S is not formed. With parts ``sign_t f_t f_t'`` and
-    an orthonormal basis Q of the range of F, ``S = R' Q' diag(sign) Q R``.
+    Along directions in which all parts are small, such as differences of nearly equal points, rounding of S hides negative values,
+    and a large matrix may meet the rows. So S is not formed. With parts ``sign_t f_t f_t'``, the rows f_t of F, and ``F = Q R`` with
+    orthonormal columns of Q, ``S = R' Q' diag(sign) Q R`` is PSD if ``Q' diag(sign) Q`` is.
     """
     terms = op.outer()
     share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef

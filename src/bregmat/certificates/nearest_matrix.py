@@ -1,34 +1,42 @@
-"""Problem (P): the nearest matrix to a prior under weighted bounds, built, checked once, and with its proofs.
+"""Problem (P), the nearest matrix to a prior under weighted bounds: built from arguments, reduced to a face, certified.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
-from bregmat.certificates.certify import MatrixCertificate, certify
+from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
+from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Record
 from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.elimination import Elimination, eliminate
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.losses import OwnSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import VANISHING, Operator
+from bregmat.operators.foreign import on_space
+from bregmat.operators.linear_maps import VANISHING, Operator
+
+ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
+MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
 
 
 class NearestMatrix(Nearness, Problem):
-    """Problem (P) with its proofs: certificates of points, and contradictions between hard rows."""
+    """Problem (P) with certificates of points and proofs that its hard rows contradict each other."""
 
     @property
     def certifies_cheaply(self) -> bool:
-        """Hard rows have to be restored first."""
+        """Only if no row is hard: hard rows are restored before each certificate."""
         return self.is_soft
 
     def certify(self, state: Any) -> MatrixCertificate:
@@ -36,43 +44,43 @@ class NearestMatrix(Nearness, Problem):
         return certify(self, state.iterate, state.values, state.dual)
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """What a step knows without a certificate: where rows are hard, its objective may be the dual's."""
+        """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
         return super().estimate(state, works_on if self.losses.has_hard else "objective") | {
             "violation": state.violation(self)
         }
 
     def record_in_units(self, row: Record) -> Record:
-        """A line of a history in the user's units."""
+        """A record of the history in the user's units."""
         if self.worth == 1.0:
             return row
         return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
 
     def proof_beforehand(self) -> Proof | None:
-        """Rows that only a singular matrix meets, where the divergence admits none."""
+        """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
         if not self.losses.has_hard:
             return None
         return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
 
     def dual_size(self, state: Any) -> float:
-        """The largest weight; 0 where the problem is about to be solved, or has no hard rows."""
+        """The largest dual weight; 0 if the problem is nearly solved or has no hard rows."""
         if not self.losses.has_hard or state.signal <= 1e-2 * max(1.0, abs(state.objective)):
             return 0.0
         return float(np.abs(state.dual * self.unit).max(initial=0.0))
 
     def contradiction(self, state: Any) -> Proof | None:
-        """Weights that prove that the hard rows contradict each other."""
+        """A proof from the dual weights of a state that the hard rows contradict each other."""
         return infeasibility(self, state.dual) if self.losses.has_hard else None
 
     def last_contradiction(self, state: Any) -> Proof | None:
-        """Weights of a few hard rows, whatever the state's own say."""
+        """A proof from a search over the hard rows with the largest dual weights."""
         return contradiction_of_few(self, state.dual) if self.losses.has_hard else None
 
 
 def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
-    """``tr(|A_i| M0)``, which values are measured in where the bound is 0.
+    """``tr(|A_i| M0)``, the unit of violations of rows with bound 0.
 
-    Where that may be rounding, as of rows that vanish on the range of a prior that the matrix may leave, ``tr |A_i|`` times the
-    largest eigenvalue of M0, which it is the rounding of; 1 for rows that are 0.
+    A row that vanishes on the range of the prior, which the matrix may leave, has a rounding error there instead. Its unit is
+    ``tr |A_i|`` times the largest eigenvalue of M0. The unit of a row that is 0 is 1.
     """
     at_prior, whole = rows.sizes(prior), rows.sizes(np.full(len(prior), prior.max(initial=0.0) or 1.0))
     size = np.where(at_prior > VANISHING * whole, at_prior, whole)
@@ -80,12 +88,24 @@ def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
 
 
 def slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
-    """The papers' gamma of each row; a column of its own."""
-    given: dict[str, Any] = {"per": "constraint", "scalar": True, "infinite": True, "positive": True, "copy": True}
-    return (
-        as_column("slack_weight", slack_weight, constraints.n_constraints, hint=" (inf = hard)", **given)
-        * constraints.weight
+    """The papers' gamma of each row, in a new array."""
+    gamma = as_column(
+        "slack_weight",
+        slack_weight,
+        len(constraints.bound),
+        per="constraint",
+        scalar=True,
+        infinite=True,
+        positive=True,
+        hint=" (inf = hard)",
     )
+    return gamma * constraints.weight
+
+
+def weight_span(gamma: np.ndarray) -> float:
+    """Largest over smallest finite slack weight; 1 if there is none."""
+    soft = gamma[np.isfinite(gamma)]
+    return float(soft.max() / soft.min()) if len(soft) else 1.0
 
 
 def build_problem(
@@ -96,15 +116,13 @@ def build_problem(
     loss: Any,
     slack_weight: Any,
     *,
-    met: np.ndarray | None = None,
-    offset: float = 0.0,
     scale: float = 1.0,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
     Parameters
     ----------
-    divergence : Divergence
+    divergence : SpectralDivergence
     t0 : ndarray, shape (r,)
         Mirror coordinates of the prior, which is diagonal.
     operator : Operator
@@ -115,12 +133,8 @@ def build_problem(
         What a violated bound costs; None is the divergence's own slack.
     slack_weight : float or array-like, shape (c,)
         Positive, dimensionless; inf is hard.
-    met : ndarray of int, optional
-        Rows that hold by construction (:func:`bregmat.coordinates.coordinates.eliminate`); they get a bound that never binds.
-    offset : float
-        Constant of the objective, of the divergence in these coordinates.
     scale : float
-        What the learned matrix is over that in these coordinates (:class:`bregmat.coordinates.coordinates.Coordinates`).
+        The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
 
     Raises
     ------
@@ -131,14 +145,13 @@ def build_problem(
     """
     gamma = slack_weights(slack_weight, constraints)
     worth = scale ** (divergence.degree or 0)
-    if not divergence.in_domain(t0) or not (np.abs(t0) < 1e150).all() or not 1e-150 < worth < 1e150:
+    if not divergence.in_domain(t0) or not (np.abs(t0) < MAX_SIZE).all() or not 1.0 / MAX_SIZE < worth < MAX_SIZE:
         largest = scale * np.abs(divergence.inverse_link(t0)).max()
         raise ValueError(
             f"the prior has eigenvalues up to {largest:.3g}, which {divergence.name} cannot compute with. Scale the data and the bounds."
         )
     bound, sense = constraints.bound.copy(), constraints.sense.copy()
-    if met is not None:
-        bound[met], sense[met] = 1.0, 1
+    # violations are relative to the bound, and to tr(|A_i| M0) where the bound is 0
     unit = np.abs(bound)
     zero = np.flatnonzero(bound == 0)
     if len(zero):
@@ -152,21 +165,13 @@ def build_problem(
             "data and the bounds."
         )
     _check_reachable(operator, losses, constraints)
-    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, offset, scale)
-
-
-def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
-    """Hard rows that force a positive semidefinite form between samples to 0, such as a squared distance."""
-    zero = hard & (constraints.bound == 0) & (constraints.sense >= 0) & ~constraints.where("is_whole")
-    if zero.any():
-        zero &= constraints.psd_rows()
-    return np.flatnonzero(zero)
+    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, scale=scale)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
-    """Refuse rows whose values leave the range of numbers, and rows that are 0 for every matrix but may not be."""
+    """Raise for rows whose values overflow, and for rows that are 0 for every matrix although their bound excludes 0."""
     size = np.abs(operator.values_diagonal(None))
-    bad = np.flatnonzero(~((size < 1e150) & ((size > 1e-150) | (size == 0))))
+    bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
     if len(bad):
         raise ValueError(
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
@@ -184,3 +189,135 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
             "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these rows, use "
             "loss=SquaredHinge(), or open the null space of a kernel's prior with widen_range."
         )
+
+
+# ---------------------------------------------------------------------- the problem that is solved
+@dataclass(frozen=True, eq=False)
+class PosedProblem:
+    """Problem (P) as it was asked for, and the problem that is solved in its place.
+
+    They differ only if hard rows force M to be singular and the divergence allows that: the smaller problem has the directions
+    that are left. On these, the Lagrange multipliers of the other rows are finite.
+
+    Attributes
+    ----------
+    whole, problem : NearestMatrix
+        As asked for, and as solved.
+    coordinates : Coordinates
+        Of ``problem``.
+    weight_span : float
+        Largest over smallest finite slack weight; 1 if there is none.
+    elimination : Elimination or None
+        How ``problem`` came from ``whole``; None if they are the same.
+    whole_coordinates : Coordinates
+    """
+
+    whole: NearestMatrix
+    problem: NearestMatrix
+    coordinates: Coordinates
+    whole_coordinates: Coordinates
+    weight_span: float
+    elimination: Elimination | None = None
+
+    def unreduced(self) -> PosedProblem:
+        """The same, with nothing eliminated."""
+        return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
+
+    def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
+        """The certificate for all rows, from one of the problem that was solved."""
+        if self.elimination is None:
+            return found
+        certificate = self._with_eliminated_rows(found)
+        if certificate.proves(tol) or not certificate.is_feasible:
+            return certificate
+        # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
+        exact = certify(self.problem, found.iterate, found.values, found.dual, allowed=ROUNDED)
+        return certificate.joined(self._with_eliminated_rows(exact))
+
+    def _with_eliminated_rows(self, found: MatrixCertificate) -> MatrixCertificate:
+        """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
+
+        The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
+        to violations by rounding. So several sizes are tried.
+        """
+        assert self.elimination is not None
+        whole, weights = self.whole, self.elimination.weights
+        size = max(1.0, float(np.abs(whole.operator.adjoint(found.dual)).max()))
+        tried = []
+        for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
+            bound, dual = dual_bound(whole, found.dual + factor * size * weights)
+            tried.append(found.with_dual(dual, min(bound, found.dual_bound)))
+        return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
+
+
+def pose_problem(
+    coordinates: Coordinates,
+    constraints: Constraints,
+    divergence: SpectralDivergence,
+    loss: Any,
+    slack_weight: Any,
+    space: ArraySpace | None = None,
+) -> PosedProblem:
+    """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows leave nothing.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+        Of the prior and the points.
+    constraints : Constraints
+        In row numbers of the points.
+    divergence, loss, slack_weight
+        As in :func:`build_problem`.
+    space : ArraySpace, optional
+        Where the points are, if that is not the host's memory.
+    """
+
+    def built(in_span: bool) -> tuple[Coordinates, NearestMatrix]:
+        place, operator = coordinates.bind(constraints, in_span=in_span)
+        if space is not None:
+            operator = on_space(operator, space)
+        return place, build_problem(divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale)
+
+    place, whole = built(True)
+    gamma = slack_weights(slack_weight, constraints)
+    posed = PosedProblem(whole, whole, place, place, weight_span(gamma))
+    if divergence.keeps_rank or not whole.losses.has_hard:
+        return posed
+    hard = np.isinf(gamma)
+    linked, cliques = must_link_rows(constraints, hard), clique_weights(constraints, hard)
+    if not len(linked) and not cliques:
+        return posed
+    if place.span is not None:  # directions are eliminated in the columns of the data
+        place, whole = built(False)
+    faces = list(exposed(whole.operator, cliques))
+    # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
+    holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
+    if len(linked):
+        whole = replace(whole, linked=linked)
+    posed = replace(posed, whole=whole, problem=whole, coordinates=place, whole_coordinates=place)
+    elimination = eliminate(place, whole.operator, linked, divergence, holds, faces) if len(linked) or faces else None
+    if elimination is None:
+        return posed
+    problem = _on_face(whole, elimination)
+    return replace(posed, problem=problem, coordinates=elimination.coordinates, elimination=elimination)
+
+
+def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
+    """The problem in the directions that are left; rows that are 0 there get a bound that never binds."""
+    L = whole.losses
+    bound, sense = L.bound.copy(), L.sense.copy()
+    bound[elimination.met], sense[elimination.met] = 1.0, 1
+    return replace(
+        whole,
+        t0=elimination.coordinates.t0,
+        operator=elimination.operator,
+        losses=RowLosses(bound, sense, L.gamma, L.scale, L.kinds, L.kind),
+        offset=elimination.offset,
+        linked=None,
+    )
+
+
+def singular_rows_of(problem: NearestMatrix, constraints: Constraints) -> np.ndarray | None:
+    """Ascending numbers of the hard rows that, up to rounding, only singular matrices meet; None if there are none."""
+    faces = list(exposed(problem.operator, clique_weights(constraints, problem.losses.hard)))
+    return np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces else None

@@ -1,4 +1,4 @@
-"""The data of problem (P), the nearest matrix to a prior under weighted bounds, and what can be read off them.
+"""The data of problem (P), the nearest matrix to a prior under weighted bounds, and facts derived from them.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 """
@@ -14,17 +14,17 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import excess_of
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
-FAR = 100.0  # multiple of the prior from which on its hard rows are far away; dimensionless
+FAR = 100.0  # multiple of the prior beyond which the divergence is nearly linear; dimensionless
 N = TypeVar("N", bound="Nearness")
-SIZE = 1e-3  # of objectives that are not worth telling apart, in units of the prior
+SIZE = 1e-3  # smallest unit of the gap, in units of the prior: smaller objectives are not told apart
 
 
 @dataclass(frozen=True, eq=False)
 class Nearness:
-    """The problem in coordinates.
+    """Problem (P) in coordinates in which the prior is diagonal.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class Nearness:
     unit : ndarray, shape (c,)
         Unit in which the violation of each row is measured.
     offset : float
-        Constant of the objective, from directions that were eliminated.
+        Constant of the objective, from eliminated directions.
     scale : float
-        What 1 of M, of bounds and of values is in the user's units. Where the divergence is homogeneous, all is in units of the prior.
+        Size of 1 in M, bounds and values, in the user's units. If the divergence is homogeneous, the prior has mean eigenvalue 1.
     linked : ndarray of int or None
-        Must-links among the rows, which force directions to vanish; None where they are eliminated or the divergence admits none.
+        Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     """
 
     divergence: SpectralDivergence
@@ -57,7 +57,7 @@ class Nearness:
 
     @property
     def worth(self) -> float:
-        """What 1 of the objective is in the user's units: ``scale^degree``."""
+        """Size of 1 in the objective, in the user's units: ``scale^degree``."""
         return self.scale ** (self.divergence.degree or 0)
 
     @property
@@ -82,7 +82,7 @@ class Nearness:
 
     @cached_property
     def parallel_rows(self) -> ParallelRows:
-        """Hard rows with one matrix up to a factor."""
+        """Hard rows whose matrices are multiples of each other."""
         return find_parallel_rows(self.operator, self.losses)
 
     @cached_property
@@ -95,7 +95,7 @@ class Nearness:
         some = self.operator.restrict(rows)
         kappa = some.values_diagonal(None) / self.r
         same = kappa > 0
-        for seed in range(2):  # a multiple of I has the same value at every matrix of one trace
+        for seed in range(2):  # <kappa I, M> = kappa tr M for every M, here for two random ones
             X = np.random.default_rng(seed).normal(size=(self.r, self.r))
             same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
         found = np.flatnonzero(same)
@@ -103,7 +103,7 @@ class Nearness:
 
     @cached_property
     def stretch(self) -> float:
-        """The multiple of the prior that suits best the hard rows which it violates: the geometric mean of bound over value."""
+        """Geometric mean of bound over value at the prior, over the hard rows that the prior violates; 1 if there are none."""
         L = self.losses
         if not L.has_hard:
             return 1.0
@@ -114,15 +114,16 @@ class Nearness:
 
     @property
     def is_nearly_linear(self) -> bool:
-        """Whether the prior is so far below its hard rows (LogDet) or above (Frobenius) that the divergence all but is ``<C, M>``.
+        """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
 
-        The solution is then nearly singular, which a path inside the cone leads to in a few steps.
+        This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
+        singular, and the interior point finds it in fewer steps than the other solvers.
         """
         D = self.divergence
         return (D.keeps_rank and self.stretch > FAR) or (not D.keeps_range and self.stretch < 1.0 / FAR)
 
     def sampled(self: N, share: float) -> N:
-        """The problem of about so large a share of its rows, soft ones, with weights that make up for the others."""
+        """The problem of about this share of its soft rows, whose slack weights are divided by the share."""
         rows = self.operator.drawn(share)
         losses = self.losses.restrict(rows)
         return replace(

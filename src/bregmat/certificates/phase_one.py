@@ -1,7 +1,7 @@
-"""Weights of the rows that contradict each other most, from the rows alone: no prior, no divergence, no other solver's path.
+"""A search for rows that contradict each other: phase one of an interior point method, which needs neither prior nor divergence.
 
 ``minimize b . y + R lambda  over  A*(y) + lambda I >= 0, lambda >= 0, |y_i| unit_i <= 1`` and the signs of y: the dual of meeting the
-rows with the least total relative violation at a trace of at most R. Its minimum is 0 where they can be met.
+rows with the least total relative violation at a trace of at most R. Its minimum is 0 if they can be met.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
 from bregmat.certificates.nearness import Nearness
-from bregmat.operators.operators import Operator, svec
+from bregmat.operators.linear_maps import Operator, svec
 
 MOST_ROWS = 50
 MOST_WORK = 2e9  # operations of all searches for one proof
-TRACE = 1e4  # of a matrix that counts as one, in units in which rows and bounds are 1
-LAST = 1e13  # weight of the objective against the barrier at which the search ends
-MET = 1e9  # and from which on rows count as met where nothing is gained: by less than the number of unknowns over it
-FASTER = 30.0  # by which that weight grows
-RANK = 4  # of rows of all relations between points; a matrix that was given may have more
-STEPS = 40  # about as many factorisations as one search takes
+TRACE = 1e4  # R, in units in which rows and bounds have size 1
+LAST = 1e13  # weight t of the objective against the barrier at which the search ends
+MET = 1e9  # t from which rows count as met if the objective is not negative: it is within (number of unknowns) / t of its minimum
+GROWTH = 30.0  # factor by which t grows
+RANK = 4  # largest rank of rows of the built-in relations between points; a given matrix may have a larger one
+STEPS = 40  # factorisations of one search, as measured
+MAX_NEWTON_STEPS = 12  # for one t
 
 
 def work(problem: Nearness, rows: np.ndarray) -> float:
-    """Operations of one search."""
+    """Floating point operations of one search."""
     extents = problem.operator.restrict(rows).extents(1.0 / problem.unit[rows])
     c = float(len(rows))
     r = min(float((extents > 0).sum()), RANK * c)
@@ -33,9 +34,9 @@ def work(problem: Nearness, rows: np.ndarray) -> float:
 
 
 def phase_one(problem: Nearness, rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Weights (c,) with ``y . b < 0`` along the central path, each nearer to a proof than the last; none where rows are met.
+    """Weights (c,) with ``y . b < 0`` along the central path, each nearer to a proof than the last; none if the rows can be met.
 
-    A barrier method in ``len(rows) + 1`` unknowns; the caller repairs the weights and proves.
+    A barrier method in ``len(rows) + 1`` unknowns. The caller checks whether corrected weights are a proof.
     """
     unit = problem.unit[rows]
     op = _on_range(problem.operator.restrict(rows), 1.0 / unit)
@@ -51,14 +52,14 @@ def phase_one(problem: Nearness, rows: np.ndarray) -> Iterator[np.ndarray]:
         x = barrier.centred(x, t)
         if t >= MET and float(barrier.costs @ x) >= 0:
             return
-        t *= FASTER
+        t *= GROWTH
         if float(b @ x[:-1]) < 0:
             found[rows] = x[:-1] / unit
             yield found.copy()
 
 
 def _on_range(op: Operator, weight: np.ndarray) -> Operator:
-    """The rows with columns in their own units, on the range of rows of low rank where that is much smaller."""
+    """The rows with terms of size 1 in every column, restricted to the range of all rows if their ranks are low."""
     extents = op.extents(weight)
     used = extents > 0
     op = op.congruence(np.diag(1.0 / np.sqrt(np.where(used, extents, 1.0)))[:, used])
@@ -77,46 +78,62 @@ class _Barrier:
         self.op, self.unit, self.costs, self.lower, self.upper = op, unit, costs, lower, upper
 
     def factor(self, x: np.ndarray) -> np.ndarray | None:
-        """Cholesky factor of the matrix, None outside."""
+        """Cholesky factor of ``A*(y) + lambda I``; None outside the domain."""
         if not ((x > self.lower) & (x < self.upper)).all():
             return None
         C, ok = cholesky(add_diagonal(symmetrize(self.op.adjoint(x[:-1] / self.unit)), x[-1]))
         return C if ok else None
 
     def value(self, x: np.ndarray, C: np.ndarray, t: float) -> float:
-        """The function, from the factor at x."""
-        room = np.concatenate([x - self.lower, (self.upper - x)[:-1]])
-        return t * float(self.costs @ x) - logdet_of_factor(C) - float(np.log(room).sum())
+        """The function at x, from the Cholesky factor there."""
+        slack = np.concatenate([x - self.lower, (self.upper - x)[:-1]])
+        return t * float(self.costs @ x) - logdet_of_factor(C) - float(np.log(slack).sum())
 
-    def centred(self, x: np.ndarray, t: float, most: int = 12) -> np.ndarray:
-        """Newton's method to moderate accuracy."""
+    def centred(self, x: np.ndarray, t: float) -> np.ndarray:
+        """The minimum of the function for one t, to moderate accuracy, by Newton's method."""
         C = self.factor(x)
-        for _ in range(most):
+        for _ in range(MAX_NEWTON_STEPS):
             assert C is not None
-            F = triangular_inverse(C).T
-            rows = np.vstack([self.op.congruence(F).features(None) / self.unit[:, None], svec(F.T @ F)])
-            below, above = 1.0 / (x - self.lower), 1.0 / (self.upper - x)
-            traces = np.append(self.op.congruence(F).values_diagonal(None) / self.unit, float(np.vdot(F, F)))
-            gradient = t * self.costs - traces - below + above
-            H = add_diagonal(rows @ rows.T, below**2 + above**2)
-            size = np.sqrt(np.diag(H))
-            L, ok = cholesky(add_diagonal(H / size / size[:, None], 1e-14))
-            if not ok:
+            found = self._newton_direction(x, C, t)
+            if found is None:
                 break
-            d = -cholesky_solve(L, gradient / size) / size
-            decrement = -float(gradient @ d)
-            here, alpha, moved = self.value(x, C, t), 1.0, None
-            while alpha > 1e-6:
-                new = x + alpha * d
-                moved = self.factor(new)
-                if moved is not None and self.value(new, moved, t) <= here - 0.1 * alpha * decrement + 1e-12 * abs(
-                    here
-                ):
-                    break
-                moved, alpha = None, 0.5 * alpha
+            d, decrement = found
+            moved = self._line_search(x, C, d, decrement, t)
             if moved is None:
                 break
-            x, C = new, moved
+            x, C = moved
             if decrement < 0.1:
                 break
         return x
+
+    def _newton_direction(self, x: np.ndarray, C: np.ndarray, t: float) -> tuple[np.ndarray, float] | None:
+        """``-H^-1 g`` and the decrement ``g' H^-1 g``; None if H is numerically singular."""
+        # with C C' = A*(y) + lambda I and F = C^-T: g = t costs - <A_i, F F'> - ..., H_ij = <F' A_i F, F' A_j F> + ...
+        F = triangular_inverse(C).T
+        framed = self.op.congruence(F)
+        rows = np.vstack([framed.features(None) / self.unit[:, None], svec(F.T @ F)])
+        below, above = 1.0 / (x - self.lower), 1.0 / (self.upper - x)
+        traces = np.append(framed.values_diagonal(None) / self.unit, float(np.vdot(F, F)))
+        gradient = t * self.costs - traces - below + above
+        H = add_diagonal(rows @ rows.T, below**2 + above**2)
+        size = np.sqrt(np.diag(H))
+        L, ok = cholesky(add_diagonal(H / size / size[:, None], 1e-14))
+        if not ok:
+            return None
+        d = -cholesky_solve(L, gradient / size) / size
+        return d, -float(gradient @ d)
+
+    def _line_search(
+        self, x: np.ndarray, C: np.ndarray, d: np.ndarray, decrement: float, t: float
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """The point ``x + alpha d`` with a sufficient decrease (Armijo) and its Cholesky factor; None if there is none."""
+        here, alpha = self.value(x, C, t), 1.0
+        while alpha > 1e-6:
+            new = x + alpha * d
+            factor = self.factor(new)
+            if factor is not None:
+                goal = here - 0.1 * alpha * decrement + 1e-12 * abs(here)
+                if self.value(new, factor, t) <= goal:
+                    return new, factor
+            alpha *= 0.5
+        return None

@@ -1,11 +1,9 @@
-"""The words of every result: what is proven, why a run stopped, and one line of its history."""
+"""The status of a result, the reason why a run stopped, and one line of its history."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-
-import numpy as np
 
 
 class Status(StrEnum):
@@ -97,10 +95,3 @@ class Record:
     gap: float
     violation: float
     stage: int = 1
-
-    @classmethod
-    def of(cls, numbers: np.ndarray) -> Record:
-        """From a row of numbers; the first files have no stage."""
-        seconds, objective, dual_bound, gap, violation = (float(x) for x in numbers[1:6])
-        stage = int(numbers[6]) if len(numbers) > 6 else 1
-        return cls(int(numbers[0]), seconds, objective, dual_bound, gap, violation, stage)

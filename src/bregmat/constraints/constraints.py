@@ -41,16 +41,9 @@ from bregmat.constraints.relations import (
     Relation,
     table_of,
 )
-from bregmat.constraints.tables import (
-    Row,
-    columns_of,
-    data_frame,
-    frame_columns,
-    summary_html,
-    summary_text,
-    table_rows,
-)
-from bregmat.constraints.terms import Terms, whole_value
+from bregmat.constraints.summary import summary_html, summary_text
+from bregmat.constraints.tables import Row, columns_of, data_frame, frame_columns, table_rows
+from bregmat.constraints.terms import ResolvedRows, Terms, whole_value
 from bregmat.typing import FrameLibrary, Labels, Matrices, Points, RandomState, Senses, Values
 
 _HARD = " (inf makes a row hard; leave out rows that should not count)"
@@ -605,6 +598,16 @@ class Constraints:
     def terms(self) -> Terms:
         """Rank-one terms of all rows that name samples."""
         return Terms.of(self.relations, self.relation, self.index)
+
+    def resolved(self, n: int | None = None) -> ResolvedRows:
+        """Terms and facts of the rows, which must name samples by row numbers below ``n``; None: whatever they name."""
+        if n is not None:
+            self.locate(None, n)  # raises for names of samples and for numbers out of range
+        terms = Terms.of(self.relations, self.relation, self.index)
+        touched = None if n is None else self.touched(n)
+        return ResolvedRows(
+            terms, np.flatnonzero(self.where("is_whole")), touched, bool(self.where("is_difference").all())
+        )
 
     def values(self, G: Any) -> np.ndarray:
         """``<A_i, K>`` for ``K = G G'``.

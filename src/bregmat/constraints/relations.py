@@ -135,22 +135,22 @@ class Relation:
         """How many samples a row names."""
         return 1 + max((max(t.first, t.second) for t in self.terms), default=-1)
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether it touches all points instead of naming some."""
         return not self.terms
 
-    @property
+    @cached_property
     def is_difference(self) -> bool:
         """Whether it is made of differences of points, so that moving all of them changes nothing."""
         return bool(self.terms) and all(t.sign == -1 for t in self.terms)
 
-    @property
+    @cached_property
     def is_sq_distance(self) -> bool:
         """Whether its value is the squared distance of two points: what is drawn and counted as pairs."""
         return self.terms == (Term(0, 1, -1, 1.0),)
 
-    @property
+    @cached_property
     def is_comparison(self) -> bool:
         """Whether its value is the squared distance of one pair less that of another."""
         return self.terms == (Term(0, 1, -1, 1.0), Term(2, 3, -1, -1.0))

@@ -1,14 +1,13 @@
-"""Constraints as a table with the columns relation, i, j, k, l, bound, sense, weight: what files and data frames hold.
+"""Constraints as tables with the columns relation, i, j, k, l, bound, sense, weight, in files and data frames.
 
-Tables of pairs and triplets as people write them (:mod:`bregmat.constraints.tuples`) are brought to these columns first.
-Readers hand in columns of cells and the place of every row; what comes back are the arguments of
-:class:`bregmat.Constraints`, or a message that names the place.
+Tables of pairs and triplets are converted to these columns first (:mod:`bregmat.constraints.tuples`). A reader of files or frames
+passes the columns and a function that names the place of a row. It gets the arguments of :class:`bregmat.Constraints`, or an
+error that names the place.
 """
 
 from __future__ import annotations
 
 import importlib
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +15,6 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import as_choice
-from bregmat.base.html import escape
-from bregmat.base.html import table as html_table
 from bregmat.constraints.columns import SENSES, SYMBOLS, is_missing, is_number_word
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tuples import TupleTable, read_tuples
@@ -31,13 +28,13 @@ INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One constraint to be read: its columns, and ``str(row)`` in words.
+    """One constraint for people: its columns as attributes, and ``str(row)`` in words.
 
     Attributes
     ----------
     relation : str
     i, j, k, l : int, sample id or None
-        The samples, None where the relation has none; of a linear row, ``i`` is the number of its matrix.
+        The samples, None if the relation has no such sample; for a linear row, ``i`` is the number of its matrix.
     bound : float
     sense : {"<=", ">=", "=="}
     weight : float
@@ -61,16 +58,16 @@ class Row:
 # ---------------------------------------------------------------------- from columns
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """What a table of constraints, or of pairs or triplets, holds.
+    """The rows of a table of constraints, or of pairs or triplets.
 
     Attributes
     ----------
     arguments : dict of str -> object
-        Of ``Constraints``.
+        Arguments of ``Constraints``.
     samples : list of tuple of str, length c
-        The samples each row names, as words.
+        The samples of each row, as words.
     tuples : TupleTable, optional
-        How a table of pairs or triplets was read.
+        How the table was read, if it is one of pairs or triplets.
     """
 
     arguments: dict[str, Any]
@@ -79,18 +76,18 @@ class TableRows:
 
     @property
     def is_open(self) -> bool:
-        """Whether bounds are left to the points: :meth:`Constraints.with_bounds_from` says what they are."""
+        """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
         return self.tuples is not None and self.tuples.is_open
 
     def bounded(self, rows: Any, table: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
-        """The ``Constraints`` of these rows, with bounds from the points where the table has none.
+        """The ``Constraints`` of these rows, with bounds from the points if the table has none.
 
         Parameters
         ----------
         rows : Constraints
-            Made of ``arguments``.
+            The constraints made of ``arguments``.
         table : object
-            What it is called, for the message.
+            Name of the table, for the message.
         X, sample_id, random_state
             As in :meth:`Constraints.with_bounds_from`.
         """
@@ -98,7 +95,7 @@ class TableRows:
             return rows
         if X is None:
             raise TypeError(
-                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances say what is near and what is far."
+                f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
         return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
 
@@ -106,18 +103,18 @@ class TableRows:
 def table_rows(
     columns: Mapping[str, Any], place: Callable[[int], str], *, header: str, id_type: type | None = None
 ) -> TableRows:
-    """The rows of a table with the column ``relation``, or of one of pairs or triplets (:mod:`bregmat.constraints.tuples`).
+    """Read a table with the column ``relation``, or one of pairs or triplets (:mod:`bregmat.constraints.tuples`).
 
     Parameters
     ----------
     columns : mapping of str to array-like, shape (c,)
         Missing cells are empty words, None, NaN or NA.
     place : callable
-        Where a row is, for messages.
+        Gives the place of a row, for messages.
     header : str
-        Where the names of the columns are, for messages.
+        The place of the names of the columns, for messages.
     id_type : {None, int, str, object}
-        What sample ids are. None: integers where all of them are written as such, strings otherwise; object: what they are.
+        Type of the sample ids. None: integers if all of them are written as integers, otherwise strings; object: unchanged.
     """
     names = [str(name) for name in columns]
     if not names or not len(next(iter(columns.values()))):
@@ -139,7 +136,7 @@ def table_rows(
 
 
 def words(column: Any) -> np.ndarray:
-    """A column as the words a .csv file holds; missing cells are empty, whole numbers have no decimal point."""
+    """A column as the words of a .csv file; a missing cell is empty, a whole number has no decimal point."""
     array = np.asarray(column)
     if array.dtype.kind == "f":
         whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
@@ -156,7 +153,7 @@ def _word(value: Any) -> str:
 
 
 def parse_sample_ids(values: Any) -> np.ndarray:
-    """Sample ids from text: integers if all are written as such ("7", not "007" or "7.0"), strings otherwise."""
+    """Sample ids from text: integers if all are written as integers ("7", not "007" or "7.0"), otherwise strings."""
     array = np.asarray(values)
     if array.dtype.kind == "f" and (array == np.rint(array)).all():
         return array.astype(np.int64)
@@ -171,7 +168,7 @@ def parse_sample_ids(values: Any) -> np.ndarray:
 
 
 class _Rows:
-    """The cells of a table of constraints, checked column by column; every message names the place."""
+    """The cells of a table of constraints, which are checked column by column; every message names the place."""
 
     def __init__(
         self,
@@ -259,11 +256,11 @@ class _Rows:
         return numbers
 
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
-        """Names of any one kind: numbers, which are whole, or strings, or others that can be ordered."""
+        """Samples as they were given: whole numbers, strings, or other names that can be ordered; all of one kind."""
         columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
         values = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)]).tolist()
         truths = [isinstance(value, bool | np.bool_) for value in values]
-        self._wrong(_where(used, truths), "samples are numbers or names, not truths; got i={i}, j={j}, k={k}, l={l}")
+        self._wrong(_where(used, truths), "samples are numbers or names, not booleans; got i={i}, j={j}, k={k}, l={l}")
         if all(isinstance(value, NUMBERS) for value in values):
             bad = [not isinstance(value, INTEGERS) and value != np.rint(value) for value in values]
             self._wrong(_where(used, bad), "sample numbers must be whole; got i={i}, j={j}, k={k}, l={l}")
@@ -307,7 +304,7 @@ class _Rows:
 
 
 def _where(used: np.ndarray, bad: Any) -> np.ndarray:
-    """Rows with a bad sample; ``bad`` lists the used cells column by column."""
+    """Mask of the rows with a bad sample; ``bad`` has one entry for each used cell, column by column."""
     mask = np.zeros_like(used)
     mask.T[used.T] = bad
     return np.asarray(mask.any(axis=1))
@@ -315,7 +312,7 @@ def _where(used: np.ndarray, bad: Any) -> np.ndarray:
 
 # ---------------------------------------------------------------------- to columns
 def columns_of(constraints: Any) -> dict[str, Any]:
-    """The columns of constraints; samples are lists with None where a row names none. ``ValueError`` for rows of matrices."""
+    """The columns of constraints; a sample that a row does not name is None. ``ValueError`` for rows given by matrices."""
     relation = np.array([known.name for known in constraints.relations])[constraints.relation]
     if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
         name = str(relation[given[0]])
@@ -333,63 +330,9 @@ def columns_of(constraints: Any) -> dict[str, Any]:
     return columns
 
 
-# ---------------------------------------------------------------------- to be looked at
-def _summary(constraints: Any) -> tuple[str, list[list[str]]]:
-    """A headline, and what there is of each relation: its name, rows, rows of each sense, hard ones, bounds and weights."""
-    used = constraints.index[~constraints.where("is_whole")]
-    n = len(np.unique(used[used >= 0]))
-    c = constraints.n_constraints
-    head = f"{c:,} row{'s' * (c != 1)}" + (f" between {n:,} samples" if n else "")
-    table = []
-    for code, relation in enumerate(constraints.relations):
-        here = constraints.relation == code
-        if here.any():
-            sense, weight = constraints.sense[here], constraints.weight[here]
-            counts = [here.sum(), *((sense == known) for known in SENSES.values()), np.isinf(weight)]
-            shown = [f"{int(np.sum(count)):,}" for count in counts]
-            ranges = [_range(constraints.bound[here]), _range(weight[np.isfinite(weight)])]
-            table.append([relation.name, *shown, *ranges])
-    return head, table
-
-
-SUMMARY = ("relation", "rows", *SENSES, "hard", "bound", "weight")
-
-
-def _range(values: np.ndarray) -> str:
-    if not len(values):
-        return "-"
-    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
-    return low if low == high else f"{low} to {high}"
-
-
-def summary_text(constraints: Any) -> str:
-    """How many rows of each relation there are, as a small table."""
-    head, table = _summary(constraints)
-    widths = [max(map(len, column)) for column in zip(SUMMARY, *table)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-        for row in (list(SUMMARY), *table)
-    ]
-    return "\n  ".join([f"Constraints: {head}", *lines])
-
-
-def summary_html(constraints: Any, most: int = 10) -> str:
-    """The same for notebooks, with the first rows in words."""
-    head, table = _summary(constraints)
-    cells = [[escape(cell) for cell in row] for row in table]
-    header = [escape(name) for name in SUMMARY]
-    first = "".join(f"<li>{escape(row)}</li>" for row in itertools.islice(constraints, most))
-    more = constraints.n_constraints - most
-    rest = f"<p>and {more:,} more</p>" if more > 0 else ""
-    return (
-        f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells, numeric=range(1, len(header)))}"
-        f'<details><summary>First rows</summary><ol start="0">{first}</ol>{rest}</details></div>'
-    )
-
-
 # ---------------------------------------------------------------------- data frames
 def data_frame(columns: Mapping[str, Any], library: str, *, numbered: Iterable[str] = ()) -> Any:
-    """A frame of pandas or polars; ``numbered`` columns hold integers and gaps."""
+    """A data frame of pandas or polars; ``numbered`` columns hold integers or None."""
     as_choice("library", library, LIBRARIES)
     try:
         module = importlib.import_module(library)
@@ -405,7 +348,7 @@ def data_frame(columns: Mapping[str, Any], library: str, *, numbered: Iterable[s
 
 
 def frame_columns(frame: Any) -> dict[str, Any]:
-    """The columns of a frame of pandas, polars or pyarrow, or of a mapping, by name."""
+    """The columns of a data frame of pandas, polars or pyarrow, or of a mapping, by name."""
     names = next((getattr(frame, name) for name in ("column_names", "columns") if hasattr(frame, name)), None)
     if names is None and isinstance(frame, Mapping):
         names = list(frame)

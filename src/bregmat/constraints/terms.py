@@ -14,6 +14,28 @@ from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.relations import Relation
 
 
+@dataclass(frozen=True, eq=False)
+class ResolvedRows:
+    """Constraint rows in row numbers of n points: what is asked of them when they are bound to points.
+
+    Attributes
+    ----------
+    terms : Terms
+        Of the rows that name samples.
+    whole : ndarray of int
+        Ascending numbers of the rows that touch all points: the trace, and rows given by a matrix.
+    touched : ndarray of int or None
+        Ascending numbers of the points that rows name; None if a row touches all of them.
+    sees_differences : bool
+        Whether all rows are made of differences of points, so that moving all points changes nothing.
+    """
+
+    terms: Terms
+    whole: np.ndarray
+    touched: np.ndarray | None
+    sees_differences: bool
+
+
 @dataclass(frozen=True)
 class Terms:
     """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""

@@ -1,10 +1,10 @@
-"""Tables of pairs and triplets as people write them, brought to the columns of a table of constraints (:mod:`bregmat.constraints.tables`).
+"""Tables of pairs and triplets, converted to the columns of a table of constraints (:mod:`bregmat.constraints.tables`).
 
-    a,b,link           must or cannot, same or different, 1 or -1; without the column all pairs belong together
-    a,b,distance       how far apart they are; sq_distance: squared
+    a,b,link           must or cannot, same or different, 1 or -1; without this column all pairs belong together
+    a,b,distance       the distance of the two; sq_distance: squared
     anchor,near,far    the first is nearer to the second than to the third
 
-Two or three columns name the points, whatever they are called; what bounds there are to be is a matter of the points then.
+Two or three columns, of any name, hold the points. If the table has no bounds, they follow from the points.
 """
 
 from __future__ import annotations
@@ -18,52 +18,10 @@ import numpy as np
 from bregmat.base.html import listed
 from bregmat.constraints.columns import is_number_word
 
-SIMILAR = [
-    "must",
-    "mustlink",
-    "ml",
-    "same",
-    "similar",
-    "together",
-    "match",
-    "matching",
-    "positive",
-    "yes",
-    "y",
-    "true",
-    "t",
-]
-DISSIMILAR = [
-    "cannot",
-    "cannotlink",
-    "cl",
-    "different",
-    "dissimilar",
-    "apart",
-    "mismatch",
-    "negative",
-    "no",
-    "n",
-    "false",
-    "f",
-]
-LINKS = (
-    *(
-        "link",
-        "links",
-        "linktype",
-        "kind",
-        "type",
-        "relationship",
-        "same",
-        "issame",
-        "sameclass",
-        "similar",
-        "issimilar",
-        "together",
-    ),
-    *("match", "ismatch", "mustlink", "y", "label"),
-)
+SIMILAR = "must mustlink ml same similar together match matching positive yes y true t"
+DISSIMILAR = "cannot cannotlink cl different dissimilar apart mismatch negative no n false f"
+# names of a column that says whether two points belong together
+LINKS = "link links linktype kind type relationship same issame sameclass similar issimilar together match ismatch mustlink y label"
 DISTANCES = {"distance": False, "dist": False, "sqdistance": True, "squareddistance": True, "sqdist": True}
 ROLES = ("anchor a query reference i", "near nearer closer positive pos p j", "far farther further negative neg n l k")
 SHAPES = (
@@ -81,11 +39,11 @@ class TupleTable:
     columns : dict of str -> ndarray of str, shape (c,)
         relation, i, j, k, l, bound, sense and, where it was given, weight.
     called : dict of str -> str
-        What the columns of samples are called in the table.
+        Names of the columns of samples in the table.
     is_open : bool
-        Whether bounds are left to the points; those in ``columns`` mean nothing then.
+        Whether the bounds follow from the points; those in ``columns`` have no meaning then.
     said : str
-        How the table was read.
+        A sentence that says how the table was read.
     """
 
     columns: dict[str, Any]
@@ -97,29 +55,29 @@ class TupleTable:
 def read_tuples(
     words: Mapping[str, np.ndarray], given: Mapping[str, Any], place: Callable[[int], str], header: str
 ) -> TupleTable:
-    """What a table without the column ``relation`` says.
+    """Read a table without the column ``relation``.
 
     Parameters
     ----------
     words : mapping of str -> ndarray of str, shape (c,)
-        Cells; those that are missing are empty.
+        Cells; a missing cell is empty.
     given : mapping of str -> array-like, shape (c,)
         The same columns as they were given, for the names of points.
     place, header
-        As in :func:`bregmat.constraints.tables.arguments`.
+        As in :func:`bregmat.constraints.tables.table_rows`.
 
     Raises
     ------
     ValueError
-        It is no such table, or a cell says nothing that is known; with the place.
+        The table is not one of pairs or triplets, or a cell is not understood; the message names the place.
     """
     plain = {name: _plain(name) for name in words}
     weight = _one(plain, ("weight",), header)
-    link = _one(plain, LINKS, header)
+    link = _one(plain, LINKS.split(), header)
     distance = _one(plain, tuple(DISTANCES), header)
     bounds = [name for name in ("bound", "sense") if name in words]
     points = [name for name in words if name not in (weight, link, distance, *bounds)]
-    if link == "y" and "x" in points:  # columns of points, then
+    if link == "y" and "x" in points:  # x and y, and perhaps z, are columns of points
         points, link = [name for name in words if name in (*points, link)], None
     if link is None and distance is None and not bounds and len(points) == 3:
         link = _link_among(words, points, header)
@@ -127,7 +85,7 @@ def read_tuples(
     if len(points) not in (2, 3) or (len(points) == 3 and (link or distance or bounds)):
         raise _not_tuples(points, bounds, header)
     if numbers := [name for name in points if is_number_word(name)]:
-        raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; this is to be a line of names. {SHAPES}")
+        raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; the first line must hold names. {SHAPES}")
     if len(points) == 3:
         table = _triplets(words, given, points)
     elif distance is not None:
@@ -142,25 +100,27 @@ def read_tuples(
 
 
 def holds_numbers(name: str) -> bool:
-    """Whether a column of that name holds numbers, whatever the table."""
+    """Whether a column of that name holds numbers in every table."""
     return _plain(name) in ("bound", "weight", *DISTANCES)
 
 
 def _plain(word: str) -> str:
-    """Letters and digits alone, in small."""
+    """The letters and digits of a word, in lower case."""
     return "".join(c for c in word.lower() if c.isalnum())
 
 
 def _one(plain: Mapping[str, str], known: Iterable[str], header: str) -> str | None:
-    """The column whose plain name is known; an error where there are two."""
+    """The column whose plain name is known; ValueError if there are two."""
     found = [name for name, word in plain.items() if word in known]
     if len(found) > 1:
-        raise ValueError(f"{header}: columns {found[0]!r} and {found[1]!r} say the same; leave one of them out")
+        raise ValueError(
+            f"{header}: columns {found[0]!r} and {found[1]!r} have the same meaning; leave one of them out"
+        )
     return found[0] if found else None
 
 
 def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: str) -> str | None:
-    """The one of three columns that says whether the points of the others belong together, by its cells; None: triplets."""
+    """The one of three columns whose cells say whether the points in the others belong together; None for triplets."""
     if _roles(points):
         return None
     for name in points:
@@ -168,7 +128,7 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
         numbers = {float(word) for word in words[name] if is_number_word(word)}
         if None in said or (numbers and numbers - {-1.0, 0.0, 1.0}):
             continue
-        if numbers <= {0.0, 1.0} and numbers:  # which might be numbers of points
+        if numbers <= {0.0, 1.0} and numbers:  # these could be row numbers of points
             raise ValueError(
                 f"{header}: column {name!r} holds 0 and 1 only: call it link if it says whether the two others belong together; "
                 "if these are triplets of points, call the columns anchor, near, far"
@@ -178,18 +138,18 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
 
 
 def _roles(points: Sequence[str]) -> list[str]:
-    """The three columns as anchor, near and far, where their names say which is which; else none."""
+    """The three columns in the order anchor, near, far, if their names say which is which; otherwise none."""
     found = [[name for name in points if name.strip().lower() in role.split()] for role in ROLES]
     chosen = [names[0] for names in found if len(names) == 1]
     return chosen if len(set(chosen)) == 3 else []
 
 
 def _verdict(word: str) -> bool | None:
-    """Whether a word says that two points belong together; None where it says neither."""
+    """Whether a word says that two points belong together or that they do not; None for any other word."""
     if is_number_word(word):
         return {1.0: True, 0.0: False, -1.0: False}.get(float(word))
     plain = _plain(word)
-    return True if plain in SIMILAR else False if plain in DISSIMILAR else None
+    return True if plain in SIMILAR.split() else False if plain in DISSIMILAR.split() else None
 
 
 def _pairs(

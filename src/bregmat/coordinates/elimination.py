@@ -1,4 +1,4 @@
-"""Coordinates without the directions in which hard rows leave nothing: solved exactly, where their weights would grow without end."""
+"""Elimination of directions in which hard rows force M to vanish; their Lagrange multipliers would grow without end."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.linalg import eigh
-from bregmat.coordinates.coordinates import RANK_TOL, Coordinates
+from bregmat.coordinates.priors import RANK_TOL, Coordinates
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import VANISHING, Operator
+from bregmat.operators.linear_maps import VANISHING, Operator
 
-# size of a row on the directions that are left, relative to its own, below which it is 0: squared rounding
-GONE = 1e-24
+GONE = 1e-24  # squared length of a vector v on the directions that are left, relative to its own, that counts as 0
 
 
 @dataclass(frozen=True, eq=False)
 class Elimination:
-    """Coordinates without the directions that must vanish, the operator in them, and what the move adds to the objective."""
+    """Coordinates without the eliminated directions, the operator in them, and the change of the objective."""
 
     coordinates: Coordinates
     operator: Operator
     offset: float
     met: np.ndarray  # rows that hold by construction
-    # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
-    weights: np.ndarray
+    weights: (
+        np.ndarray
+    )  # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
 
 
 def eliminate(
@@ -36,11 +36,11 @@ def eliminate(
     holds: np.ndarray,
     faces: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]] = (),
 ) -> Elimination | None:
-    """Solve exactly for rows ``v' M v <= 0``: ``M v = 0``, so ``M = N M' N'`` with N a basis of what is orthogonal to every v.
+    """Substitute ``M = N M' N'`` for rows ``v' M v <= 0``, where N is an orthonormal basis of all directions orthogonal to every v.
 
-    None where that leaves nothing, changes nothing, or makes another row vanish that does not hold at 0. Without it their
-    weights would grow without end. ``T0' = N' T0 N`` is diagonalised again; the divergence of M' differs
-    from that of M by a constant. The ranges of semidefinite ``A*(y)`` that must vanish are left out the same way.
+    ``T0' = N' T0 N`` is diagonalised again, and the divergence of M' differs from that of M by a constant. The ranges of
+    semidefinite ``A*(y)`` with ``<A*(y), M> = 0`` are eliminated in the same way. The result is None if no direction is left, if no
+    direction is eliminated, or if another row becomes 0 that does not hold there.
 
     Parameters
     ----------
@@ -48,10 +48,10 @@ def eliminate(
     operator : Operator
         Of all rows, in these coordinates.
     rows : ndarray of int
-        Those that vanish.
+        Rows whose value must be 0.
     divergence : Divergence
     holds : ndarray of bool, shape (c,)
-        Whether a row holds where its value is 0.
+        Whether a row holds if its value is 0.
     faces : sequence of (ndarray of int, ndarray, ndarray)
         Rows, their weights y, and ``A*(y)`` of norm 1 (r, r) (:func:`bregmat.certificates.faces.exposed`).
     """
@@ -64,7 +64,7 @@ def eliminate(
     if faces:
         values, V = eigh(np.sum([A for _, _, A in faces], axis=0))
         N = V[:, values <= RANK_TOL * values[-1]]
-    while N.shape[1]:  # rows that differ by little show once the others are met
+    while N.shape[1]:  # vectors that are nearly parallel to others show after these are eliminated
         left = operator.restrict(rows).congruence(N)
         norms = left.norms()
         is_left = norms > GONE * before[rows]

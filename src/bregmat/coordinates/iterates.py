@@ -1,7 +1,7 @@
-"""Where an iterate lives: ``M = F diag(x) F'`` inside the cone, with a local frame for Newton's method.
+"""Iterates: a matrix ``M = F diag(x) F'`` inside the cone, with a local frame F for Newton's method.
 
 In the frame F a step E in the local metric moves ``M`` by ``F (S o E) F'`` to first order, where S is the square root of
-the divided differences of the inverse link. Both iterates answer the same questions:
+the divided differences of the inverse link. There are two kinds with the same methods:
 
 * ``Spectral``: mirror coordinates ``T = U diag(t) U'``, ``M = psi(T)``, ``F = U``; for any divergence.
 * ``Factored``: ``M = L L'``, ``F = L``, ``S = 1``; for LogDet, which is invariant under congruence. Needs no eigenvectors.
@@ -9,12 +9,9 @@ the divided differences of the inverse link. Both iterates answer the same quest
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -37,9 +34,7 @@ class Spectral:
         D = self.divergence
         x, U = eigh(B @ B.T)
         if D.keeps_range and x[0] <= 0:
-            x, U = _spectrum_of_factor(B)
-            if x[0] <= 0:
-                return None
+            return None
         t = D.link(x if D.keeps_range else np.maximum(x, 0.0))
         return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
 
@@ -68,7 +63,7 @@ class Spectral:
         return self.divergence.from_diagonal(self.x, self.F, self.t0)
 
     def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior itself, where nothing is computed."""
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
         at_prior = np.array_equal(self.t, self.t0) and np.array_equal(self.F, np.eye(len(self.t)))
         return 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
 
@@ -80,13 +75,6 @@ class Spectral:
         """B with ``M = B B'``."""
         keep = self.x > 0
         return self.F[:, keep] * np.sqrt(self.x[keep])
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "spectral", "divergence": DIVERGENCES.to_state(self.divergence)}, {
-            "mirror": self.t,
-            "frame": self.F,
-        }
 
     def matrix(self) -> np.ndarray:
         """M."""
@@ -139,17 +127,13 @@ class Factored:
         return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
 
     def value_size(self) -> float:
-        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior itself, where nothing is computed."""
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
         at_prior = np.array_equal(self.F, np.eye(len(self.F)))
         return 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
 
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""
         return self.F
-
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"kind": "factored", "logdet": self.logdet}, {"frame": self.F}
 
     def matrix(self) -> np.ndarray:
         """M."""
@@ -159,23 +143,8 @@ class Factored:
 Iterate = Spectral | Factored
 
 
-def _spectrum_of_factor(B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of ``B B'`` from the singular values of B, which keep small ones positive."""
-    U, sigma, _ = np.linalg.svd(B, full_matrices=True)
-    values = np.zeros(len(U))
-    values[: len(sigma)] = sigma**2
-    return values[::-1], U[:, ::-1]
-
-
-def iterate_from_state(meta: dict[str, Any], t0: np.ndarray, arrays: dict[str, np.ndarray]) -> Iterate:
-    """The iterate that ``to_state`` described."""
-    if meta["kind"] == "factored":
-        return Factored(arrays["frame"], float(meta["logdet"]))
-    return Spectral(DIVERGENCES.from_state(meta["divergence"]), t0, arrays["mirror"], arrays["frame"])
-
-
 def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:
-    """The iterate that suits the divergence, at the prior."""
+    """The iterate at the prior: ``Factored`` for LogDet, otherwise ``Spectral``."""
     if divergence.is_congruence_invariant and (t0 == -1.0).all():
         return Factored(np.eye(len(t0)), 0.0)
     return Spectral(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))

@@ -1,34 +1,223 @@
-"""From a prior to coordinates in which it is diagonal; priors with a larger range space.
+"""From a prior to coordinates in which it is diagonal, and from these back to the data.
 
-LogDet and von Neumann never leave the range of their prior (Kulis 2009, sections 4 and 6.5).
+The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
+points are ``z_i = base_i R``, and the prior of M is diagonal. With LogDet ``M0 = I``. With other divergences R is a rotation; if they are
+homogeneous, the scale is the mean eigenvalue of the prior, so that the result does not depend on the units of the data. If the prior
+is the identity and the touched points span fewer dimensions, M differs from the identity on their span only.
 """
 
 from __future__ import annotations
 
-from typing import Any, overload
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import as_matrix, check_finite, check_positive, check_psd
-from bregmat.base.linalg import GRADED, dense, eigh, factor_svd, graded_eigh, graded_factor
+from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_psd
+from bregmat.base.linalg import GRADED, blocks, dense, eigh, factor_svd, graded_eigh, graded_factor, product, sq_norms
 from bregmat.base.points import as_points
-from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import RANK_TOL, Coordinates, Factor
-from bregmat.objective.divergences import VonNeumann
+from bregmat.coordinates.iterates import Iterate
+from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED
-from bregmat.typing import Array, Table
+from bregmat.operators.binding import TURNED, Rounding, bind
+from bregmat.operators.linear_maps import Operator
 
-INSIDE_TOL = 1e-8  # share of a direction outside the range below which it counts as inside: rounding of the range
+MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
+RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as 0
 
 
-# ---------------------------------------------------------------------- coordinates
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A prior ``K0 = G0 G0'`` given by its factor; the product is never formed.
+
+    Parameters
+    ----------
+    G0 : ndarray or memmap, shape (n, r)
+        The factor. With LogDet, the solvers read only the rows that occur in constraints.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, Factor, nearest_kernel
+    >>> G = np.random.default_rng(0).normal(size=(5000, 3))  # a kernel of 5,000 points that is never formed
+    >>> result = nearest_kernel(Factor(G), Constraints.sq_distance(0, 4999, bound=0.5, sense="<="))
+    >>> result.factor.shape
+    (5000, 3)
+    >>> near = result.factor[0] - result.factor[4999]
+    >>> round(float(near @ near), 3)
+    0.5
+    """
+
+    G0: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.G0, list | tuple):
+            object.__setattr__(self, "G0", as_numbers("Factor: G0", self.G0))
+        if getattr(self.G0, "ndim", None) != 2:
+            shape = getattr(self.G0, "shape", type(self.G0).__name__)
+            raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates of a problem: points ``base @ R``, a diagonal prior with mirror coordinates ``t0``, and optionally a span."""
+
+    base: Any
+    t0: np.ndarray
+    R: Any = None  # ndarray or sparse array (d, r)
+    span: Span | None = None
+    identity: bool = False  # whether the prior of M is the identity
+    owns_base: bool = False  # whether ``base`` was computed from the prior instead of given as data
+    is_finite: bool = (
+        False  # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
+    )
+    scale: float = 1.0  # learned matrix over M; 0 if the prior is 0, until :meth:`bind` derives it from the bounds
+    floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
+
+    # ------------------------------------------------------------------ from M to the data
+    def _map(self, X: Any) -> Any:
+        return X if self.R is None else product(X, self.R)
+
+    def factor_map(self, iterate: Iterate) -> np.ndarray:
+        """B with ``factor = base @ B``; a square matrix if a span is used."""
+        F = self._factor_of(iterate)
+        if self.span is not None:
+            V = self.span.basis
+            F = np.eye(len(V)) + V @ _root_minus_one(iterate) @ V.T
+        return F if self.R is None else self.R @ F
+
+    def _factor_of(self, iterate: Iterate) -> np.ndarray:
+        F = iterate.factor()
+        return F if self.scale == 1.0 else np.sqrt(self.scale) * F
+
+    def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
+        """``X @ B`` for rows X in the coordinates of ``base``; dense, in the library and on the device of X."""
+        first: Any = self.R
+        if first is None:
+            first = self._factor_of(iterate) if self.span is None else self.span.vectors.T
+        if X.shape[1] != first.shape[0]:
+            raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
+        Z = self._map(X)
+        if self.span is None:
+            return dense(product(Z, self._factor_of(iterate)))
+        V = self.span.basis
+        return dense(Z) + product(dense(product(Z, V)), _root_minus_one(iterate) @ V.T)
+
+    def factor(self, iterate: Iterate) -> np.ndarray:
+        """Factor of the learned matrix on the rows of ``base``."""
+        X = self._data
+        return self.transform(X[0 : X.shape[0]], iterate)  # reads all rows of points in a file
+
+    @property
+    def _data(self) -> Any:
+        if self.base is None:
+            raise ValueError("the data is not kept in model files; use result.transform(X) with the data.")
+        return self.base
+
+    def metric(self, iterate: Iterate) -> np.ndarray:
+        """``scale R M R'``."""
+        B = self.factor_map(iterate)
+        return B @ B.T
+
+    def spectrum(self, iterate: Iterate) -> np.ndarray:
+        """Ascending eigenvalues of ``scale M``."""
+        if iterate.x is not None:
+            return self.scale * np.sort(iterate.x)
+        return np.linalg.svd(iterate.F, compute_uv=False)[::-1] ** 2
+
+    def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
+        """Write the factor to a .npy file block by block, without a memory map, whose pages would stay in memory."""
+        n = self._data.shape[0]
+        k = self.transform(self.base[:1], iterate).shape[1]
+        header = {"descr": "<f8", "fortran_order": False, "shape": (n, k)}
+        with open(path, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for part in blocks(n, 1, rows):
+                block = self.transform(self.base[part], iterate)
+                file.write(np.ascontiguousarray(block, dtype="<f8").data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickles leave out data that was given, as model files do."""
+        return {**self.__dict__, "base": self.base if self.owns_base else None}
+
+    def __copy__(self) -> Coordinates:
+        return replace(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Coordinates:
+        """Copies share the data, which is never written to and may be larger than memory."""
+        return replace(self, t0=self.t0.copy())
+
+    # ------------------------------------------------------------------ from the data to M
+    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
+        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it."""
+        n = self.base.shape[0]
+        rows = constraints.resolved(n)
+        touched = rows.touched
+        points = self.base if touched is None or len(touched) == n else self.base[touched]
+        self._check_finite(points, touched)
+        Z = self._map(points)
+        if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
+            n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
+            found = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            if found is not None:
+                inside, span, are_terms = found
+                here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
+                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
+        Z, rounding = self._placed(points, Z, rows.sees_differences)
+        operator = bind(constraints, Z, touched, rounding, resolved=rows)
+        if self.scale:
+            return self, operator
+        # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
+        norms = operator.norms()
+        sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
+        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
+
+    def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
+        """Coordinates of all points, and their largest errors."""
+        self._check_finite(self.base, None)
+        return self._placed(self.base, self._map(self.base), invariant)
+
+    def _check_finite(self, touched: Any, rows: np.ndarray | None) -> None:
+        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory maps are not checked when they are given
+            bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
+            if len(bad):
+                row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
+                found = f"row {row} and {more} more rows" if more else f"row {row}"
+                raise ValueError(f"the data has NaN or infinite entries in {found}.")
+
+    def _placed(self, touched: Any, Z: Any, invariant: bool) -> tuple[np.ndarray, Rounding]:
+        """Coordinates Z of points as an array, and their largest errors; centred if only differences of points matter."""
+        Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
+        if self.owns_base or self.R is None:
+            rounding = Rounding.of(np.abs(Z), self.floor if self.owns_base else None)
+        else:
+            floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
+            rounding = Rounding.of(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
+        if (
+            invariant
+        ):  # centring makes products more accurate; it is exact in columns in which all points are near the mean
+            mean = Z.mean(axis=0)
+            near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
+            Z -= np.where(near, mean, 0.0)
+        return Z, rounding
+
+
+def _root_minus_one(iterate: Iterate) -> np.ndarray:
+    """``M^(1/2) - I``."""
+    if iterate.x is not None:
+        return (iterate.F * (np.sqrt(iterate.x) - 1.0)) @ iterate.F.T
+    U, sigma, _ = np.linalg.svd(iterate.F)
+    return (U * (sigma - 1.0)) @ U.T
+
+
+# ---------------------------------------------------------------------- from a prior
 def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
     if isinstance(prior, Factor):
-        # touched rows are looked at when constraints are bound
+        # the touched rows are checked when constraints are bound
         G0 = as_points("prior factor G0", prior.G0, look=False)
         if divergence.is_congruence_invariant:
             return Coordinates(G0, divergence.link(np.ones(G0.shape[1])), identity=True)
@@ -37,7 +226,7 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             check_finite("prior factor G0", G0)  # names the rows
         values, Q = eigh(gram)
         keep = values > RANK_TOL * values[-1]
-        if (keep & (values < GRADED * values[-1])).any():  # squares have lost digits of the small ones
+        if (keep & (values < GRADED * values[-1])).any():  # G0'G0 has lost digits of the small eigenvalues
             values, Q = factor_svd(G0)
             values = values**2
             keep = values > RANK_TOL * values[-1]
@@ -84,7 +273,7 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
 
 
 def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
-    """Checked eigenpairs of a prior; the null space is left out where the divergence keeps the range space."""
+    """Checked eigenpairs of a prior, without its null space if the divergence keeps the range."""
     values, Q = graded_eigh(A, RANK_TOL)
     check_psd("prior", values)
     return _in_range("prior", values, Q, divergence)
@@ -93,7 +282,7 @@ def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, n
 def _in_range(
     name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a prior without its null space, where the divergence keeps the range space."""
+    """Eigenpairs of a prior, without its null space if the divergence keeps the range."""
     if divergence.keeps_range:
         keep = values > RANK_TOL * values.max(initial=1e-300)
         values, Q = values[keep], Q[:, keep]
@@ -103,15 +292,15 @@ def _in_range(
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
-    """Coordinates with the eigenvalues of the prior over their mean, where the divergence is homogeneous.
+    """Coordinates in which the prior has mean eigenvalue 1 if the divergence is homogeneous.
 
     Parameters
     ----------
     divergence : SpectralDivergence
     values : ndarray, shape (r,)
-        Those that are not left out.
+        Eigenvalues of the prior that are not left out.
     order : int
-        Number of all.
+        Number of all eigenvalues.
     base : array-like or scipy.sparse
     **facts
         Further fields.
@@ -121,125 +310,6 @@ def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, ba
 
 
 def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
-    """Error of the coordinates of a unit vector: rounding turns eigenvectors out of the null space that is left out."""
+    """Error of each coordinate of a unit vector: rounding mixes eigenvectors with those of the null space, which are left out."""
     turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
     return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned
-
-
-# ---------------------------------------------------------------------- wider ranges
-@overload
-def widen_range(prior: Factor, eps: float, *, directions: Table | Constraints | None = None) -> Factor: ...
-@overload
-def widen_range(prior: Table, eps: float, *, directions: Table | Constraints | None = None) -> Array: ...
-@on_one_blas_thread
-def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | None = None) -> Any:
-    """A prior plus ``eps`` times the projector onto (a part of) its null space.
-
-    ``K0 + eps N N'`` with N an orthonormal basis of what ``directions`` add to range(K0) (Kulis 2009, section 6.5). Use it when a
-    low-rank prior cannot meet hard constraints (status INFEASIBLE), or when new directions shall be open at a price.
-
-    Parameters
-    ----------
-    prior : array-like, shape (n, n), or Factor
-        PSD prior of a kernel (or of a metric, then n is the number of features). Eigenvalues below 1e-12 of the largest count
-        as zero.
-    eps : float
-        Positive, in units of the prior's eigenvalues: the eigenvalue of the new directions. Small values make them dear:
-        see Notes.
-    directions : array-like, shape (n, k), or Constraints, optional
-        Columns that the range shall contain. Constraints in row numbers stand for the unit vectors of the points they touch
-        (for all of them, if there are linear or trace rows). None: the whole null space.
-
-    Returns
-    -------
-    ndarray, shape (n, n), or Factor
-        The same kind as ``prior``. A Factor (n, r) gains m columns ``sqrt(eps) N``, its own columns come first: m is the rank
-        of what ``directions`` add, n - r for None, which makes every later step as dear as a full-rank kernel of order n.
-        ``prior`` itself, if nothing is added.
-
-    Raises
-    ------
-    ValueError
-        For ``eps`` that is not positive, not finite, or so small that the new directions would count as zero; for shapes that
-        do not fit, NaN, and constraints that name samples the prior does not have.
-    TypeError
-        For ``eps`` that is no number, and a sparse factor.
-
-    Notes
-    -----
-    With directions from Constraints nothing is lost against the whole null space: A*(mu) acts on the touched points only, so
-    the other new directions would keep the eigenvalue eps, at no cost (LogDet and von Neumann).
-
-    As eps falls the objective of an infeasible low-rank problem grows: its derivative with respect to log(eps) is
-    ``m eps - tr(N N' K)`` for von Neumann and ``m - tr(N N' K) / eps`` for LogDet, K the learned kernel. With t the least
-    ``tr(N N' K)`` of a feasible K, it behaves like ``t log(1 / eps)`` and ``t / eps``. Where the low-rank problem can be
-    solved with room around its solution it tends to that optimum: LogDet with a difference of order eps, von Neumann slowly,
-    with ``tr(K A*(mu) N N' A*(mu)) / log(1 / eps)``.
-
-    Time O(n^2 (n - r)) for None, O(n k (r + min(n, k))) for directions; a memory-mapped factor is read into memory.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import Constraints, nearest_kernel, widen_range
-    >>> line = np.outer([1.0, 2.0], [1.0, 2.0])  # rank one: two points on a line, whose range LogDet keeps
-    >>> rows = Constraints.diagonal([1.0, 1.0])
-    >>> print(nearest_kernel(line, rows).status)
-    INFEASIBLE
-    >>> print(nearest_kernel(widen_range(line, 0.01), rows).status)
-    OPTIMAL
-    """
-    check_positive("eps", eps, finite=True)
-    eps = float(eps)
-    W, top = _range_of(prior)
-    n, r = W.shape
-    if eps <= RANK_TOL * top:
-        raise ValueError(
-            f"eps must be above {RANK_TOL:g} times the largest eigenvalue of the prior ({top:.3g}), below which eigenvalues "
-            f"count as zero; got {eps:.3g}."
-        )
-    V = _vectors(directions, n)
-    if r == n:
-        return prior
-    N = np.linalg.qr(W, mode="complete")[0][:, r:] if V is None else _added(W, V)
-    if N.shape[1] == 0:
-        return prior
-    if isinstance(prior, Factor):
-        return Factor(np.hstack([np.asarray(prior.G0, dtype=float), np.sqrt(eps) * N]))
-    return np.asarray(prior, dtype=float) + eps * (N @ N.T)
-
-
-def _range_of(prior: Any) -> tuple[np.ndarray, float]:
-    """Orthonormal basis (n, r) of the range of a prior, by the rank that von Neumann gives it, and its largest eigenvalue."""
-    if isinstance(prior, Factor) and scipy.sparse.issparse(prior.G0):
-        raise TypeError("widen_range needs a dense factor, because the new columns are dense; got a sparse G0.")
-    divergence = VonNeumann()
-    coordinates = kernel_coordinates(prior, divergence)
-    W = coordinates.base if coordinates.R is None else np.linalg.qr(coordinates.base @ coordinates.R)[0]
-    return W, coordinates.scale * float(divergence.inverse_link(coordinates.t0).max())
-
-
-def _vectors(directions: Any, n: int) -> np.ndarray | None:
-    """Columns (n, k) that the range shall contain; None for everything."""
-    if directions is None:
-        return None
-    if isinstance(directions, Constraints):
-        directions.locate(None, n=n)  # raises for names and for numbers out of range
-        touched = directions.touched(n)
-        return None if touched is None else np.eye(n)[:, touched]
-    V = as_matrix("directions (a matrix or Constraints)", directions)
-    if len(V) != n:
-        raise ValueError(f"directions must have shape (n, k) with n = {n} rows, as the prior has; got shape {V.shape}.")
-    return V
-
-
-def _added(W: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Orthonormal basis of what the columns of V, made unit vectors, add to the columns of W."""
-    # lengths of tiny and huge columns would under- or overflow
-    V = V / np.maximum(np.abs(V).max(axis=0, initial=0.0), 1e-300)
-    length = np.linalg.norm(V, axis=0)
-    V = V / np.where(length > 0, length, 1.0)
-    U, sigma, _ = np.linalg.svd(V - W @ (W.T @ V), full_matrices=False)
-    N = U[:, sigma > INSIDE_TOL]
-    # the part in the range is rounding, which the division by a small sigma has enlarged: take it off once more
-    return np.linalg.qr(N - W @ (W.T @ N))[0]

@@ -1,4 +1,7 @@
-"""The span of the touched points, or of the vectors of rows between them, where it has clearly fewer dimensions than the data."""
+"""The span of the touched points, or of their differences in the rows, for data with more columns than these need.
+
+With the identity as prior, the learned matrix differs from the identity on this span only, so the problem is solved there.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import cholesky, dense, eigh, sq_norms, triangular_inverse
+from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
-from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.terms import ResolvedRows
 from bregmat.operators.binding import Rounding
-from bregmat.operators.operators import VANISHING
+from bregmat.operators.linear_maps import VANISHING
 
-# eigenvalue of the Gram matrix of unit vectors, relative to the largest, above which they are independent
-INDEPENDENT = 1e-9
+# Smallest eigenvalue of the Gram matrix of unit vectors, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to
+# about ten digits. Below it, singular vectors are used, which are orthonormal whatever the condition.
+INDEPENDENT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Basis of the touched rows: ``vectors' @ coefficients`` (columns orthonormal), formed when first needed."""
+    """Orthonormal basis ``vectors' @ coefficients`` of the span; formed when first needed."""
 
     vectors: Any
     coefficients: np.ndarray
@@ -36,62 +40,42 @@ class Span:
         return dense(self.vectors.T @ self.coefficients)
 
 
-def span_of(
-    Z: Any, constraints: Constraints, rows: np.ndarray, differences: bool
-) -> tuple[np.ndarray, Span, bool] | None:
-    """Touched points, or the vectors of the terms if those are fewer (the flag), in an orthonormal basis of their span.
+def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
+    """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
-    None where the span has not clearly fewer dimensions than the data.
+    The vectors are the touched points, or the differences in the terms of the rows if those are fewer. None if all are 0.
 
     Parameters
     ----------
     Z : ndarray or scipy.sparse, shape (n, d)
         The touched points.
-    constraints : Constraints
-    rows : ndarray of int, shape (n,)
-        Their numbers.
-    differences : bool
-        Whether all rows are sums of squared distances.
+    rows : ResolvedRows
+        Of constraints that name their samples.
     """
-    n, d = Z.shape
-    if d < 64:
-        return None
-    t = constraints.terms() if differences else None
-    pairs = t if t is not None and len(t.row) < n else None
-    if (n if pairs is None else len(pairs.row)) > 0.75 * d:
-        return None
+    t = rows.terms
+    are_terms = rows.sees_differences and len(t.row) < Z.shape[0]
     vectors = Z
-    if pairs is not None:
-        a, b = np.searchsorted(rows, pairs.a), np.searchsorted(rows, pairs.b)
-        vectors = _differences(Z, a, b)
+    if are_terms:
+        assert rows.touched is not None
+        vectors = _differences(Z, np.searchsorted(rows.touched, t.a), np.searchsorted(rows.touched, t.b))
     length = np.sqrt(sq_norms(vectors))
     some = np.flatnonzero(length > 0)
-    if not len(some):  # every pair is one point twice
+    if not len(some):
         return None
-    # unit vectors: a short pair counts as much as a long one
+    # unit vectors: a short difference counts as much as a long one when dependence is judged
     unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
-    found = _orthonormal(unit)
-    if found is None:
-        return None
-    inside = np.zeros((len(length), found[0].shape[1]))
-    inside[some] = length[some, None] * found[0]
-    return inside, found[1], pairs is not None
+    coordinates, span = _orthonormal(unit)
+    inside = np.zeros((len(length), coordinates.shape[1]))
+    inside[some] = length[some, None] * coordinates
+    return inside, span, are_terms
 
 
-def _orthonormal(unit: Any) -> tuple[np.ndarray, Span] | None:
-    """Unit vectors in an orthonormal basis of their span, and the span; None where rounding allows no basis."""
+def _orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
+    """Coordinates (n, m) of unit vectors (n, d) in an orthonormal basis of their span, and the span."""
+    # V V' = Q diag(values) Q': the rows of values^(-1/2) Q' V are orthonormal, and V has the coordinates Q values^(1/2) in them
     values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
     if values[0] >= INDEPENDENT * values[-1]:
-        coefficients, inside = Q / np.sqrt(values), Q * np.sqrt(values)
-        if values[0] < 1e-6 * values[-1]:  # nearly dependent: make the basis orthonormal once more
-            basis = dense(unit.T @ coefficients)
-            C, ok = cholesky(basis.T @ basis)
-            if not ok:
-                return None
-            turn = triangular_inverse(C).T
-            coefficients, inside = coefficients @ turn, inside @ C
-        return inside, Span(unit, coefficients)
-    # squares do not tell what is small from rounding: singular vectors do
+        return Q * np.sqrt(values), Span(unit, Q / np.sqrt(values))
     used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else np.arange(unit.shape[1])
     U, sigma, basis = np.linalg.svd(dense(unit[:, used]), full_matrices=False)
     k = int(np.count_nonzero(sigma > VANISHING * sigma[0]))
@@ -103,16 +87,14 @@ def _orthonormal(unit: Any) -> tuple[np.ndarray, Span] | None:
 
 
 def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
-    """``z_a - z_b`` of data, dense or sparse; exactly 0 where it is rounding."""
+    """``z_a - z_b`` of data, dense or sparse; exactly 0 where rounding may be all that is left."""
     vectors = Z[a] - Z[b]
-    made = abs(Z)
-    length, column = np.sqrt(sq_norms(made)), np.asarray(dense(made.max(axis=0))).ravel()
+    size = abs(Z)
+    length, column = np.sqrt(sq_norms(size)), np.asarray(dense(size.max(axis=0))).ravel()
     rounding = Rounding(column, length, np.ones(len(length)), np.zeros(len(column)), True)
     zero = rounding.vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
-    if len(zero):
-        kept = np.ones(len(a))
-        kept[zero] = 0.0
-        vectors = (
-            scipy.sparse.diags_array(kept).tocsr() @ vectors if scipy.sparse.issparse(Z) else vectors * kept[:, None]
-        )
-    return vectors
+    if not len(zero):
+        return vectors
+    kept = np.ones(len(a))
+    kept[zero] = 0.0
+    return scipy.sparse.diags_array(kept).tocsr() @ vectors if scipy.sparse.issparse(Z) else vectors * kept[:, None]

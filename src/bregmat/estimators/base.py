@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -20,15 +20,12 @@ from bregmat.base.interrupts import call_under_way, raise_interrupt
 from bregmat.base.points import check_numeric
 from bregmat.base.sampling import check_random_state
 from bregmat.kernels import KernelFunction
-from bregmat.run.loop import SOLVERS
 from bregmat.typing import KernelName
 
 
 class AllOrNothing:
     """Fitted attributes that are all there or not at all; their names end in ``_`` or begin with ``_fit_``."""
 
-    _kept: ClassVar[tuple[str, ...]] = ()  # fitted numbers and arrays that files hold, those that are there
-    _solvers: ClassVar[Mapping[str, type]] = SOLVERS  # whose settings files hold
     verbose: Any = 0
     _last: ClassVar[str] = "result_"  # the attribute that is set last: without it nothing can be predicted or mapped
 

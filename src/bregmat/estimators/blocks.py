@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.mahalanobis import (
     inverse_covariance,
     inverse_covariance_of,

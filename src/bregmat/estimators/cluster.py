@@ -26,11 +26,10 @@ from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
-from bregmat.estimators.state import estimator_restored, estimator_state, points_restored, points_state
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
-from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky
+from bregmat.kernels.lowrank import PIVOT_TOL, incomplete_cholesky
 from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]
@@ -107,7 +106,6 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     random_state: RandomState = None
 
     _last = "_fit_base"
-    _kept = ("labels_", "cluster_centers_", "dual_coef_", "sq_norms_", "inertia_", "n_iter_", "captured_trace_")
 
     def fit(self, X: Points, y: object = None, sample_weight: Values | None = None) -> KernelKMeans:
         """Find the clusters.
@@ -253,22 +251,3 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
 
     def _progress(self) -> str:
         return f"before all starts had ended; the best by then is kept: inertia {self.inertia_:.6g}."
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted estimator from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        meta, arrays = estimator_state(self, self.get_params(deep=False))
-        arrays |= points_state("points", self._fit_points)
-        if self._fit_pivots is not None:
-            arrays |= self._fit_pivots.to_state()
-        return meta | {"base": self._fit_base.to_state()}, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> KernelKMeans:
-        """The fitted estimator."""
-        model = estimator_restored(cls, meta, arrays)
-        model._fit_base = KernelFunction.from_state(meta["base"])
-        model._fit_points = points_restored("points", arrays)
-        model._fit_pivots = Pivots.from_state(arrays, model.captured_trace_)
-        return model

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -15,11 +15,10 @@ from bregmat.base.checks import check_integer
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
-from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn, map_restored
+from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.state import points_state, store
 from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
@@ -214,7 +213,6 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     rank: int | None = None
 
-    _kept = ("n_dropped_constraints_", "captured_trace_")
     transform = KernelOfMap.transform  # a class's own, or set_output passes it by
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -260,15 +258,3 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     @property
     def _accept_sparse(self) -> str | bool:
         return KernelFunction(vars(self)["kernel"]).accept_sparse
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        meta, arrays = super().to_state()
-        store(meta, arrays, "map", self._fit_map)
-        return meta, arrays | points_state("X_fit", self.X_fit_)
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        learner = super().from_state(meta, arrays)
-        learner._fit_map = map_restored(meta["map"], arrays, learner.result_)
-        return learner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from sklearn.base import clone
@@ -13,13 +13,11 @@ from sklearn.base import clone
 from bregmat.base.checks import check_positive
 from bregmat.estimators.base import validated
 from bregmat.estimators.kernel import KernelLearner, KernelOfMap
-from bregmat.estimators.learned_kernel import FactorMap, map_restored, unlearned
+from bregmat.estimators.learned_kernel import FactorMap, unlearned
 from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
-from bregmat.estimators.state import points_state, store, unprefixed
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
-from bregmat.run.result import MatrixResult
 from bregmat.typing import KernelName
 
 
@@ -87,7 +85,6 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     gammas: Sequence[Literal["scale"] | float | None] = ("scale",)
     rank: int | None | Sequence[int | None] = 100
 
-    _kept = (*LearnerSearch._kept, "captured_trace_")
     _last = "_fit_map"
     _learner: ClassVar[type] = KernelLearner
     transform = KernelOfMap.transform  # a class's own, or set_output passes it by
@@ -153,19 +150,3 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         learner = self.best_learner_
         self._fit_map = self._unlearned(candidate, X) if learner is None else learner._fit_map
         self.captured_trace_: float = self._fit_map.captured
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        meta, arrays = super().to_state()
-        store(meta, arrays, "map", self._fit_map)
-        result = self._fit_map.result
-        if isinstance(result, MatrixResult):
-            store(meta, arrays, "result", result)
-        return meta, arrays | points_state("X_fit", self.X_fit_)
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        chooser = super().from_state(meta, arrays)
-        result = MatrixResult.from_state(meta["result"], unprefixed("result", arrays)) if "result" in meta else None
-        chooser._fit_map = map_restored(meta["map"], arrays, result)
-        return chooser

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,9 +20,8 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most
-from bregmat.estimators.state import points_restored, points_state, unprefixed
 from bregmat.estimators.task import Ground, Task
 from bregmat.from_labels.labels import constraints_from_labels, label_codes
 from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
@@ -70,8 +69,6 @@ class FactorMap:
     width: int  # columns of what the result transforms
     train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
 
-    name: ClassVar[str] = "factor"  # in files
-
     @property
     def captured(self) -> float:
         """Share of the trace of the prior kernel that is kept."""
@@ -101,10 +98,6 @@ class FactorMap:
         """Number of features."""
         return self.result.transform(np.zeros((1, self.width))).shape[1]
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays."""
-        return {"map": self.name, "width": self.width}, {}
-
 
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
@@ -114,8 +107,6 @@ class LowRankMap(FactorMap):
     base: KernelFunction
     points: Any  # the pivots, or their column numbers
     pivots: Pivots
-
-    name: ClassVar[str] = "low_rank"
 
     @property
     def captured(self) -> float:
@@ -128,10 +119,6 @@ class LowRankMap(FactorMap):
     def transform(self, X: Any) -> np.ndarray:
         return super().transform(self.coordinates(X))
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        meta = {"map": self.name, "captured": self.pivots.captured, "base": self.base.to_state()}
-        return meta, self.pivots.to_state() | points_state("points", self.points)
-
 
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
@@ -140,8 +127,6 @@ class SpanMap(LowRankMap):
 
     ``k(x, y) = k0(x, y) + g(x)' (B B' - I) g(y)``, which is ``k0(x, y) + k0(x, S) C k0(S, y)``.
     """
-
-    name: ClassVar[str] = "span"
 
     @property
     def captured(self) -> float:
@@ -204,29 +189,6 @@ class SpanMap(LowRankMap):
         scale = float(np.abs(np.diag(K0)).max())
         pivots = pivoted_cholesky((left + left.T) / 2, scale=scale, tol=max(REST_TOL, self.base.rounding))
         return pivots.rows, pivots
-
-
-def map_restored(meta: dict[str, Any], arrays: dict[str, np.ndarray], result: MatrixResult | None) -> FactorMap:
-    """Inverse of ``to_state``, from the arrays of the learner; what transform needs beyond the span is computed again.
-
-    Parameters
-    ----------
-    meta : dict
-        Plain values of the map.
-    arrays : dict
-        All arrays of the learner.
-    result : MatrixResult, optional
-        None where nothing is learned.
-    """
-    if meta["map"] == "factor":
-        width = int(meta["width"])
-        return FactorMap(Unlearned(width) if result is None else result, width)
-    train, arrays = points_restored("X_fit", arrays), unprefixed("map", arrays)
-    pivots = Pivots(arrays["pivots.rows"], arrays["pivots.L"], float(meta["captured"]))
-    width = len(pivots.rows)
-    parts = width, KernelFunction.from_state(meta["base"]), points_restored("points", arrays), pivots
-    mapping = Unlearned(width) if result is None else result
-    return LowRankMap(mapping, *parts) if meta["map"] == "low_rank" else SpanMap(mapping, *parts, train=train)
 
 
 # ---------------------------------------------------------------------- forms of learning

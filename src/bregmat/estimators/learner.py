@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.arrays import to_numpy, working_space
 from bregmat.base.checks import as_column, check_flag, check_integer, check_positive, rows_text
@@ -21,16 +21,8 @@ from bregmat.base.sampling import check_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_run
-from bregmat.estimators.state import (
-    constraints_restored,
-    constraints_state,
-    estimator_restored,
-    estimator_state,
-    store,
-    unprefixed,
-)
 from bregmat.estimators.task import Task
 from bregmat.from_labels.labels import check_drawing
 from bregmat.objective.scalar_losses import Loss
@@ -47,26 +39,6 @@ class ResultLearner(AllOrNothing):
     result_: MatrixResult
     constraints_: Constraints
     n_iter_: int
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted learner from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        meta, arrays = estimator_state(self, self.get_params(deep=False))  # type: ignore[attr-defined]
-        store(meta, arrays, "result", self.result_)
-        arrays |= constraints_state(self.constraints_) or {}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """The fitted learner; without ``constraints_`` if these had matrices or names that files cannot hold."""
-        learner = estimator_restored(cls, meta, arrays)
-        learner.result_ = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
-        learner.n_iter_ = learner.result_.n_iter
-        constraints = constraints_restored(arrays)
-        if constraints is not None:
-            learner.constraints_ = constraints
-        return learner
 
 
 @on_one_blas_thread
@@ -93,7 +65,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     callback: Callable[[Any], Any] | None = None
     random_state: RandomState = None
 
-    _kept: ClassVar[tuple[str, ...]] = ("n_dropped_constraints_",)
     _decided: ClassVar[tuple[str, ...]] = ()  # parameters that may be "auto"
 
     # Whole by default when metadata routing is enabled: no set_fit_request is needed.

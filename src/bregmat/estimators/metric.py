@@ -14,7 +14,7 @@ from bregmat.base.interrupts import take_interrupt
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most, say, validated
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
@@ -192,7 +192,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
-    _kept = ("n_dropped_constraints_", "_fit_components", "prior_", "strategy_", "slack_weight_")
     _decided = ("strategy", "slack_weight")
     transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
 

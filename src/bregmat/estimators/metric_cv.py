@@ -100,7 +100,6 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     priors: Sequence[MetricPrior] = ("variance", "identity", "within")
     n_components: int | None | Sequence[int | None] = None
 
-    _kept = (*LearnerSearch._kept, "_fit_components")
     _last = "_fit_components"
     _learner = MetricLearner
     _learner_settings: ClassVar[dict[str, Any]] = {"passes": 6, "strategy": "neighbors", "slack_weight": 1.0}

@@ -11,16 +11,15 @@ from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.checks import as_choice, as_column, check_integer, check_positive
 from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
 from bregmat.base.sampling import check_random_state, generator
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, say
-from bregmat.estimators.candidates import Candidate, Search, described, in_words
+from bregmat.estimators.candidates import Candidate, Search, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
-from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.from_labels.labels import STRATEGIES, as_kinds
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
@@ -42,7 +41,6 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     random_state: RandomState = None
     verbose: int = 0
 
-    _kept: ClassVar[tuple[str, ...]] = ("best_score_", "best_index_", "best_params_", "n_splits_")
     _learner: ClassVar[type[ConstraintLearner]]
     _learner_settings: ClassVar[dict[str, Any]] = {}  # of the learner where none is given
 
@@ -192,28 +190,6 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             for start, strategy, weight, cut in product(starts, strategies, map(float, weights), cuts)
         ]
         return [*starts, *learned]
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays; the folds' splitter, the scored estimator and the learner's own record are not kept."""
-        check_is_fitted(self)
-        params = self.get_params(deep=False) | dict.fromkeys(("learner", "cv", "estimator", "scoring"))
-        params = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in params.items()}
-        meta, arrays = estimator_state(self, params)
-        table = self.cv_results_
-        meta["cv_results"] = [dict(row) for row in table["params"]]
-        arrays |= {f"cv_results.{name}": a for name, a in table.items() if np.asarray(a).dtype.kind in "fi"}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """What was chosen, with the table of its search."""
-        chooser = estimator_restored(cls, meta, arrays)
-        start = "cv_results."
-        numbers = {name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)}
-        chooser.cv_results_ = described(meta["cv_results"]) | numbers
-        chooser.best_learner_ = None
-        return chooser
 
 
 def listed(name: str, values: Any) -> list[Any]:

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -19,9 +18,7 @@ from bregmat.base.interrupts import held_interrupts
 from bregmat.base.linalg import blocks, dense
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
-from bregmat.estimators.svm_files import machine_restored, machine_state
-from bregmat.estimators.svm_pairs import Examples, PairMachine, sums_of_pairs, train_pairs, votes
-from bregmat.estimators.svm_probability import fit_sigmoids, probabilities
+from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, train_pairs
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.margin import ActiveSet, MarginResult
@@ -40,54 +37,50 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
         minimize over f in the space of the kernel, b:   1/2 |f|^2 + C sum_i w_i max(0, 1 - y_i (f(x_i) + b))
 
-    The same machine as :class:`sklearn.svm.SVC`, whose names and layout of attributes it keeps. ``tol`` is a relative
-    duality gap, that is, a proven distance from the optimum; the result says of how many training examples it is proven
-    whether they are support vectors. Prefer scikit-learn's for sparse data of very many columns, and its
-    ``LinearSVC`` for linear kernels and many points.
+    It solves the same problem as :class:`sklearn.svm.SVC` and has attributes of the same names and shapes. ``tol`` is a relative
+    duality gap: an upper bound of the relative distance from the optimum. The result also states for which training examples
+    it is proven whether they are support vectors. Prefer scikit-learn's ``SVC`` for sparse data with very many columns,
+    and its ``LinearSVC`` for linear kernels and many points. For probabilities, wrap the classifier in
+    :class:`sklearn.calibration.CalibratedClassifierCV`.
 
     Parameters
     ----------
     kernel : str or callable
         One of scikit-learn's pairwise kernels ("rbf", "linear", "poly", "laplacian", "chi2", "cosine", ...), "precomputed", or
-        a function of (X, Y) that returns the (n, m) array of its values: ``kernel=learner.kernel`` for a learned one. It
-        must be positive semidefinite, which "sigmoid" seldom is and "additive_chi2" never; see the notes for what is checked.
+        a function of (X, Y) that returns the (n, m) array of its values, such as ``learner.kernel`` of a :class:`KernelLearner`.
+        It must be positive semidefinite: "sigmoid" seldom is and "additive_chi2" never is. The notes say what is checked.
     gamma : {"scale", "auto"} or float
         Coefficient of "rbf", "poly", "sigmoid", "laplacian" and "chi2", in 1 / (X units)^2 for "rbf". "scale" is
         1 / (n_features X.var()), "auto" 1 / n_features.
     degree, coef0, kernel_params
         As in :class:`bregmat.KernelLearner`.
     C : float
-        What a margin below 1 costs; positive, dimensionless; ``inf`` is the hard margin, all examples on their side.
+        Weight of the loss; positive, dimensionless. ``inf`` is the hard margin, which allows no errors.
     fit_intercept : bool
-        Whether there is an offset b. Without it the kernel alone decides (Sha 2002).
+        Whether the decision function has an offset b. Sha 2002 has none.
     squared_hinge : bool
-        Cost ``C/2 max(0, 1 - y f)^2`` in place of ``C max(0, 1 - y f)``.
+        Use the loss ``C/2 max(0, 1 - y f)^2`` in place of ``C max(0, 1 - y f)``.
     solver : {"active_set", "multiplicative"}, ActiveSet or MultiplicativeUpdates
-        "active_set" is fast and exact. "multiplicative" are the updates of Sha 2002: monotone, no parameters, and slow to
-        high accuracy. The classes hold their settings: ``from bregmat.margin import ActiveSet``, ``from bregmat.quadratic
-        import MultiplicativeUpdates``.
+        "active_set" is fast and exact. "multiplicative" applies the updates of Sha 2002, which decrease the objective at every
+        step, have no parameters, and are slow to high accuracy. To change the settings of a solver, pass an object:
+        ``bregmat.margin.ActiveSet`` or ``bregmat.quadratic.MultiplicativeUpdates``.
     tol : float
         Relative duality gap to reach; positive, below 1, dimensionless.
     class_weight : dict, "balanced" or None
-        Factor of C by class, positive; "balanced" is n_samples / (n_classes count), counted with the sample weights.
+        Factor of C for each class, positive; "balanced" is n_samples / (n_classes count), counted with the sample weights.
     max_iter : int, optional
-        Most iterations of the solver, for every pair of classes. None is the solver's own limit.
+        Maximum number of iterations for every pair of classes. None stands for the solver's own limit.
     max_seconds : float, optional
-        Time limit in seconds, for all pairs together; the gap of what has been reached is computed after it.
+        Time limit in seconds for all pairs together. The gap of the last point is computed after it has passed.
     decision_function_shape : {"ovr", "ovo"}
-        With more than two classes: one column per class (votes and confidences), or one per pair.
-    probability : bool
-        Whether ``fit`` prepares :meth:`predict_proba`, with five more fits, each on 4 / 5 of the examples.
-    break_ties : bool
-        With more than two classes: whether, of classes with equal votes, the one of most confidence is predicted, in agreement with
-        the "ovr" values; False is the first of them, the default of ``SVC``.
+        With more than two classes: one column per class (votes and confidences), or one column per pair.
     random_state : int, Generator, RandomState or None
-        Seed of the first working set. It does not change what the result is, up to ``tol``.
+        Seed of the first working set. The result does not depend on it, up to ``tol``.
     verbose : int
-        1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 every iteration.
+        1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 prints every iteration.
     callback : callable, optional
-        Called with a :class:`bregmat.Record` at every iteration; return True to stop. That ends fit with the best machine so far and
-        no warning, as in all estimators here: ``result_.exit_reason`` is INTERRUPTED.
+        Called with a :class:`bregmat.Record` at every iteration; return True to stop. The fit then ends with the best machine so
+        far, without a warning, and ``result_.exit_reason`` is INTERRUPTED.
 
     Attributes
     ----------
@@ -106,20 +99,18 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     coef_ : ndarray, shape (k (k - 1) / 2, d)
         Weights of the features, with kernel="linear" only.
     result_ : MarginResult, or list of them for more than two classes
-        Coefficients, bounds, certificate, history; in the order of the pairs (0, 1), (0, 2), ... of classes, the second
-        of a pair positive, and in the order of their training examples.
+        Dual weights, bounds, certificate and history of each pair (0, 1), (0, 2), ... of classes. The second class of a pair
+        is the positive one. Arrays have one entry per training example of the two classes, in the order of X.
     gap_ : float
-        Relative duality gap that is proven; of the worst pair.
+        Proven relative duality gap, the largest of all pairs.
     certified_ : ndarray of int8, or list of them for more than two classes
-        Of each training example in ``result_``: 1 if it is proven to be a support vector of every optimal machine, -1 if it is
-        proven to be none, 0 if neither is. An example exactly on the margin cannot be proven by a gap.
+        For each training example in ``result_``: 1 if it is proven to be a support vector of every optimal machine, -1 if it is
+        proven to be a support vector of none, 0 otherwise. A gap cannot prove either for an example exactly on the margin.
     n_certified_ : ndarray of int, shape (k (k - 1) / 2,)
-        How many of them are not 0.
+        Number of entries of ``certified_`` that are not 0.
     n_iter_ : ndarray of int32, shape (k (k - 1) / 2,)
         Iterations of the solver.
     class_weight_ : ndarray, shape (k,)
-    sigmoids_ : ndarray, shape (1, 2) or (k, 2)
-        With ``probability``: slope and offset of the sigmoid of each column of "ovr" decision values.
     shape_fit_ : tuple of int
         Shape of X.
     n_features_in_ : int
@@ -128,36 +119,30 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The paper's machine (Sha 2002, eq. 7 from ones) is ``MarginSVC(C=inf, fit_intercept=False, solver="multiplicative")``, after
-    512 updates (Table 1) that with ``max_iter=512``. Other machines begin at ones scaled to the least objective.
+    The machine of Sha 2002 (eq. 7, started at ones) is ``MarginSVC(C=inf, fit_intercept=False, solver="multiplicative")``; with
+    ``max_iter=512`` the one of Table 1. Other machines start at ones scaled to the smallest objective.
 
-    With ``C=inf``, and with the hinge where no bound forbids it, weights and offset are divided by the smallest margin that the solver
-    has reached, so that all examples have a margin of at least 1, as the problem asks. ``dual_coef_`` of a run that was stopped early
-    is therefore a multiple of the solver's own coefficients; predictions are the same, and the two agree at the optimum.
+    With ``C=inf``, and with the hinge loss if the bounds of the weights allow it, weights and offset are divided by the smallest margin
+    that the solver has reached. All examples then have a margin of at least 1, as the problem requires. ``dual_coef_`` of a run
+    that stopped early is therefore a multiple of the solver's own weights. Predictions are the same, and both agree at the optimum.
 
-    More than two classes: one machine per pair. "ovr" values, and so predictions, are those of scikit-learn's
-    ``OneVsOneClassifier``: votes, and confidences where votes are equal; ``SVC`` predicts the same way with
-    ``break_ties=True``.
+    With more than two classes, one machine is trained per pair. "ovr" values, and so predictions, are those of scikit-learn's
+    ``OneVsOneClassifier``: votes, and confidences where votes are equal. ``SVC`` predicts the same way with ``break_ties=True``.
 
-    Probabilities are those of scikit-learn's ``CalibratedClassifierCV(..., ensemble=False)``: a sigmoid for each class (Platt 2000),
-    fitted to the decision values of examples left out, in five stratified folds that keep the order of the examples. Folds take
-    the gamma and the class weights of all examples, and each its own ``max_seconds``; where classes are not separated well, the most
-    probable class may not be the predicted one, as in ``SVC``.
+    Weights multiply C. An example of weight 2 counts as two examples of weight 1 and an example of weight 0 as none, also under a
+    hard margin. Unlike in ``SVC``, gamma="scale" and class_weight="balanced" count examples with their weights, too.
 
-    Weights multiply C, so an example of weight 2 is the same as two of weight 1, and of weight 0 as none, under a hard margin,
-    too. Unlike in ``SVC`` that holds for gamma="scale" and class_weight="balanced" as well, which count with the weights.
+    A gap is a proof only if the kernel is positive semidefinite up to rounding. That is known of most named kernels ("poly" needs
+    coef0 >= 0 and a whole degree). It is checked on all examples for functions and for other named kernels. For "precomputed"
+    it is checked on all examples if there are at most 500, otherwise for each machine on up to 1000 support vectors and 300 other examples.
+    A float32 matrix may be indefinite by its rounding. ``certified_`` accounts for the rounding of float64 in kernel values and sums;
+    the gap does not. This rounding matters for data far from the origin, large C, or high powers ("poly"): standardise the features.
+    Values k(x, x) above 1e25 or all below 1e-25 are refused.
 
-    A gap proves something only if the kernel is positive semidefinite. Up to rounding, that is known of the named kernels ("poly"
-    with coef0 >= 0 and a whole degree); it is checked on all examples for functions and other named kernels, for
-    "precomputed" on all of up to 500 examples, else on up to 1000 support vectors and 300 others of each machine. A matrix in
-    float32 may be indefinite by its rounding. Rounding of float64 in kernel values and sums is part of what ``certified_`` says, but
-    not of the gap: it matters for data far from the origin, with large C, or for powers ("poly"); standardise them.
-
-    Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full,
-    8 n^2 bytes, and as much again while they are checked. Otherwise kernel rows in float32 take up to 400 MB
-    and a square block of them as much (``ActiveSet(cache_mb=...)``), and the exact finish several times ``8 |F|^2`` bytes for ``|F|``
-    examples on or near the margin, which for noise and a large C may be all n; "multiplicative" keeps 4 to 16 n^2 bytes.
-    Up to 600 MB stay with the thread for its next fit.
+    Memory: a kernel that is a function or not known to be positive semidefinite, and kernels of sparse X, are computed in full:
+    8 n^2 bytes, and as much again while they are checked. Otherwise float32 kernel rows take up to 400 MB and a square block of
+    the working set as much again (``ActiveSet(cache_mb=...)``). The exact last stage takes several times ``8 |F|^2`` bytes for the ``|F|``
+    examples on or near the margin, which may be all n for noisy data and large C. "multiplicative" keeps 4 to 16 n^2 bytes.
 
     Examples
     --------
@@ -181,15 +166,12 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     max_iter: int | None = None
     max_seconds: float | None = None
     decision_function_shape: DecisionShape = "ovr"
-    probability: bool = False
-    break_ties: bool = True
     random_state: RandomState = None
     verbose: int = 0
     callback: Callable[[Any], Any] | None = None
 
     _last: ClassVar[str] = "_fit_base"
     _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
-    _kept = ("classes_", "class_weight_", "support_", "n_support_", "dual_coef_", "intercept_", "sigmoids_")
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Points, y: Labels, sample_weight: Values | None = None) -> MarginSVC:
@@ -213,9 +195,9 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         ValueError, TypeError
             Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the examples checked.
         SolverError
-            C is inf and nothing separates the classes, which is proven; or a number overflowed. No fitted attribute is left.
+            C is inf and it is proven that nothing separates the classes; or a number overflowed. No fitted attribute is left.
         KeyboardInterrupt
-            Ctrl-C. The machines are kept as far as they were trained, named in a RuntimeWarning; those that had not begun stop at
+            Ctrl-C. Machines are kept as far as they were trained, and a RuntimeWarning counts them. The remaining machines stop at
             their first point.
 
         Warns
@@ -230,12 +212,10 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             check(max((pair.result for pair in pairs), key=lambda result: result.gap / result.tol))
             with held_interrupts():
                 self._keep(examples, pairs)
-            if self.probability:  # interrupted here, the machine is kept without
-                self.sigmoids_ = fit_sigmoids(self, examples, self.class_weight_)
         return self
 
     def _checked(self, X: Any, y: Any, sample_weight: Any) -> Examples:
-        """The training examples, checked; sets ``classes_`` and ``class_weight_``."""
+        """Check the training examples; set ``classes_`` and ``class_weight_``."""
         base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
         X, y = validated(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
@@ -254,7 +234,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         return Examples(X, codes, weights * self.class_weight_[codes], base)
 
     def _weights_of_classes(self, y: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Factor of C for each class, from the sum of the weights of its examples; shape (k,)."""
+        """Factor of C for each class, shape (k,), from the summed weights of its examples."""
         if not (counts > 0).all():
             raise ValueError(
                 f"sample_weight must not be zero for every example of class {self.classes_[counts.argmin()]}."
@@ -274,7 +254,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """Set the fitted attributes: support by class, one row of coefficients per other class."""
         codes, k = examples.codes, len(self.classes_)
         table = np.zeros((k - 1, len(codes)))
-        for pair in pairs:  # with more than two classes the first of a pair is the positive one
+        for pair in pairs:
+            # as in SVC, the first class of a pair is the positive one if there are more than two classes
             coefficients = pair.coefficients if k == 2 else -pair.coefficients
             in_first = codes[pair.rows] == pair.first
             table[pair.second - 1, pair.rows[in_first]] = coefficients[in_first]
@@ -290,10 +271,10 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
             self.support_vectors_: Any = examples.X[support]
         self.shape_fit_: tuple[int, int] = examples.X.shape
         self._describe([pair.result for pair in pairs], [pair.certified for pair in pairs])
-        self._fit_base = examples.base  # predict goes by the kernel of the fit, whatever parameters are set later
+        self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
 
     def _describe(self, results: list[MarginResult], certified: list[np.ndarray]) -> None:
-        """Set what the results say."""
+        """Set the fitted attributes that summarise the results."""
         is_binary = len(self.classes_) == 2
         self.result_: MarginResult | list[MarginResult] = results[0] if is_binary else results
         self.certified_: np.ndarray | list[np.ndarray] = certified[0] if is_binary else certified
@@ -308,15 +289,13 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         check_gap(self.tol)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
-        check_flag("probability", self.probability)
-        check_flag("break_ties", self.break_ties)
         if not isinstance(self.solver, tuple(self._solvers.values())):
             as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
         as_choice("decision_function_shape", self.decision_function_shape, get_args(DecisionShape))
         self._kernel_function()
 
     def _kernel_function(self) -> KernelFunction:
-        """The kernel of the parameters, checked, without gamma where the data decide it."""
+        """The checked kernel of the parameters; gamma is None if the data determine it."""
         check_gamma_rule(self.gamma)
         gamma = None if isinstance(self.gamma, str) else self.gamma
         if gamma is None and not isinstance(self.gamma, str) and not callable(self.kernel):
@@ -346,7 +325,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         return pairs if self.decision_function_shape == "ovo" else self._by_class(pairs)
 
     def predict(self, X: Points) -> np.ndarray:
-        """Class of each point: the sign of the decision value, or the class of largest "ovr" value (of most votes, see ``break_ties``).
+        """Predict the class of each point: by the sign of the decision value, or as the class with the largest "ovr" value.
 
         Parameters
         ----------
@@ -361,49 +340,15 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if len(self.classes_) == 2:
             codes = (pairs[:, 0] > 0).astype(int)
         else:
-            codes = (self._by_class(pairs) if self.break_ties else votes(pairs, len(self.classes_))).argmax(axis=1)
+            codes = self._by_class(pairs).argmax(axis=1)
         return self.classes_[codes]
-
-    def _has_probabilities(self) -> bool:
-        if not self.probability:
-            raise AttributeError("predict_proba is there with probability=True only.")
-        return True
-
-    @available_if(_has_probabilities)
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class; with ``probability=True`` only.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-            As in :meth:`decision_function`.
-
-        Returns
-        -------
-        ndarray, shape (m, k)
-            Columns in the order of ``classes_``, each row with sum 1.
-        """
-        check_is_fitted(self, "sigmoids_", msg="This MarginSVC was not fitted with probability=True: fit it again.")
-        pairs = self._pair_decisions(X)
-        return probabilities(pairs if len(self.classes_) == 2 else self._by_class(pairs), self.sigmoids_)
-
-    @available_if(_has_probabilities)
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Logarithm of :meth:`predict_proba`, shape (m, k).
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-            As in :meth:`decision_function`.
-        """
-        with np.errstate(divide="ignore"):
-            return np.log(self.predict_proba(X))
 
     def _by_class(self, pairs: np.ndarray) -> np.ndarray:
         """Votes and confidences, shape (m, k), by scikit-learn's rule."""
         return _ovr_decision_function(pairs < 0, -pairs, len(self.classes_))
 
     def _pair_decisions(self, X: Any) -> np.ndarray:
+        """Decision values of all pairs, shape (m, k (k - 1) / 2)."""
         check_is_fitted(self)
         base = self._fit_base
         X = validated(self, X, accept_sparse=base.accept_sparse, order="C", reset=False)
@@ -412,7 +357,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         out = np.empty((X.shape[0], len(self.intercept_)))
         for part in blocks(len(out), len(self.support_), BLOCK):
             K = X[part][:, self.support_] if base.is_precomputed else base(X[part], self.support_vectors_)
-            out[part] = sums_of_pairs(K, self.dual_coef_, self.n_support_) + self.intercept_
+            out[part] = pair_decisions(K, self.dual_coef_, self.n_support_) + self.intercept_
         return out
 
     @property
@@ -422,18 +367,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if self._fit_base.kernel != "linear":
             raise AttributeError('coef_ is only there with kernel="linear".')
         V = dense(self.support_vectors_)
-        # the coefficients of a pair sum to 0: far from the origin, centred points round less
+        # With an intercept the signed weights of a pair sum to 0, so points may be centred, which reduces rounding.
         if len(V) and self.intercept_.any():
             V = V - V.mean(axis=0)
-        return sums_of_pairs(V.T, self.dual_coef_, self.n_support_).T
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays that :meth:`from_state` makes the fitted machine from; for :func:`bregmat.save`."""
-        check_is_fitted(self)
-        return machine_state(self)
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MarginSVC:
-        """The fitted machine, with the learner if its kernel is a learned one."""
-        return machine_restored(cls, meta, arrays)
+        return pair_decisions(V.T, self.dual_coef_, self.n_support_).T

@@ -1,11 +1,10 @@
-"""One machine for every pair of classes. See :class:`MarginSVC`."""
+"""Training of one machine for every pair of classes. See :class:`MarginSVC`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -28,12 +27,12 @@ from bregmat.kernels.definite import (
 from bregmat.margin import MarginProblem, MarginResult, train_margin
 from bregmat.run.result import ExitReason, SolverError, Status
 
-_EPS = float(np.finfo(float).eps)  # coefficients below it, relative to the largest, count as 0 (Sha 2002, footnote 2)
+_EPS = float(np.finfo(float).eps)  # relative size below which a weight counts as 0 (Sha 2002, footnote 2)
 
 
 @dataclass(frozen=True, eq=False)
 class PairMachine:
-    """A trained machine: row numbers of its training examples, positions of its two classes, its result."""
+    """A trained machine with the row numbers of its training examples and the positions of its two classes."""
 
     rows: np.ndarray
     signs: np.ndarray  # 1 for the second class
@@ -43,20 +42,20 @@ class PairMachine:
 
     @property
     def coefficients(self) -> np.ndarray:
-        """``y_i alpha_i``, shape (m,), 0 where the example does not support."""
+        """``y_i alpha_i``, shape (m,), 0 for examples that are not support vectors."""
         alpha = self.result.alpha
         return np.where(alpha > _EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
 
     @property
     def certified(self) -> np.ndarray:
-        """1 where every optimal machine has the example as a support vector, -1 where none has, 0 unproven; int8, (m,)."""
+        """1 for proven support vectors of every optimal machine, -1 for examples proven to be none, otherwise 0; int8, shape (m,)."""
         proven = np.where(self.result.certified_support, 1, -1)
         return np.where(self.result.certified, proven, 0).astype(np.int8)
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Checked training points, positions of their classes, what multiplies the C of each, and the kernel with its coefficient."""
+    """Checked training points, the position of the class of each, the factor of C of each, and the kernel with its gamma."""
 
     X: Any
     codes: np.ndarray
@@ -67,84 +66,116 @@ class Examples:
 def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
     """Train one machine per pair of classes, with the (checked) parameters of a :class:`MarginSVC`.
 
-    ``OneVsOneClassifier`` would do the same fits, but takes weights only under a global switch (metadata routing), copies
-    a kernel that is a function (with a learner and its data) for every pair, knows no time limit for all pairs together, and
-    evaluates the kernel twice per pair to predict.
+    ``OneVsOneClassifier`` would do the same fits. However, it needs metadata routing for weights, copies a kernel that is a function
+    for every pair, has no time limit for all pairs together, and evaluates the kernel twice per pair to predict.
 
     Raises
     ------
     ValueError
-        A kernel that is not positive semidefinite, or has NaN.
+        The kernel is not positive semidefinite, or has NaN.
     SolverError
-        At the first machine without a solution.
+        A machine has no solution.
     """
-    X, codes, base = examples.X, examples.codes, examples.base
-    # A linear machine with an intercept does not depend on the origin; products of centred points round less.
-    center = X.mean(axis=0) if machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X) else None
-    source = _kernel_of_rows(X if center is None else X - center, base)
-    end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
-    callback, rng = callback_of(machine), generator(machine.random_state)
+    training = _PairTraining(machine, examples)
     done: list[PairMachine] = []
-    stop = _StopRequest(callback)
     for first, second in combinations(range(len(machine.classes_)), 2):
+        done.append(training.train(first, second, is_first=not done))
+    return done
+
+
+class _PairTraining:
+    """What the machines of all pairs share: kernel, time limit, random generator, and the request to stop."""
+
+    def __init__(self, machine: Any, examples: Examples) -> None:
+        self.machine, self.examples = machine, examples
+        X, base = examples.X, examples.base
+        # A linear machine with an intercept does not depend on the origin; products of centred points have less rounding.
+        is_centred = machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X)
+        self.center = X.mean(axis=0) if is_centred else None
+        self.source = _kernel_of_rows(X if self.center is None else X - self.center, base)
+        self.end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
+        self.rng = generator(machine.random_state)
+        self.stop = _StopRequest(callback_of(machine))
+
+    def train(self, first: int, second: int, *, is_first: bool) -> PairMachine:
+        """Train the machine of two classes, check its kernel and raise if it has no solution."""
+        codes, base, X = self.examples.codes, self.examples.base, self.examples.X
         rows = np.flatnonzero((codes == first) | (codes == second))
         signs = np.where(codes[rows] == second, 1.0, -1.0)
-        kernel = source(rows)
-        if center is not None:  # what centring rounds counts as given where a proof is exact
-            kernel.points = X[rows]
-        problem = MarginProblem.build(
-            kernel,
-            signs,
-            C=float(machine.C),
-            sample_weight=examples.weights[rows],
-            squared_hinge=bool(machine.squared_hinge),
-            intercept=bool(machine.fit_intercept),
-        )
-        train = partial(
-            train_margin,
-            problem,
-            solver=machine.solver,
-            tol=float(machine.tol),
-            max_iter=machine.max_iter,
-            max_seconds=None if end is None else max(end - time.monotonic(), 1e-3),
-            random_state=rng,
-        )
         try:
-            try:
-                result = train(callback=stop if callback is not None or stop.asked else None)
-            except KeyboardInterrupt:  # before its first point
-                if not done:
-                    raise
-                take_interrupt()
-                stop.asked = True
-                result = train(callback=stop)
+            result = self._train(self._problem(rows, signs), may_raise=is_first)
         except IndefiniteKernelError as error:
             refuse(replace(error.negative, rows=rows[error.negative.rows]), error.n, base)
-        except ValueError as error:  # the arguments are checked: it is the kernel
+        except ValueError as error:  # all other arguments have been checked: the kernel is to blame
             if "kernel" in str(error):
                 raise
             raise ValueError(f"kernel {base.name}: {error}") from error
         if base.is_precomputed and X.shape[0] > WHOLE:
             check_support(X, rows[result.support], base)
-        if center is not None:
-            weights_of_features = (signs * result.alpha) @ (X[rows] - center)
-            result = replace(result, intercept=result.intercept - float(weights_of_features @ center))
-        stop.asked = stop.asked or result.exit_reason is ExitReason.INTERRUPTED
-        if result.status in (Status.INFEASIBLE, Status.UNBOUNDED) or result.exit_reason is ExitReason.NONFINITE:
-            failure = SolverError(result)
-            if result.exit_reason is ExitReason.NONFINITE:  # its status has words for other problems only
-                failure.args = (f"No machine was found. {result.advice}",)
-            failure.add_note(f"Classes {machine.classes_[first]} and {machine.classes_[second]}.")
-            raise failure
-        done.append(PairMachine(rows, signs, first, second, result))
-    return done
+        if self.center is not None:
+            # w'(x - center) + b = w'x + (b - w'center)
+            weights_of_features = (signs * result.alpha) @ (X[rows] - self.center)
+            result = replace(result, intercept=result.intercept - float(weights_of_features @ self.center))
+        self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
+        self._raise_without_solution(result, first, second)
+        return PairMachine(rows, signs, first, second, result)
+
+    def _problem(self, rows: np.ndarray, signs: np.ndarray) -> MarginProblem:
+        """The machine of some rows."""
+        kernel = self.source(rows)
+        if self.center is not None:  # exact proofs of separability use the points as they were given
+            kernel.points = self.examples.X[rows]
+        machine = self.machine
+        return MarginProblem.build(
+            kernel,
+            signs,
+            C=float(machine.C),
+            sample_weight=self.examples.weights[rows],
+            squared_hinge=bool(machine.squared_hinge),
+            intercept=bool(machine.fit_intercept),
+        )
+
+    def _train(self, problem: MarginProblem, *, may_raise: bool) -> MarginResult:
+        """Train; a KeyboardInterrupt before the first point is raised if no machine is there to keep, else the machine stops at once."""
+        machine = self.machine
+        limits: dict[str, Any] = {
+            "solver": machine.solver,
+            "tol": float(machine.tol),
+            "max_iter": machine.max_iter,
+            "max_seconds": None if self.end is None else max(self.end - time.monotonic(), 1e-3),
+            "random_state": self.rng,
+        }
+        try:
+            return train_margin(problem, callback=self.stop if self.stop.is_needed else None, **limits)
+        except KeyboardInterrupt:
+            if may_raise:
+                raise
+            take_interrupt()
+            self.stop.asked = True
+            return train_margin(problem, callback=self.stop, **limits)
+
+    def _raise_without_solution(self, result: MarginResult, first: int, second: int) -> None:
+        """Raise :class:`SolverError`, which names the classes, if there is no usable machine."""
+        is_overflow = result.exit_reason is ExitReason.NONFINITE
+        if result.status not in (Status.INFEASIBLE, Status.UNBOUNDED) and not is_overflow:
+            return
+        failure = SolverError(result)
+        if is_overflow:  # the text of the status does not fit
+            failure.args = (f"No machine was found. {result.advice}",)
+        failure.add_note(f"Classes {self.machine.classes_[first]} and {self.machine.classes_[second]}.")
+        raise failure
 
 
 class _StopRequest:
-    """The user's callback; once it has asked to stop, every later machine stops at its first record."""
+    """The user's callback; after it has asked to stop, every later machine stops at its first record."""
 
     def __init__(self, callback: Callable[[Any], Any] | None) -> None:
         self.callback, self.asked = callback, False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is a callback or a request."""
+        return self.asked or self.callback is not None
 
     def __call__(self, record: Any) -> bool:
         self.asked = self.asked or bool(self.callback is not None and self.callback(record))
@@ -152,10 +183,10 @@ class _StopRequest:
 
 
 def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]:
-    """What :func:`train_margin` takes as kernel, for any rows of X.
+    """The function from row numbers of X to the :class:`KernelSource` of these rows.
 
-    A function is evaluated once, on all of X: a learned kernel solves triangular systems at every call. So is a kernel
-    that may not be positive semidefinite.
+    A kernel that is a function is evaluated once, on all of X, because a learned kernel solves triangular systems at every call. So
+    is a kernel that may not be positive semidefinite, because all of it is checked.
     """
     n = X.shape[0]
     if base.is_precomputed or not base.is_definite:
@@ -173,17 +204,12 @@ def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]
 
 
 # ---------------------------------------------------------------------- decisions
-def sums_of_pairs(K: np.ndarray, dual_coef: np.ndarray, n_support: np.ndarray) -> np.ndarray:
-    """Decision values of all pairs but for the offsets, shape (m, n_pairs).
+def pair_decisions(K: np.ndarray, dual_coef: np.ndarray, n_support: np.ndarray) -> np.ndarray:
+    """Decision values of all pairs without the offsets, shape (m, n_pairs).
 
-    Every support vector is used for the pairs of its own class only: m s (k - 1) multiplications in all.
+    Every support vector is used for the pairs of its own class only, which takes m s (k - 1) multiplications.
 
-    Parameters
-    ----------
-    K : ndarray, shape (m, s)
-        Kernel values with the support.
-    dual_coef : ndarray, shape (k - 1, s)
-    n_support : ndarray of int, shape (k,)
+    ``K`` (m, s) are kernel values between points and support vectors, ``dual_coef`` has shape (k - 1, s), ``n_support`` (k,).
     """
     k = len(n_support)
     if k == 2:
@@ -191,12 +217,3 @@ def sums_of_pairs(K: np.ndarray, dual_coef: np.ndarray, n_support: np.ndarray) -
     ends = np.cumsum(n_support)
     parts = [K[:, end - n : end] @ dual_coef[:, end - n : end].T for n, end in zip(n_support, ends)]
     return np.stack([parts[i][:, j - 1] + parts[j][:, i] for i, j in combinations(range(k), 2)], axis=1)
-
-
-def votes(pairs: np.ndarray, k: int) -> np.ndarray:
-    """How many pairs each of k classes wins, shape (m, k); values of pairs are positive for the first class of the pair."""
-    won = np.zeros((len(pairs), k))
-    for column, (first, second) in enumerate(combinations(range(k), 2)):
-        won[:, first] += pairs[:, column] > 0
-        won[:, second] += ~(pairs[:, column] > 0)
-    return won

@@ -1,4 +1,4 @@
-"""Constraints from tables, and back: columns relation, i, j, k, l, bound, sense, weight; or pairs and triplets as people write them."""
+"""Constraints from files, and back: tables with the columns relation, i, j, k, l, bound, sense, weight, or of pairs and triplets."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def read_constraints(
     path : path
         .csv or .tsv (also .gz) with a header line, .parquet or .feather; "-" is standard input. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
-        `k`, `l` as far as it has them, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row
+        `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
-        `sense` may be left empty for comparisons ("<="), diagonal and trace ("=="). Or a table of pairs or triplets, without
-        `relation`: as :meth:`bregmat.Constraints.from_frame` takes it.
+        `sense` may be left empty for comparisons ("<="), diagonal and trace ("=="). A table without `relation` is one of pairs or
+        triplets, as in :meth:`bregmat.Constraints.from_frame`.
     id_type : {None, int, str}
-        What sample ids are. None: integers where all of them are written as such, strings otherwise.
+        Type of the sample ids. None: integers if all of them are written as integers, otherwise strings.
     encoding : str, optional
         As in :func:`read_points`.
     X, sample_id, random_state
@@ -57,10 +57,10 @@ def read_constraints(
     Raises
     ------
     ValueError
-        Unknown column or relation, a missing or superfluous cell, i == j, a bound no matrix can meet; with file and
-        line (row for .parquet).
+        Unknown column or relation, a missing or superfluous cell, i == j, a bound that no matrix can meet; the message names
+        file and line (row for .parquet).
     TypeError
-        Pairs without bounds, and no X.
+        The table has no bounds, and X is not given.
 
     Examples
     --------
@@ -78,17 +78,17 @@ def read_constraints(
 
 @dataclass(frozen=True, eq=False)
 class PlacedConstraints:
-    """Constraints of a file, and where they stand in it.
+    """Constraints of a file, with the places of their rows.
 
     Attributes
     ----------
     path : Path
     rows : Constraints
-        With bounds that mean nothing where ``found.is_open``.
+        Their bounds have no meaning if ``found.is_open``.
     found : TableRows
-        What the table holds: the samples of each row as words, and how a table of pairs or triplets was read.
+        The rows as the table has them: the samples as words, and how a table of pairs or triplets was read.
     where : callable
-        The place of a row: "line 7"; "row 6" of .parquet.
+        The place of a row, such as "line 7", or "row 6" of a .parquet file.
     """
 
     path: Path
@@ -100,19 +100,19 @@ class PlacedConstraints:
 def read_placed_constraints(
     path: str | os.PathLike[str], *, id_type: type | None = None, encoding: str | None = None
 ) -> PlacedConstraints:
-    """As `read_constraints`, with what tells the place of a row, and without bounds from points."""
+    """Read constraints with the places of their rows; bounds that the table lacks are left open."""
     source = source_of(path, "read constraints from", KINDS)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
     columns = dict(table.columns)
-    if table.text is not None and table.text.delimiter != ",":  # decimal commas, as in points
+    if table.text is not None and table.text.decimal == ",":
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
     found = table_rows(columns, table.place, header=header, id_type=id_type)
     return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
 
 
 def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:
-    """Write constraints where `read_constraints` reads them back to the last bit; `linear` rows raise `ValueError`.
+    """Write constraints so that `read_constraints` returns the same bits; `linear` rows raise `ValueError`.
 
     Examples
     --------

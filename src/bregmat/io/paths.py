@@ -14,7 +14,7 @@ except ImportError:  # Windows
 
 __all__ = ["atomic_write", "check_writable"]
 
-_TEMPORARY = ".bregmat-tmp"  # how the names of temporary files end
+_TEMPORARY = ".bregmat-tmp"  # the end of the names of temporary files
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
@@ -61,15 +61,15 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
         os.close(_new(probe, 0o600))
     except OSError as error:
         raise type(error)(f"cannot write {os.fspath(path)!r}: {error.strerror or error}") from error
-    probe.unlink(missing_ok=True)  # a process that tidies up may have taken it for what a dead one left
+    probe.unlink(missing_ok=True)  # another process may have removed it as a leftover
     return target
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`; it takes the place of `path` when the block ends without an error.
+    """Open a temporary file beside `path`; it replaces `path` when the block ends without an error.
 
-    What a process that was killed left of its temporary files in the folder goes at the next write.
+    Temporary files that killed processes have left in the folder are removed first.
     """
     target = check_writable(path)
     _tidy(target.parent)
@@ -81,26 +81,26 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield handle
             handle.flush()
             os.fsync(handle.fileno())
-            if fcntl is not None:  # while the lock is held
+            if fcntl is not None:  # before the lock is released
                 os.replace(temporary, target)
-        if fcntl is None:  # Windows does not rename what is open
+        if fcntl is None:  # Windows does not rename open files
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """A new file beside ``target``, locked: as long as it is open, nobody takes it for what a dead process left."""
+    """A new file beside ``target``. It is locked, so that other processes see that it is in use."""
     while True:
         path = _sibling(target)
-        handle = os.fdopen(_new(path, 0o666), "w+b")  # less what the umask takes
+        handle = os.fdopen(_new(path, 0o666), "w+b")  # the umask applies
         if fcntl is None:
             return path, handle
-        with suppress(OSError):  # no locks on this file system: then nobody tidies up, either
+        with suppress(OSError):  # a file system without locks, where leftovers are not removed either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle.fileno()).st_nlink:
             return path, handle
-        handle.close()  # someone tidied up before the lock
+        handle.close()  # another process removed the file before it was locked
 
 
 def _sibling(target: Path) -> Path:
@@ -108,12 +108,12 @@ def _sibling(target: Path) -> Path:
 
 
 def _new(path: Path, permissions: int) -> int:
-    """Descriptor of a new file, never through a link that someone else has put there."""
+    """Descriptor of a new file; an existing file or link is an error."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
 
 
 def _tidy(folder: Path) -> None:
-    """Remove temporary files that nobody holds: a process that was killed has let go of them."""
+    """Remove temporary files that no process has locked: their processes were killed."""
     if fcntl is None:
         return
     for path in folder.glob(f".*{_TEMPORARY}"):
@@ -121,5 +121,5 @@ def _tidy(folder: Path) -> None:
             with path.open("rb") as handle:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
-        except OSError:  # held, gone already, or another user's
+        except OSError:  # locked, removed already, or another user's
             continue

@@ -1,4 +1,4 @@
-"""Points from tables and .npy, and back; which columns are features, and what becomes of missing cells."""
+"""Points from tables and .npy files, and back: which columns are features, and how missing cells are handled."""
 
 import io
 import os
@@ -20,13 +20,13 @@ _INDEX_NAMES = ("", "__index_level_0__")  # what pandas writes for an unnamed in
 
 
 def is_id(name: str) -> bool:
-    """Whether a column of that name holds sample ids unless something else is said."""
+    """Whether a column of that name holds sample ids by default."""
     return name.lower() in ("id", "sample_id")
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Numeric columns as a matrix, everything else by name.
+    """The features of a table as a matrix, and its other columns by name.
 
     Attributes
     ----------
@@ -35,15 +35,15 @@ class Points:
     names : tuple of str
         Feature names; "x0", "x1", ... where the file has none.
     columns : dict of str -> ndarray of shape (n,)
-        Columns that are no features: words, sample ids, and those asked for by `exclude`. Words are strings.
+        Columns that are no features: words (as strings), sample ids, and those in `exclude`.
     rows : ndarray of int of shape (n,), optional
-        Which rows of the file these are, where some were left out.
+        Numbers of these rows in the file, if some were left out.
     n_missing : dict of str -> int
-        Missing cells of the features that had any, by name.
+        Number of missing cells of each feature that has any.
     medians : dict of str -> float
-        What stands in their place, where that was asked for.
-    decimal_commas : tuple of str
-        Features whose numbers were read with decimal commas.
+        The values that replace them, with ``missing="median"``.
+    has_decimal_commas : bool
+        Whether the numbers of the file have decimal commas.
     """
 
     X: np.ndarray
@@ -52,11 +52,11 @@ class Points:
     rows: np.ndarray | None = None
     n_missing: dict[str, int] = field(default_factory=dict)
     medians: dict[str, float] = field(default_factory=dict)
-    decimal_commas: tuple[str, ...] = ()
+    has_decimal_commas: bool = False
     table: tables.Table | None = field(default=None, repr=False)
 
     def where(self, row: int) -> str:
-        """Where a row is in the file: its line in one of text, else its number there."""
+        """The line of a row in a file of text, otherwise its number in the file."""
         row = row if self.rows is None else int(self.rows[row])
         return f"row {row}" if self.table is None else self.table.where(row)
 
@@ -76,21 +76,21 @@ def read_points(
     ----------
     path : path
         .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, .feather, or .npy
-        (2-D, memory-mapped); "-" is standard input. A column of true and false becomes 1 and 0. A column is one of words where
-        more of its cells are words than numbers; else the first word in it is an error. Where cells are not told apart by commas,
-        "1,5" is a number.
+        (2-D, memory-mapped); "-" is standard input. A first line without numbers is a header. A column of true and false becomes
+        1 and 0. A column with more words than numbers is a column of words; in any other column a word is an error. If cells are
+        not separated by commas, numbers may have decimal commas, which the first 20 lines have to show.
     exclude : iterable of str
         Numeric columns that are no features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
     features : sequence of str, optional
         Take exactly these columns, in this order (the ones a model was learned on).
     missing : {"error", "drop", "median"}
-        What becomes of rows with a missing feature (an empty cell, NA, NaN, null, None, "?"): an error that names the first, left out
-        with all that belongs to them, or filled up with the column's median. A number that is infinite is an error in any case.
+        What to do if a feature is missing (an empty cell, NA, NaN, null, None, "?"): raise an error that names the first such
+        cell, leave the row out, or take the median of the column. An infinite number is always an error.
     medians : mapping of str -> float, optional
-        For "median": values to take instead of the file's own medians.
+        For "median": values to take instead of the medians of the file.
     encoding : str, optional
-        Of a file of text; by default UTF-8, or UTF-16 and UTF-32 with a mark at the beginning.
+        Of a file of text; by default UTF-8.
 
     Returns
     -------
@@ -99,10 +99,10 @@ def read_points(
     Raises
     ------
     ValueError
-        Unknown ending, ragged rows, a cell that is not a finite number in a column of numbers, no rows, no features, an
-        unknown column; with file, line (or row) and column.
+        Unknown ending, a row that is too long, a cell of a column of numbers that is not a finite number, no rows, no features,
+        an unknown column; the message names file, line (or row) and column.
     ImportError
-        Without pandas; .parquet and .feather without pyarrow.
+        pandas is not installed; for .parquet and .feather, pyarrow.
 
     Examples
     --------
@@ -117,24 +117,21 @@ def read_points(
     as_choice("missing", missing, MISSING)
     source = points_source(path)
     exclude = tuple(exclude)
-    if source.kind == ".npy":
+    if source.kind == ".npy":  # not looked through for missing cells unless they are to be replaced
         points = _from_npy(source, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
-    asked = set(features or ())
-    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
-    points = _split(table, exclude, features)
-    return _complete(points, missing, medians)
+    return _complete(_from_table(source, exclude, features, encoding), missing, medians)
 
 
 def points_source(path: str | os.PathLike[str] | Source) -> Source:
-    """Where points are, so that standard input, which is read once, can be looked at twice."""
+    """The file of the points, or the content of standard input, so that it can be read twice."""
     return path if isinstance(path, Source) else source_of(path, "read points from", KINDS)
 
 
 def write_points(
     path: str | os.PathLike[str], X: np.ndarray, *, names: Sequence[str], columns: dict[str, np.ndarray] | None = None
 ) -> None:
-    """Write points where `read_points` can read them.
+    """Write points to a file that `read_points` can read.
 
     Parameters
     ----------
@@ -158,20 +155,23 @@ def write_points(
 
 
 def _is_other(name: str, exclude: Iterable[str]) -> bool:
-    """Whether a column is none of features by its name."""
+    """Whether a column is no feature because of its name."""
     return name in exclude or name in _INDEX_NAMES or is_id(name)
 
 
-def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:
+def _from_table(
+    source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
+) -> Points:
+    """The columns of a table, with NaN for missing cells of features."""
+    asked = set(features or ())
+    table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
     tables.require_columns(table.path, (*exclude, *(features or ())), table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}
-    commas = []
     for name, values in table.columns.items():
         numbers = None
         if name in features if features is not None else not _is_other(name, exclude):
-            numbers, has_commas = _numbers(table, name, required=features is not None)
-            commas += [name] * has_commas
+            numbers = _numbers(table, name, required=features is not None)
         if numbers is not None:
             X[name] = numbers
         else:
@@ -183,29 +183,27 @@ def _split(table: tables.Table, exclude: tuple[str, ...], features: Sequence[str
     matrix = np.empty((len(X[order[0]]), len(order)))
     for k, name in enumerate(order):
         matrix[:, k] = X[name]
-    return Points(matrix, order, others, decimal_commas=tuple(commas), table=table)
+    has_commas = table.text is not None and table.text.decimal == ","
+    return Points(matrix, order, others, has_decimal_commas=has_commas, table=table)
 
 
-def _numbers(table: tables.Table, name: str, *, required: bool) -> tuple[np.ndarray | None, bool]:
-    """The column as float64, NaN where a cell is missing, and whether it has decimal commas.
-
-    None for a column of words, of which more cells are words than numbers.
-    """
-    numbers, is_word, has_commas = table.numbers(name)
+def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
+    """The column as float64, NaN where a cell is missing; None for a column with more words than numbers."""
+    numbers, is_word = table.numbers(name)
     if is_word.any():
         if (truth := _truth(table.columns[name])) is not None:
-            return truth, False
+            return truth
         if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
-            return None, False
+            return None
         raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
     if np.isinf(numbers).any():
         row = int(np.flatnonzero(np.isinf(numbers))[0])
         raise ValueError(f"{table.place(row)}, column {name!r}: {table.cell(row, name)} is not finite")
-    return numbers, has_commas
+    return numbers
 
 
 def _truth(values: np.ndarray) -> np.ndarray | None:
-    """1.0 and 0.0 for a column of "true" and "false", NaN where it is empty; None for any other."""
+    """1.0 and 0.0 for a column of "true" and "false", NaN for an empty cell; None for any other column."""
     words = np.char.lower(values.astype(str))
     is_true = words == "true"
     truth = np.where(words == "", np.nan, is_true.astype(np.float64))
@@ -213,7 +211,7 @@ def _truth(values: np.ndarray) -> np.ndarray | None:
 
 
 def _complete(points: Points, missing: str, medians: Mapping[str, float] | None) -> Points:
-    """Points without missing cells."""
+    """Points whose missing cells are reported, left out or replaced."""
     absent = np.isnan(points.X)
     counts = {name: int(n) for name, n in zip(points.names, absent.sum(axis=0)) if n}
     if not counts:

@@ -1,4 +1,4 @@
-"""Where tables come from: files, packed or not, and standard input."""
+"""The files that tables are read from, compressed or not, and standard input."""
 
 import gzip
 import io
@@ -21,7 +21,7 @@ PACKED_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file and its kind, or standard input, which is read once."""
+    """A file and its kind, or the content of standard input, which can be read only once."""
 
     path: Path
     kind: str
@@ -29,7 +29,7 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Its bytes, unpacked."""
+        """Open the decompressed content."""
         with self.path.open("rb") if self.content is None else io.BytesIO(self.content) as raw:
             if self.content is not None or self.path.suffix.lower() != PACKED:
                 yield raw
@@ -42,12 +42,12 @@ class Source:
 
     @property
     def size(self) -> int:
-        """Bytes, as they are stored."""
+        """Size in bytes, compressed."""
         return self.path.stat().st_size if self.content is None else len(self.content)
 
 
 def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
-    """Path and ending of a file that is among the `known` kinds; `to_do` is what cannot be done otherwise, "read points from"."""
+    """Path and kind of a file; ValueError for a kind that is not `known`, with `to_do` ("read points from") in the message."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind == PACKED and path.with_suffix("").suffix.lower() in TEXT:
@@ -60,7 +60,7 @@ def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) ->
 
 
 def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
-    """A file of one of the `known` kinds, or "-" for standard input, whose kind its first bytes tell."""
+    """A file of one of the `known` kinds, or "-" for standard input, whose kind follows from its first bytes."""
     if os.fspath(path) != STANDARD_INPUT:
         return Source(*file_kind(path, to_do, known))
     content = sys.stdin.buffer.read()

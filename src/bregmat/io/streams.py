@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.constraints.columns import is_number_word
 from bregmat.io import tables
 from bregmat.io.sources import TEXT, Source, file_kind
-from bregmat.io.texts import Text
+from bregmat.io.texts import Text, pandas_package
 
 __all__ = ["PairFile"]
 
@@ -26,8 +25,8 @@ class PairFile:
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; others are
-        passed over. A .csv without a header line has just these three.
+        .csv or .tsv (also .gz) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; other columns are
+        ignored. A file of text without a header line has exactly these three.
     squared : bool
         `y` holds squared distances; they are halved. By default it holds *half* squared distances, as in Tsuda 2004,
         section 5, which is what the learner predicts.
@@ -35,16 +34,15 @@ class PairFile:
     Attributes
     ----------
     name : str
-        Of the file, without its folder.
+        Name of the file without its folder.
 
     Raises
     ------
     ValueError
-        On reading: a column that is missing, a cell that is not a number, a point number that is not whole; with file
-        and line (row from 0 for .parquet). Point numbers out of range and labels that are not finite are the learner's
-        business.
+        On reading: a column that is missing, a cell that is not a number, a point number that is not whole; the message names
+        file and line (row from 0 for .parquet). The learner checks the range of point numbers and whether labels are finite.
     ImportError
-        .parquet without pyarrow.
+        For .parquet, pyarrow is not installed.
 
     Examples
     --------
@@ -76,11 +74,11 @@ class PairFile:
             yield self._split(start, table)
 
     def place(self, row: int) -> str:
-        """Where a row is, in words: its line in a .csv file."""
+        """The file and the line (for .parquet the row) of a pair, for messages."""
         return self._rows.place(row)
 
     def in_its_words(self, text: str) -> str:
-        """A message of a learner in terms of the columns."""
+        """A message of a learner, with the names of the columns in place of its arguments."""
         text = re.sub(r"^X must hold (one )?pair", r"columns 'a' and 'b' must hold \1pair", text)
         text = re.sub(r"^X must hold (?=point|whole)", "columns 'a' and 'b' must hold ", text)
         halved = " (half of what the column holds)" if self.squared and re.match(r"y must .*; got", text) else ""
@@ -89,7 +87,7 @@ class PairFile:
     def _split(self, start: int, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns a, b, y as pairs and labels."""
         pairs = table[:, :2]
-        # NaN compares unequal to itself, infinity is equal but beyond 2^53
+        # excludes NaN, which differs from itself, and infinity, which exceeds 2^53
         whole = (pairs == np.rint(pairs)) & (np.abs(pairs) < 2.0**53)
         bad = np.flatnonzero(~whole.all(axis=1))
         if len(bad):
@@ -120,18 +118,17 @@ class _TextRows:
             at += len(frame)
 
     def place(self, row: int) -> str:
-        """The line, counted from the start when it is asked for."""
+        """The line of a row; the file is read again to find it."""
         return f"{self.path}, line {self.text.lines[row]}"
 
     def _floats(self, at: int, name: str, cells: Any) -> np.ndarray:
         if cells.dtype.kind in "iuf" and not cells.hasnans:
             return cells.to_numpy(dtype=np.float64)
-        self.text.check_rows()  # pandas fills up rows that are too short
-        words = [str(cell).strip() for cell in cells.astype(object)]
-        for row, word in enumerate(words):
-            if not is_number_word(word):
-                raise tables.not_a_number(self.place(at + row), name, self.text.cell(at + row, name))
-        return np.array(words, dtype=str).astype(np.float64)
+        numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
+        for row in np.flatnonzero(np.isnan(numbers)):
+            if (cell := self.text.cell(at + int(row), name)).lower() != "nan":
+                raise tables.not_a_number(self.place(at + int(row)), name, cell)
+        return numbers
 
 
 class _ParquetRows:

@@ -1,11 +1,8 @@
-"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, read by pandas and pyarrow.
+"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, by pandas and pyarrow.
 
-What is wrong is said with file, line and column.
+Error messages name the file, the line and the column.
 """
 
-import csv
-import gzip
-import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,62 +14,56 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from bregmat.constraints.columns import is_number_word
 from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
-LARGE, EXPANDS = 2**30, 1000  # bytes, and times its size, that a columnar file may unpack to, whichever is more
-# what NumPy says of damaged headers and shapes, and zipfile of what it takes for an archive
+# A columnar file may decompress to LARGE bytes or to EXPANDS times its size, whichever is more.
+LARGE, EXPANDS = 2**30, 1000
+# What NumPy raises for damaged headers and shapes, and zipfile for what looks like an archive.
 NOT_NPY = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, TokenError, BadZipFile)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The columns of a file: arrays of numbers, NaN where a cell is missing, and arrays of words, "" where one is."""
+    """The columns of a file: arrays of numbers and arrays of words. A missing cell is NaN or the empty word."""
 
     path: Path
     columns: Mapping[str, Any]
-    text: Text | None = None  # as it was read, to find lines in
+    text: Text | None = None  # of a file of text, to find lines and cells
 
     def where(self, row: int) -> str:
-        """Where a row is: its line in a file of text, else its number."""
+        """The line of a row in a file of text, otherwise its number."""
         return f"row {row}" if self.text is None else f"line {self.text.lines[row]}"
 
     def place(self, row: int) -> str:
-        """The file, and where the row is in it."""
+        """The file and the line or number of a row."""
         return f"{self.path}, {self.where(row)}"
 
     def cell(self, row: int, name: str) -> str:
-        """What stands in a cell."""
+        """A cell as it is written in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
     def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
-        """The error of a cell in a column of numbers that is none."""
-        return ValueError(f"{not_a_number(self.place(row), name, self.cell(row, name))}{hint}")
+        """The error for a cell of a column of numbers that holds no number."""
+        cell = self.cell(row, name)
+        advice = "" if self.text is None else self.text.hint(cell)
+        return ValueError(f"{not_a_number(self.place(row), name, cell)}{advice}{hint}")
 
-    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray, bool]:
-        """A column as float64, NaN where a cell is missing or no number; which cells are words; whether decimal commas were read."""
+    def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """A column as float64, NaN where a cell is missing or is a word, and which cells are words."""
         values = self.columns[name]
         if values.dtype.kind in "biuf":
-            return values.astype(np.float64), np.zeros(len(values), bool), False
+            return values.astype(np.float64), np.zeros(len(values), bool)
         words = pandas_package().Series(values, dtype=object)
-        has_comma = np.zeros(len(values), bool)
-        if self.text is not None and self.text.delimiter != ",":
-            has_comma = (words.str.count(",") == 1).to_numpy() & ~words.str.contains(".", regex=False).to_numpy(bool)
-            words = words.where(~has_comma, words.str.replace(",", ".", regex=False))
-        numbers = np.full(len(values), np.nan)
-        is_number = pandas_package().to_numeric(words, errors="coerce").notna().to_numpy(bool)
-        try:
-            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
-        except ValueError:  # what only pandas takes for one
-            is_number = np.array([is_number_word(word) for word in words])
-            numbers[is_number] = words[is_number].to_numpy().astype(np.float64)
-        return numbers, ~is_number & (values != ""), bool((has_comma & is_number).any())
+        if self.text is not None and self.text.decimal == ",":
+            words = words.str.replace(",", ".", regex=False)
+        numbers = pandas_package().to_numeric(words, errors="coerce").to_numpy(dtype=np.float64)
+        return numbers, np.isnan(numbers) & (values != "")
 
 
 def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Raise for the first column that the file does not have."""
+    """Raise ValueError for the first wanted column that the file does not have."""
     present = list(present)
     for name in wanted:
         if name not in present:
@@ -80,7 +71,7 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
 
 
 def not_a_number(place: str, column: str, value: Any) -> ValueError:
-    """The error of a cell in a column of numbers that is none."""
+    """The error for a cell of a column of numbers that holds no number."""
     shown = repr(value) if str(value).strip() else "an empty cell"
     return ValueError(f"{place}, column {column!r}: {shown} is not a number")
 
@@ -98,11 +89,11 @@ def read(
     ----------
     source : Source
     has_header : bool, optional
-        Of text: by default it is told by the first two lines. Without one columns are called "x0", "x1", ...
+        Whether a file of text has one; by default, if the first line holds no number. Otherwise the columns are "x0", "x1", ...
     is_word : callable
-        Of a name: whether the cells of that column of a text are to be read as they stand, "NA" and "007" too.
+        Whether a column of a file of text, by its name, holds words, which are kept as they stand ("NA", "007").
     encoding : str, optional
-        Of text: by default UTF-8, or what a mark at its beginning says.
+        Of a file of text; by default UTF-8.
     """
     if source.kind not in TEXT:
         return Table(source.path, _read_columnar(source))
@@ -111,7 +102,7 @@ def read(
 
 
 def column_names(source: Source, encoding: str | None = None) -> list[str]:
-    """What the columns of a table are called; none in a .npy file."""
+    """Names of the columns of a table; a .npy file has none."""
     if source.kind in TEXT:
         return Text.of(source, None, encoding).names
     if source.kind == ".parquet":
@@ -121,19 +112,19 @@ def column_names(source: Source, encoding: str | None = None) -> list[str]:
 
 
 def write(path: Path, columns: Mapping[str, Any]) -> None:
-    """Named columns of equal length to .csv or .tsv (floats so that they read back to the same bits), .parquet or .feather."""
+    """Write named columns of equal length; floats are read back to the same bits."""
     _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
     with atomic_write(path) as handle:
         if kind in TEXT:
             is_packed = Path(path).suffix.lower() == PACKED
-            packed = gzip.GzipFile("", "wb", fileobj=handle, mtime=0) if is_packed else None
-            text = io.TextIOWrapper(packed or handle, encoding="utf-8", newline="", write_through=True)  # type: ignore[type-var]
-            writer = csv.writer(text, delimiter="\t" if kind == ".tsv" else ",", lineterminator="\n")
-            writer.writerow(columns)
-            writer.writerows(zip(*(np.asarray(values).tolist() for values in columns.values())))
-            text.detach()
-            if packed is not None:
-                packed.close()
+            pandas_package().DataFrame(dict(columns)).to_csv(
+                handle,
+                sep="\t" if kind == ".tsv" else ",",
+                index=False,
+                lineterminator="\n",
+                encoding="utf-8",
+                compression={"method": "gzip", "mtime": 0} if is_packed else None,
+            )
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
@@ -169,12 +160,12 @@ def _pyarrow() -> Any:
 
 @contextmanager
 def damage_of(source: Source) -> Iterator[None]:
-    """ValueError where a columnar file is none."""
+    """Turn what pyarrow raises for a damaged file into ValueError."""
     pyarrow = _pyarrow()
     try:
         yield
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError, OverflowError, MemoryError) as error:
-        # pyarrow says OSError of damaged pages, MemoryError of sizes that cannot be
+        # pyarrow raises OSError for damaged pages and MemoryError for impossible sizes
         raise ValueError(f"{source.path}: not a {source.kind[1:]} file, or damaged ({error})") from error
 
 
@@ -183,13 +174,13 @@ def open_parquet(path: Path | Source) -> Iterator[Any]:
     """A ``pyarrow.parquet.ParquetFile``."""
     source = path if isinstance(path, Source) else Source(path, ".parquet")
     pyarrow = _pyarrow()
-    # OSError that names a file which is not there is none of damage
+    # opened outside of damage_of: a missing file is not a damaged one
     with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
         yield file
 
 
 def is_numeric(kind: Any) -> bool:
-    """Whether a type of pyarrow is one of numbers (truths are none)."""
+    """Whether a type of pyarrow is one of numbers; booleans are not."""
     from pyarrow import types
 
     return types.is_integer(kind) or types.is_floating(kind)
@@ -203,7 +194,7 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
     else:
         with source.open() as handle, damage_of(source):
             table = _pyarrow().feather.read_table(handle)
-            table.validate(full=True)  # its lengths and places are taken as they are, else
+            table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}
@@ -218,4 +209,6 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
 
 def _check_size(source: Source, size: int) -> None:
     if size > max(LARGE, EXPANDS * source.size):
-        raise ValueError(f"{source.path}: a file of {source.size} bytes that unpacks to {size}: damaged, or a trap")
+        raise ValueError(
+            f"{source.path}: a file of {source.size} bytes that decompresses to {size}: it is damaged or malicious"
+        )

@@ -1,7 +1,7 @@
-"""Whether a matrix is symmetric and positive semidefinite, as far as rounding lets one say; without it no gap is a proof.
+"""Tests whether a matrix is symmetric and positive semidefinite up to rounding, which every duality gap assumes.
 
-Three tests of definiteness: entries of a kernel alone (n^2, :func:`check_entries`), and a Cholesky factor of the whole matrix, for
-quadratic programs (:func:`check_definite`) and for kernels (:func:`check_spectrum`), whose duality gap proves nothing otherwise.
+There are three tests of definiteness. :func:`check_entries` looks at the entries of a kernel matrix alone, in O(n^2). A Cholesky factor
+of the whole matrix tests quadratic programs (:func:`check_definite`) and kernels (:func:`check_spectrum`).
 """
 
 from __future__ import annotations
@@ -10,32 +10,34 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import eigh, get_lapack_funcs
 
 from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
 from bregmat.base.linalg import blocks
 from bregmat.kernels.functions import KernelFunction, check_values
 
-INDEFINITE = 1e-8  # what rounding may make of the smallest eigenvalue, or a squared distance, relative to the largest
-DENSE = 1000  # order up to which all eigenvalues are computed
-NAMED = 4  # rows that a message names
-CHECKED = 1_000_000  # squared distances at a time
-WHOLE = 500  # training examples up to which the spectrum of a given kernel is looked at as a whole
-MOST_SUPPORT, SAMPLE = 1000, 300  # beyond: on so many support vectors, and so many examples at random
+INDEFINITE = 1e-8  # how far below 0 rounding may take an eigenvalue or a squared distance, relative to the largest
+NAMED = 4  # number of rows that a message names
+CHECKED = 1_000_000  # squared distances that are checked at a time
+WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
+MOST_SUPPORT, SAMPLE = (
+    1000,
+    300,
+)  # larger ones are tested on at most so many support vectors and so many random examples
 
-# of check_definite
-RAISED = 1e-13  # times sqrt(n), of the diagonal: more than factoring a singular A loses
-FLOOR = 1e-14  # of the largest diagonal entry: what rounding leaves in rows that would be 0
-NEGATIVE = 1e-10  # eigenvalue, relative to the largest diagonal entry and times sqrt(n), that is no rounding
-UNIT = 1.2e-16  # half a unit in the last place, and a little
+# Constants of check_definite.
+RAISED = 1e-13  # times sqrt(n), relative to the diagonal: exceeds the rounding of a factorisation of a singular A
+FLOOR = 1e-14  # relative to the largest diagonal entry: exceeds the rounding in rows that should be 0
+NEGATIVE = 1e-10  # times sqrt(n), relative to the largest diagonal entry: a more negative eigenvalue does not come from rounding
+UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 
 
 # ---------------------------------------------------------------- eigenvalues
 @dataclass(frozen=True, eq=False)
 class Negative:
-    """The smallest eigenvalue of a matrix, the estimated largest, and the rows of the largest entries of its eigenvector.
+    """The smallest eigenvalue of a matrix, an estimate of the largest, and the rows of the largest entries of its eigenvector.
 
-    ``rounding`` says whether it is small enough to come from rounding.
+    ``rounding`` tells whether the eigenvalue is so small that it may come from rounding.
     """
 
     value: float
@@ -44,7 +46,7 @@ class Negative:
     rounding: bool
 
     def described(self, n: int) -> str:
-        """What was found between n samples, and what to do."""
+        """The end of an error message: what was found for n samples, and what to do."""
         return (
             f"between {n} samples it has the eigenvalue {self.value:.3g} (largest {self.largest:.3g}), mostly from rows "
             f"{', '.join(map(str, self.rows))}. Use another kernel, or for a given matrix K + {1.1 * abs(self.value):.2g} I or "
@@ -53,7 +55,7 @@ class Negative:
 
 
 class IndefiniteKernelError(ValueError):
-    """A direction of negative curvature; ``negative.rows`` are numbers of samples of the problem."""
+    """The kernel has a direction of negative curvature; ``negative.rows`` are row numbers of the problem."""
 
     def __init__(self, negative: Negative, n: int) -> None:
         self.negative, self.n = negative, n
@@ -61,31 +63,16 @@ class IndefiniteKernelError(ValueError):
 
 
 def smallest_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative:
-    """Of a symmetric matrix, shape (n, n); ``rounding`` is that of its entries, relative to the largest."""
-    if len(K) <= DENSE:
-        values, vectors = np.linalg.eigh(K)
-        value, vector, largest = float(values[0]), vectors[:, 0], float(values[-1])
-    else:
-        from scipy.sparse.linalg import ArpackNoConvergence, eigsh
-
-        largest = _norm(K)
-        start = np.random.default_rng(0).standard_normal(len(K))
-        try:
-            values, vectors = eigsh(K, k=1, which="SA", v0=start, tol=1e-3, maxiter=2000)
-        except ArpackNoConvergence:  # crowded eigenvalues: near the smallest there is nothing far from it
-            v = start / np.linalg.norm(start)
-            for _ in range(200):
-                v = largest * v - K @ v
-                v /= np.linalg.norm(v)
-            values, vectors = np.array([v @ (K @ v)]), v[:, None]
-        value, vector = float(values[0]), vectors[:, 0]
+    """The smallest eigenvalue of a symmetric matrix, shape (n, n); ``rounding`` is that of its entries, relative to the largest."""
+    values, vectors = eigh(K, subset_by_index=[0, 0])
+    value, vector, largest = float(values[0]), vectors[:, 0], _norm(K)
     return Negative(value, largest, _largest_entries(vector), value >= -_allowed(K, largest, rounding))
 
 
 def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None:
-    """The smallest eigenvalue where it is negative beyond rounding, else None; at the price of a Cholesky factor."""
+    """The smallest eigenvalue if it is negative beyond rounding, else None; costs one Cholesky factorisation if it is not."""
     work = np.array(K, dtype=np.float64, order="C")
-    # half of it: the factorisation rounds, too
+    # raise the diagonal by half of what rounding may explain: the factorisation rounds, too
     work.reshape(-1)[:: len(K) + 1] += 0.5 * _allowed(work, _norm(work), rounding)
     if not _unfactored(work):
         return None
@@ -94,13 +81,13 @@ def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None
 
 
 def _unfactored(work: np.ndarray) -> int:
-    """0 where a matrix has a Cholesky factor, else the order of the leading block that has none; its upper triangle is lost."""
+    """0 if a matrix has a Cholesky factor, else the order of the leading block that has none. Overwrites the upper triangle."""
     _, info = get_lapack_funcs("potrf", dtype=work.dtype)(work.T, lower=1, overwrite_a=1, clean=0)
     return int(info)
 
 
 def _largest_entries(vector: np.ndarray) -> np.ndarray:
-    """Ascending numbers of the entries that matter most."""
+    """Positions of the largest entries, ascending."""
     return np.sort(np.argsort(-np.abs(vector), kind="stable")[:NAMED])
 
 
@@ -111,7 +98,7 @@ def _allowed(K: np.ndarray, largest: float, rounding: float) -> float:
 
 
 def _norm(K: np.ndarray) -> float:
-    """The largest absolute eigenvalue, by powers: seldom a tenth short."""
+    """Estimate of the largest absolute eigenvalue by 12 power iterations, seldom more than 10 % too small."""
     v, length = np.random.default_rng(0).standard_normal(len(K)) + 1.0, 1.0
     for _ in range(12):
         v = K @ (v / np.linalg.norm(v))
@@ -123,9 +110,9 @@ def _norm(K: np.ndarray) -> float:
 
 # ---------------------------------------------------------------- matrices of quadratic programs
 def check_definite(A: np.ndarray) -> float:
-    """Raise unless ``A`` is positive semidefinite up to rounding; else say up to how much.
+    """Raise unless ``A`` is positive semidefinite up to rounding; return a bound of its negative eigenvalues.
 
-    The test is a Cholesky factorisation of A with its diagonal raised by 1e-13 times sqrt(n); where that fails, the smallest
+    The test is a Cholesky factorisation of A with its diagonal raised by 1e-13 times sqrt(n). If that fails, the smallest
     eigenvalue may be at most 1e-10 times sqrt(n) below zero, relative to the largest diagonal entry.
 
     Parameters
@@ -136,17 +123,17 @@ def check_definite(A: np.ndarray) -> float:
     Returns
     -------
     float
-        delta, with which ``A + delta max(A_ii) I`` is positive semidefinite, rounding of the test included.
+        delta for which ``A + delta max(A_ii) I`` is positive semidefinite, the rounding of the test included.
 
     Raises
     ------
     ValueError
-        With the eigenvalue and the rows of the block.
+        The message has the eigenvalue and the rows of the block.
 
     Notes
     -----
-    The factor is exact for a matrix whose entries differ by at most ``(n + 2) u sqrt(A_ii A_jj)`` (Higham 2002, theorem 10.3), u
-    half a unit in the last place; eigenvalues are taken to be off by as much. Cost: n^3 / 3.
+    The factor is exact for a matrix whose entries differ by at most ``(n + 2) u sqrt(A_ii A_jj)`` (Higham 2002, theorem 10.3) with
+    the unit roundoff u. The same bound is used for computed eigenvalues. Cost: n^3 / 3.
     """
     n, largest = len(A), float(A.diagonal().max())
     rounding = n * (n + 2) * UNIT
@@ -172,18 +159,12 @@ def check_definite(A: np.ndarray) -> float:
 
 # ---------------------------------------------------------------- kernels on training points
 def check_given(K: np.ndarray) -> None:
-    """Raise unless a precomputed kernel on the training points is square and symmetric; costs n^2.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        float64 or float32; finite.
-    """
+    """Raise unless a precomputed kernel on the training points is square and symmetric; costs n^2."""
     if K.shape != (len(K), len(K)):
         raise ValueError(
             f"X must be square with kernel='precomputed': training points x training points; got {K.shape}."
         )
-    top = float(np.abs(np.diagonal(K)).max())  # which bounds all entries of a definite kernel
+    top = float(np.abs(np.diagonal(K)).max())  # bounds all entries of a positive semidefinite matrix
     tol = SINGLE_SYMMETRY if K.dtype == np.float32 else SYMMETRY
     hint = " With kernel='precomputed' X is a kernel matrix; if that is rounding, pass (X + X.T) / 2."
     is_exactly_symmetric("X", K, tol=tol, scale=top, hint=hint)
@@ -192,14 +173,7 @@ def check_given(K: np.ndarray) -> None:
 def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
     """Raise for a kernel on the training points that has NaN, a negative k(x, x), or a negative squared distance.
 
-    It costs n^2, and so does not find every kernel that is not positive semidefinite.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        Its values.
-    kernel : KernelFunction
-        For the message, and for the rounding of its values.
+    It costs O(n^2) and does not find every kernel that is not positive semidefinite.
     """
     check_values(K, f"kernel {kernel.name}")
     diagonal = np.diag(K)
@@ -218,7 +192,7 @@ def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
 
 
 def checked_values(X: Any, kernel: KernelFunction) -> np.ndarray:
-    """Values of a kernel that may be indefinite between all training points, shape (n, n): symmetric, no negative eigenvalue."""
+    """Values of a kernel on all training points, shape (n, n), checked to be symmetric and positive semidefinite."""
     K = kernel(X)
     check_entries(K, kernel)
     if not is_exactly_symmetric(f"kernel {kernel.name}", K):
@@ -228,15 +202,9 @@ def checked_values(X: Any, kernel: KernelFunction) -> np.ndarray:
 
 
 def check_support(K: np.ndarray, support: np.ndarray, kernel: KernelFunction) -> None:
-    """Raise for a negative eigenvalue between a machine's support vectors, ``MOST_SUPPORT`` at most, and others at random.
+    """Raise if the kernel between a machine's support vectors (at most ``MOST_SUPPORT``) and random others has a negative eigenvalue.
 
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-        Precomputed kernel on the training points.
-    support : ndarray of int
-        Row numbers.
-    kernel : KernelFunction
+    ``K`` is the precomputed kernel on the training points; ``support`` are row numbers.
     """
     rng = np.random.default_rng(0)
     chosen = rng.permutation(support)[:MOST_SUPPORT]

@@ -1,4 +1,4 @@
-"""Kernel functions: a name of scikit-learn's, a function of two sets of points, or values that are handed over."""
+"""Kernel functions: names of scikit-learn's pairwise kernels, functions of two sets of points, or precomputed values."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+import scipy  # scipy.sparse is loaded on first use, which keeps `import bregmat` fast
 
 from bregmat.base.checks import as_numbers, check_number, check_positive, rows_text
 from bregmat.base.linalg import blocks, sq_norms
 
 
 class KernelFacts(NamedTuple):
-    """What is known of a kernel by its name."""
+    """Properties of a named kernel."""
 
-    parameters: tuple[str, ...] = ()  # which of gamma, degree and coef0 it takes
-    is_definite: bool = False  # whatever its parameters are
-    is_positive_only: bool = False  # a kernel of histograms
+    parameters: tuple[str, ...] = ()  # its parameters among gamma, degree and coef0
+    is_definite: bool = False  # positive semidefinite for all values of its parameters
+    is_positive_only: bool = False  # defined for nonnegative features (histograms)
     takes_sparse: bool = True
 
 
@@ -33,24 +33,24 @@ NAMED = {  # scikit-learn's pairwise kernels
     "rbf": KernelFacts(("gamma",), is_definite=True),
     "sigmoid": KernelFacts(("gamma", "coef0")),
 }
-OTHER = KernelFacts()  # a function, or given values
-BLOCK = 64  # points per block where only the diagonal of a block is wanted
-CACHED = 100_000  # numbers at a time, where a second pass over them shall not go to memory
-SINGLE = 1e-6  # relative rounding of a kernel in single precision
+OTHER = KernelFacts()  # of a function or precomputed values
+BLOCK = 64  # points per block if only the diagonals of blocks are needed
+CACHED = 100_000  # numbers that are processed at a time, so that a second pass finds them in the processor's cache
+SINGLE = 1e-6  # relative rounding of a float32 kernel
 
 
 @dataclass(frozen=True, eq=False)
 class KernelFunction:
-    """``k(x, y)``. With "precomputed" a point is its row of kernel values with all training points.
+    """A kernel ``k(x, y)`` with its parameters. With "precomputed", a point is its row of kernel values with all training points.
 
     Attributes
     ----------
     kernel : str or callable
         A name of scikit-learn's pairwise kernels, "precomputed", or a function of (X, Y) that returns an (n, m) array.
     params : dict
-        Passed on; values of None are left to the kernel.
+        Parameters of the kernel; None stands for the kernel's own default.
     rounding : float
-        Relative rounding of the values, where it is more than that of double precision.
+        Relative rounding of the values if it exceeds that of float64, else 0.
     """
 
     kernel: str | Callable[..., Any]
@@ -61,7 +61,7 @@ class KernelFunction:
     def of(
         cls, kernel: Any, gamma: Any = None, degree: Any = 3, coef0: Any = 1, kernel_params: Any = None
     ) -> KernelFunction:
-        """From the parameters of an estimator, checked.
+        """Check the parameters of an estimator and make the kernel.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class KernelFunction:
 
     @property
     def name(self) -> str:
-        """The kernel in words."""
+        """Name of the kernel for messages."""
         return repr(self.kernel) if isinstance(self.kernel, str) else getattr(self.kernel, "__name__", "a function")
 
     @property
@@ -113,7 +113,7 @@ class KernelFunction:
 
     @property
     def facts(self) -> KernelFacts:
-        """What is known of it without looking at its values."""
+        """Properties that are known from its name."""
         return NAMED.get(self.kernel, OTHER) if isinstance(self.kernel, str) else OTHER
 
     @property
@@ -131,23 +131,23 @@ class KernelFunction:
 
     @property
     def accept_sparse(self) -> str | bool:
-        """Whether X may be a scipy.sparse matrix, in scikit-learn's words."""
+        """The ``accept_sparse`` argument of scikit-learn's checks."""
         return "csr" if self.facts.takes_sparse and not self.is_precomputed else False
 
     def given(self, X: Any) -> KernelFunction:
-        """The same for data handed over as X: a precomputed kernel in single precision is rounded."""
+        """The kernel for data X: a precomputed kernel in float32 or float16 has the rounding of single precision."""
         single = self.is_precomputed and getattr(X, "dtype", None) in (np.float32, np.float16)
         return replace(self, rounding=SINGLE) if single else self
 
     def with_gamma(self, gamma: float) -> KernelFunction:
-        """The same with this coefficient."""
+        """The same kernel with another gamma."""
         return replace(self, params={**self.params, "gamma": gamma})
 
     # ------------------------------------------------------------------ values
     def __call__(self, X: Any, Y: Any = None) -> np.ndarray:
         """Values between two sets of points, shape (n, m); not for "precomputed"."""
         Y = X if Y is None else Y
-        if not Y.shape[0]:  # of a fit that was interrupted at its start
+        if not Y.shape[0]:  # an interrupted fit may have no support vectors
             return np.zeros((X.shape[0], 0))
         if not callable(self.kernel):
             return np.asarray(_named_values(self.kernel, X, Y, self.params), dtype=float)
@@ -160,7 +160,7 @@ class KernelFunction:
         return K
 
     def points(self, X: Any, rows: np.ndarray) -> Any:
-        """What :meth:`columns` needs of training points: the points, or their column numbers."""
+        """Training points as :meth:`columns` takes them: the points, or their numbers for a precomputed kernel."""
         return rows if self.is_precomputed else X[rows]
 
     def columns(self, X: Any, points: Any) -> np.ndarray:
@@ -168,7 +168,7 @@ class KernelFunction:
         return np.asarray(X[:, points], dtype=float) if self.is_precomputed else self(X, points)
 
     def block(self, X: Any, rows: np.ndarray | None, columns: np.ndarray) -> np.ndarray:
-        """Values between training points given by row numbers; rows None means all."""
+        """Values between training points given by their numbers; ``rows=None`` means all."""
         some = X if rows is None else X[rows]
         return self.columns(some, self.points(X, columns))
 
@@ -188,25 +188,12 @@ class KernelFunction:
         size = self.pairs(X, i, i) + self.pairs(X, j, j)
         return np.maximum(size - 2.0 * self.pairs(X, i, j), 0.0), size
 
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> dict[str, Any]:
-        """Plain values; a function has none."""
-        if callable(self.kernel):
-            raise TypeError("an estimator whose kernel is a function cannot be saved: files hold no code.")
-        params = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.params.items()}
-        return {"kernel": self.kernel, "params": params, "rounding": self.rounding}
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any]) -> KernelFunction:
-        """Inverse of :meth:`to_state`."""
-        return replace(cls.of(meta["kernel"], **meta["params"]), rounding=float(meta["rounding"]))
-
 
 def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
-    """Values of a kernel of scikit-learn's.
+    """Values of one of scikit-learn's kernels.
 
-    The three that are one product of matrices are computed here for arrays, in scikit-learn's order and so to the last bit
-    the same: checks of its arguments take scikit-learn 0.2 ms a call, 10 times as long as a block of 10 x 500 values.
+    Kernels that are a function of the scalar product are computed here, in the same order and so with the same rounding as in
+    scikit-learn. Its checks of arguments take 0.2 ms per call, 10 times as long as a block of 10 x 500 values.
     """
     given = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
     plain = all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y))
@@ -223,7 +210,7 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
     from sklearn import config_context
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
-    # Points and parameters were checked at the door, once; here, block by block.
+    # Points and parameters have been checked before.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **given)
 
@@ -231,7 +218,7 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
 def pair_values(
     block: Callable[[np.ndarray, np.ndarray], np.ndarray], first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
-    """Entries (first_k, second_k) of a matrix that ``block(rows, columns)`` computes: diagonals of small blocks."""
+    """Entries (first_k, second_k) of the matrix that ``block(rows, columns)`` computes, from diagonals of small blocks."""
     out = np.empty(len(first))
     for part in blocks(len(first), 1, BLOCK):
         out[part] = np.diagonal(block(first[part], second[part]))
@@ -239,7 +226,7 @@ def pair_values(
 
 
 def check_values(values: np.ndarray, name: str, what: str = "") -> None:
-    """Raise for NaN and infinities among kernel values, shape (n,) or (n, m); ``what`` says which."""
+    """Raise for NaN and infinite kernel values, shape (n,) or (n, m); ``what`` describes the values in the message."""
     bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
     if len(bad):
         raise ValueError(f"{name} has NaN or infinite values {what}in {rows_text(bad)}.")
@@ -252,16 +239,16 @@ def check_gamma_rule(gamma: Any) -> None:
 
 
 def gamma_of(X: Any, rule: str, weights: np.ndarray | None = None) -> float:
-    """The coefficient that a rule gives for data, as in scikit-learn's ``SVC``.
+    """Compute gamma by one of the rules of scikit-learn's ``SVC``.
 
     Parameters
     ----------
     X : ndarray or scipy.sparse, shape (n, d)
         Points.
     rule : {"scale", "auto"}
-        1 / (d var), var the variance of all entries of X (1 in its place where they are all equal); or 1 / d.
+        "scale" is 1 / (d var) with the variance of all entries of X, or 1 if they are all equal; "auto" is 1 / d.
     weights : ndarray, shape (n,), optional
-        Nonnegative, dimensionless: in the variance weight 2 is the point twice.
+        Nonnegative, dimensionless. A point of weight 2 counts twice in the variance.
 
     Returns
     -------
@@ -280,7 +267,7 @@ def gamma_of(X: Any, rule: str, weights: np.ndarray | None = None) -> float:
         if scipy.sparse.issparse(X):
             variance, least = float(share @ sq_norms(X) - mean**2), rounding * mean**2
         else:
-            variance, least = 0.0, (rounding * mean) ** 2  # what the rounding of the mean makes of equal entries
+            variance, least = 0.0, (rounding * mean) ** 2  # variance that rounding of the mean gives equal entries
             for part in blocks(n, d, CACHED):
                 variance += float(share[part] @ sq_norms(X[part] - mean))
     if not variance < 1e305:

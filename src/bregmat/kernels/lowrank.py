@@ -13,26 +13,28 @@ from scipy.linalg.lapack import dpstrf
 from bregmat.base.checks import is_exactly_symmetric
 from bregmat.kernels.functions import check_values
 
-PIVOT_TOL = 1e-12  # squared distance to the span of the pivots, relative to the largest k(x, x), that is rounding
-INDEFINITE_TOL = 1e-8  # what is left of a PSD kernel may be this negative by rounding, relative to the largest k(x, x)
-BLOCK = 32  # pivots chosen at a time
-NEARLY_GREEDY = 0.5  # share of the largest squared distance outside the block that a pivot of a block must reach
+PIVOT_TOL = (
+    1e-12  # squared distance to the span of the pivots, relative to the largest k(x, x), that counts as rounding
+)
+INDEFINITE_TOL = 1e-8  # by how much the residual of a PSD kernel may be negative, relative to the largest k(x, x)
+BLOCK = 32  # number of pivots chosen at a time
+NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
 
 
 @dataclass(frozen=True, eq=False)
 class Pivots:
-    """Points whose span stands for the kernel: ``k(x, y)`` is about ``g(x)' g(y)`` with ``g(x) = L^-1 k(pivots, x)``.
+    """Points of a Nystroem approximation: ``k(x, y)`` is about ``g(x)' g(y)`` with ``g(x) = L^-1 k(pivots, x)``.
 
-    Exact where x or y lies in the span of the pivots. This is the Nystroem approximation with these points as landmarks.
+    The approximation is exact if x or y lies in the span of the pivots in feature space.
 
     Attributes
     ----------
     rows : ndarray of int, shape (r,)
-        Row numbers of the pivots, in the order they were chosen.
+        Row numbers of the pivots in the order in which they were chosen.
     L : ndarray, shape (r, r)
         Lower Cholesky factor of the kernel between the pivots.
     captured : float
-        Share of the trace of the kernel that the approximation holds, 0 to 1.
+        Trace of the approximation over the trace of the kernel, 0 to 1.
     """
 
     rows: np.ndarray
@@ -40,36 +42,27 @@ class Pivots:
     captured: float
 
     def coordinates(self, columns: np.ndarray) -> np.ndarray:
-        """``g(x)`` as rows (n, r), from the kernel between points and pivots (n, r)."""
+        """Rows ``g(x)``, shape (n, r), from kernel values between points and pivots, shape (n, r)."""
         return solve_triangular(self.L, columns.T, lower=True, check_finite=False).T
 
     def dual(self, vectors: np.ndarray) -> np.ndarray:
-        """Rows ``L^-T v``: ``v . g(x)`` is ``dual(v) . k(pivots, x)``."""
+        """Rows ``L^-T v``, for which ``v . g(x) = dual(v) . k(pivots, x)``."""
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
-
-    def to_state(self) -> dict[str, np.ndarray]:
-        """Arrays for files."""
-        return {"pivots.rows": self.rows, "pivots.L": self.L}
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, np.ndarray], captured: float) -> Pivots | None:
-        """Inverse of :meth:`to_state`; None without any."""
-        return cls(arrays["pivots.rows"], arrays["pivots.L"], captured) if "pivots.L" in arrays else None
 
 
 def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
-    """Pivots of a kernel matrix up to its numerical rank, by LAPACK's pivoted Cholesky; O(n r^2).
+    """Find the pivots of a kernel matrix up to its numerical rank by LAPACK's pivoted Cholesky factorisation; O(n r^2).
 
     Parameters
     ----------
     K : array-like, shape (n, n)
     name : str
-        What messages call it.
+        Name of the kernel in messages.
     scale : float, optional
-        What ``tol`` is relative to, in units of K; by default the largest diagonal entry. A zero matrix has no pivots, and is
-        an error unless ``scale`` is given.
+        ``tol`` is relative to it; in units of K, by default the largest diagonal entry. A zero matrix has no pivots, and raises
+        unless ``scale`` is given.
     tol : float
-        Squared distance to the span of the pivots that is rounding.
+        Squared distance to the span of the pivots that counts as rounding.
 
     Raises
     ------
@@ -102,21 +95,21 @@ def incomplete_cholesky(
     *,
     tol: float = PIVOT_TOL,
 ) -> tuple[np.ndarray, Pivots]:
-    """Factor G (n, r) with ``K`` about ``G G'`` from r columns of K, and its pivots.
+    """Compute a factor G (n, r) with ``K`` about ``G G'`` from r columns of K, and its pivots.
 
-    Each pivot is the point farthest from the span of those before it. Pivots are chosen in blocks, so that nearly all work
-    is in products of matrices: within a block every pivot is at least half as far (squared) as the farthest point outside.
+    Each pivot is a point far from the span of the earlier pivots. Pivots are chosen in blocks, so that nearly all work consists of
+    matrix products. The squared distance of every pivot of a block is at least half of the largest one outside of the block.
 
     Parameters
     ----------
     kernel : callable
-        ``kernel(rows, columns)`` is that block of K; rows None means all.
+        ``kernel(rows, columns)`` returns that block of K; ``rows=None`` means all.
     diagonal : ndarray, shape (n,)
         ``K_ii``.
     rank : int
-        Most columns, at least 1. Fewer are returned where K has a smaller rank.
+        Largest number of columns, at least 1. Fewer are returned if K has a smaller rank.
     tol : float
-        Squared distance to the span of the pivots, relative to the largest diagonal entry, that is rounding.
+        Squared distance to the span of the pivots, relative to the largest diagonal entry, that counts as rounding.
 
     Returns
     -------
@@ -126,7 +119,7 @@ def incomplete_cholesky(
     Raises
     ------
     ValueError
-        For NaN, and where K turns out to be indefinite.
+        K has NaN or is found to be indefinite.
 
     Notes
     -----
@@ -142,22 +135,15 @@ def incomplete_cholesky(
     rows = np.empty(rank, dtype=np.int64)
     k = 0
     while k < rank:
-        near = np.argpartition(left, -min(n, 4 * BLOCK))[-min(n, 4 * BLOCK) :]
-        near = np.sort(near[left[near] > tol * top])
-        if not len(near):
+        chosen, L = _next_pivots(kernel, G[:, :k], left, tol * top, rank - k)
+        b = len(chosen)
+        if b == 0:
             break
-        outside = np.delete(left, near).max(initial=0.0)
-        part = kernel(near, near) - G[near, :k] @ G[near, :k].T
-        C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=tol * top)
-        reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
-        b = min(BLOCK, rank - k, max(1, int(np.argmin(reached)) if not reached.all() else found))
-        if found == 0:
-            break
-        chosen = near[order[:b] - 1]
         columns = np.array(kernel(None, chosen), dtype=float)
         check_values(columns, "kernel")
+        # the residual K - G G' in the columns of the new pivots, then divided by their own Cholesky factor
         columns -= G[:, :k] @ G[chosen, :k].T
-        G[:, k : k + b] = solve_triangular(C[:b, :b], columns.T, lower=True, check_finite=False).T
+        G[:, k : k + b] = solve_triangular(L, columns.T, lower=True, check_finite=False).T
         left -= np.einsum("ij,ij->i", G[:, k : k + b], G[:, k : k + b])
         left[chosen] = 0.0
         _check_left(-float(left.min()), top, "kernel", tol)
@@ -168,13 +154,41 @@ def incomplete_cholesky(
     return G, Pivots(rows, np.tril(G[rows]), captured)
 
 
+def _next_pivots(
+    kernel: Callable[[np.ndarray | None, np.ndarray], np.ndarray],
+    G: np.ndarray,
+    left: np.ndarray,
+    least: float,
+    most: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The next block of pivots, and the Cholesky factor of the residual between them.
+
+    ``G`` (n, k) is the factor so far, ``left`` (n,) the diagonal of the residual ``K - G G'``, which holds squared distances to the span of
+    the pivots; ``least`` counts as rounding, and ``most`` is the largest number of pivots.
+    """
+    candidates = min(len(left), 4 * BLOCK)
+    near = np.argpartition(left, -candidates)[-candidates:]
+    near = np.sort(near[left[near] > least])
+    if not len(near):
+        return near, np.zeros((0, 0))
+    outside = np.delete(left, near).max(initial=0.0)
+    part = kernel(near, near) - G[near] @ G[near].T
+    C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
+    reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
+    b = min(BLOCK, most, max(1, int(np.argmin(reached)) if not reached.all() else found))
+    b = b if found else 0
+    return near[order[:b] - 1], C[:b, :b]
+
+
 def _check_positive(diagonal: np.ndarray, name: str) -> None:
+    """Raise unless some k(x, x) is positive."""
     if not diagonal.max() > 0.0:
         top = f"{diagonal.max():.3g}"
         raise ValueError(f"{name} must have a positive value k(x, x) for some point; the largest is {top}.")
 
 
 def _check_left(excess: float, top: float, name: str, tol: float) -> None:
+    """Raise if the residual of the factorisation is larger than rounding explains."""
     if excess > max(INDEFINITE_TOL, 100.0 * tol) * top:
         raise ValueError(
             f"{name} must be positive semidefinite; beyond its positive part it has entries of size {excess:.3g} "

@@ -1,4 +1,4 @@
-"""Kernel matrices that are never formed as a whole: rows in float32 to find a solution, blocks in float64 to prove it."""
+"""Kernel matrices that are never formed as a whole: float32 rows for the search of a solution, float64 blocks for its proof."""
 
 from __future__ import annotations
 
@@ -14,33 +14,36 @@ from bregmat.base.linalg import EPS, blocks, sq_norms
 from bregmat.base.threads import cached_property, in_parts
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
-UNIT = 2.0**-24  # float32 rounds by at most this, relatively
-DOUBLE = 2.0**-53  # and float64 by this
-FLOPS = 20.0  # operations that a product or an exponential does in a nanosecond
-PARTS = 16  # vectors that the sums of a large symmetric block are taken in, whatever the threads
-SMALL = 16_384  # entries of a block up to which its sums are taken of all of it: what is compiled for the block serves
-FEW_FEATURES = 8  # up to here differences are as quick as products, and do not cancel
-CANCELS, OVERFLOWS = 1e5, 1e30  # mean and largest gamma |x - mean|^2 beyond which differences are taken
-STRIP = 2_000_000  # entries of a block at a time
-SAMPLED = 64  # rows and columns of a given matrix that are compared
+UNIT = 2.0**-24  # largest relative rounding of float32
+DOUBLE = 2.0**-53  # largest relative rounding of float64
+FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which decides whether it uses several threads
+PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
+SMALL = 16_384  # entries of a block up to which sums are computed from the whole block
+FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
+CANCELS, OVERFLOWS = (
+    1e5,
+    1e30,
+)  # mean and largest gamma |x - mean|^2 above which distances are computed from differences
+STRIP = 2_000_000  # entries of a block that are computed at a time
+SAMPLED = 64  # rows and columns of a precomputed matrix on which symmetry is checked
 
 
 class KernelSource(ABC):
     """A kernel matrix over n samples that is never formed as a whole.
 
-    A subclass gives ``n``, :meth:`diagonal` and :meth:`block`; the rest follows from ``block`` in float64, unless the subclass
-    knows a faster way.
+    A subclass defines ``n``, :meth:`diagonal`, :meth:`block` and :meth:`exact`. The other methods use ``block``; a subclass may override
+    them by something faster.
 
     Attributes
     ----------
     n : int
         Number of samples.
     nonnegative : bool
-        No entry is below 0, as far as is known without looking.
+        Whether it is known that no entry is negative.
     given : ndarray, shape (n, n), or None
-        The whole matrix, where there is one.
+        The whole matrix if it was passed by the user.
     rounding : float
-        What the entries may be off by, relative to the largest.
+        Rounding of the entries, relative to the largest.
     """
 
     n: int
@@ -54,24 +57,24 @@ class KernelSource(ABC):
 
     @abstractmethod
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        """``K[rows][:, columns]``, a new C-contiguous array; in float64 to full accuracy."""
+        """``K[rows][:, columns]`` as a new C-contiguous array; to full accuracy in float64."""
 
     @abstractmethod
     def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Numbers without rounding that tell some samples apart, shape (len(rows), m), and whether their sums are those of the samples.
+        """Exact coordinates of some samples, shape (len(rows), m), and whether linear relations among them hold in feature space.
 
-        For a matrix that is given these are its entries. For other kernels these are the points, and sums are known for the linear
-        kernel alone: the values of others are rounded.
+        For a precomputed matrix the coordinates are its entries, otherwise the points. Equal coordinates mean equal samples. Linear
+        relations carry over for a precomputed matrix and for the linear kernel.
         """
 
     def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        """``out[i, j] = K[rows_i, columns_j]`` in float32, ``out`` C-contiguous and at least that large; all columns by default."""
+        """Set ``out[i, j] = K[rows_i, columns_j]``; ``out`` is float32, C-contiguous and may be larger. Default: all columns."""
         columns = np.arange(self.n) if columns is None else columns
         for some in blocks(len(rows), len(columns), STRIP):
             out[: len(rows), : len(columns)][some] = self.block(rows[some], columns, np.float32)
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), without the block; half the work for ``rows is columns``."""
+        """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), in strips; half the work if ``rows is columns``."""
         out = np.zeros(len(rows))
         if len(columns) == 0:
             return out
@@ -80,14 +83,14 @@ class KernelSource(ABC):
         return out
 
     def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
-        """``signs_i signs_j K_ij`` over ``rows``, float64, symmetric; ``signs`` has one entry per entry of ``rows``."""
+        """``signs_i signs_j K_ij`` over ``rows`` in float64; ``signs`` has one entry per entry of ``rows``."""
         K = self.block(rows, rows)
         K *= signs
         K *= signs[:, None]
         return K
 
     def fill_error(self) -> np.ndarray:
-        """Proven bound of the relative error of the entries that :meth:`fill` gives, per column; shape (n,)."""
+        """Proven bound of the relative error of the entries of :meth:`fill`, one number per column; shape (n,)."""
         return np.full(self.n, UNIT)
 
     def block_error(self) -> float:
@@ -96,9 +99,10 @@ class KernelSource(ABC):
 
 
 class Gaussian(KernelSource):
-    """``exp(-gamma |x - x'|^2)``.
+    """The Gaussian kernel ``exp(-gamma |x - x'|^2)``.
 
-    Points are centred, so that ``exp(z.z' - |z|^2/2 - |z'|^2/2)`` with ``z = sqrt(2 gamma) (x - mean)`` loses little in float32.
+    It is computed as ``exp(z.z' - |z|^2/2 - |z'|^2/2)`` with ``z = sqrt(2 gamma) (x - mean)``. Subtracting the mean keeps the terms small,
+    which limits the cancellation in float32.
     """
 
     nonnegative = True
@@ -135,21 +139,21 @@ class Gaussian(KernelSource):
         if out.dtype == np.float32:
             self.fill(out, rows, columns)
         else:
-            self._block64(out, rows, np.ones(len(rows)), columns, np.ones(len(columns)))
+            self._fill64(out, rows, np.ones(len(rows)), columns, np.ones(len(columns)))
         return out
 
     def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
         out = np.empty((len(rows), len(rows)))
-        self._block64(out, rows, signs, rows, signs)
+        self._fill64(out, rows, signs, rows, signs)
         np.fill_diagonal(out, 1.0)
         return out
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
         if len(rows) * len(columns) <= SMALL:
             return self.block(rows, columns) @ weight
-        A, hA = self._exact(rows)
+        A, hA = self._centred(rows)
         is_square = rows is columns
-        B, hB = (A, hA) if is_square else self._exact(columns)
+        B, hB = (A, hA) if is_square else self._centred(columns)
         out = np.zeros((min(PARTS, -(-len(rows) // kernel_rows.HALF)) if is_square else 1, len(rows)))
         both = out, A, hA, B, hB, weight, 2.0 * self.gamma, is_square
         work = len(rows) * len(columns) * (2.0 * self.n_features + 40) / FLOPS
@@ -157,9 +161,10 @@ class Gaussian(KernelSource):
         in_parts(lambda *part: kernel_rows.gaussian_sums_inplace(*both, *part), *whole)
         return out.sum(axis=0) if is_square else out[0]
 
-    def _block64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
-        A, hA = self._exact(rows)
-        B, hB = (A, hA) if rows is columns else self._exact(columns)
+    def _fill64(self, out: np.ndarray, rows: np.ndarray, sA: np.ndarray, columns: np.ndarray, sB: np.ndarray) -> None:
+        """Set ``out`` to the kernel of some rows and columns, times signs ``sA_i sB_j``, in float64."""
+        A, hA = self._centred(rows)
+        B, hB = (A, hA) if rows is columns else self._centred(columns)
         work = out.size * (2.0 * self.n_features + 40) / FLOPS
         both = out, A, hA, sA, B, hB, sB, 2.0 * self.gamma, rows is columns
         in_parts(lambda *part: kernel_rows.gaussian_block_inplace(*both, *part), len(columns), work, kernel_rows.HALF)
@@ -167,18 +172,19 @@ class Gaussian(KernelSource):
     def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
         return self.X[rows], False
 
-    def _exact(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Centred points in float64 and ``gamma |x|^2``."""
+    def _centred(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Centred points in float64, and ``gamma |x - mean|^2`` of each."""
         A = self.X[rows] - self.mean
         return A, self.gamma * sq_norms(A)
 
     def fill_error(self) -> np.ndarray:
-        # With a = |z_i|, b = |z_j|, u = UNIT, d features, the exponent -|z_i - z_j|^2 / 2 is off by at most
-        #   u (a + b)^2         z rounded to float32, every component by u (and the half u^2 (a + b)^2, in the factor 1.01)
+        # With a = |z_i|, b = |z_j|, u = UNIT and d features, the error of the exponent -|z_i - z_j|^2 / 2 is at most the sum of
+        #   u (a + b)^2         rounding of z to float32 (and a term u^2 (a + b)^2 / 2, covered by the factor 1.01)
         #   d u a b             a product of d terms in any order, with or without fused multiply-add
-        #   u (a^2 + b^2) / 2   h rounded (times d more where it is summed in float32, d <= 64: in the bound through a b, b b)
+        #   u (a^2 + b^2) / 2   rounding of h (times d if it is summed in float32, which is the case for d <= 64)
         #   u 2 (ab + a^2/2 + b^2/2)   two subtractions
-        # and exp_f32 adds 2e-7 of its own. Cutting the exponent at 0 brings it nearer; at -87 it changes 2e-38.
+        # exp_f32 has a relative error of 2e-7. Exponents are limited to at most 0, which reduces the error, and to at least -87,
+        # which changes values by 2e-38.
         a = np.sqrt(2.0 * self.h.astype(float)) * (1 + 1e-6)
         b = float(a.max())
         d = float(self.n_features)
@@ -187,16 +193,16 @@ class Gaussian(KernelSource):
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
     def block_error(self) -> float:
-        # With h = gamma |z|^2 at most, the exponent 2 gamma z.z' - h - h' is off by at most 2 h DOUBLE times
+        # With h the largest gamma |z|^2, the error of the exponent 2 gamma z.z' - h - h' is at most 2 h DOUBLE times the sum of
         #   2 d + 4   a product of d terms, two squared lengths, the coefficient
-        #   4 + 6     z rounded by the subtraction of the mean, and two subtractions
-        # and exp_f64 adds 4e-16.
+        #   4 + 6     rounding of z by the subtraction of the mean, and two subtractions
+        # exp_f64 has a relative error of 4e-16.
         exponent = 4.0 * DOUBLE * (self.n_features + 8.0) * 1.01 * float(self.h.max())
         return float(np.expm1(min(exponent, 50.0))) + 4e-16
 
 
 class Precomputed(KernelSource):
-    """A kernel matrix that is given. Symmetry is checked on a sample of its entries, NaN where entries are used."""
+    """A precomputed kernel matrix. Symmetry is checked on a sample of its entries; entries are checked for NaN when they are used."""
 
     def __init__(self, K: np.ndarray) -> None:
         if K.ndim != 2 or K.shape[0] != K.shape[1]:
@@ -210,6 +216,7 @@ class Precomputed(KernelSource):
         self._check_sample()
 
     def _check_sample(self) -> None:
+        """Raise if a sample of the entries is not symmetric."""
         rng = np.random.default_rng(0)
         rows, columns = (np.sort(rng.permutation(self.n)[:SAMPLED]) for _ in range(2))
         there, back = self.block(rows, columns), self.block(columns, rows).T
@@ -233,6 +240,7 @@ class Precomputed(KernelSource):
 
     @cached_property
     def _asymmetry(self) -> float:
+        """Largest difference of mirrored entries, relative to the smallest positive diagonal entry."""
         return asymmetry(self.K)[0] / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
 
     def block_error(self) -> float:
@@ -248,11 +256,11 @@ class Precomputed(KernelSource):
 
 
 class Pairwise(KernelSource):
-    """Any function of two arrays of points, called block by block; checked for NaN at every call."""
+    """A kernel that is a function of two arrays of points. It is called block by block, and its values are checked for NaN."""
 
     def __init__(self, X: np.ndarray, function: Callable[..., Any], name: str) -> None:
         self.n, self.X, self.function, self.name = len(X), X, function, name
-        self.points = X  # before any shift of the origin
+        self.points = X  # as given by the user, if X was centred
         self.own: np.ndarray | None = None
 
     def diagonal(self) -> np.ndarray:
@@ -262,7 +270,7 @@ class Pairwise(KernelSource):
         return self.own
 
     def block_error(self) -> float:
-        # sums over d features, the points' own rounding, and a power; of other functions the values are the kernel
+        # Rounding of the points, of sums over d features and of a power. The values of other functions are exact by definition.
         params = self.function.params if isinstance(self.function, KernelFunction) else {}
         power = float(params.get("degree") or 1.0)
         return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
@@ -278,58 +286,6 @@ class Pairwise(KernelSource):
         return self.points[rows], isinstance(self.function, KernelFunction) and self.function.kernel == "linear"
 
 
-class Subset(KernelSource):
-    """A kernel restricted to some samples."""
-
-    def __init__(self, kernel: KernelSource, rows: np.ndarray) -> None:
-        self.kernel, self.chosen, self.n = kernel, rows, len(rows)
-        self.nonnegative, self.rounding = kernel.nonnegative, kernel.rounding
-
-    def diagonal(self) -> np.ndarray:
-        return self.kernel.diagonal()[self.chosen]
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        return self.kernel.block(self.chosen[rows], self.chosen[columns], dtype)
-
-    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        return self.kernel.exact(self.chosen[rows])
-
-    def fill(self, out: np.ndarray, rows: np.ndarray, columns: np.ndarray | None = None) -> None:
-        self.kernel.fill(out, self.chosen[rows], self.chosen if columns is None else self.chosen[columns])
-
-    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        return self.kernel.sums(self.chosen[rows], self.chosen[columns], weight)
-
-    def signed_block(self, rows: np.ndarray, signs: np.ndarray) -> np.ndarray:
-        return self.kernel.signed_block(self.chosen[rows], signs)
-
-    def fill_error(self) -> np.ndarray:
-        return self.kernel.fill_error()[self.chosen]
-
-    def block_error(self) -> float:
-        return self.kernel.block_error()
-
-
-class Scaled(KernelSource):
-    """A kernel times a positive number, multiplied in float64."""
-
-    def __init__(self, kernel: KernelSource, factor: float) -> None:
-        self.kernel, self.factor, self.n = kernel, factor, kernel.n
-        self.nonnegative, self.rounding = kernel.nonnegative, kernel.rounding
-
-    def diagonal(self) -> np.ndarray:
-        return self.factor * self.kernel.diagonal()
-
-    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
-        return self.kernel.exact(rows)
-
-    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        return np.ascontiguousarray(self.factor * self.kernel.block(rows, columns), dtype=dtype)
-
-    def block_error(self) -> float:
-        return self.kernel.block_error() + DOUBLE
-
-
 def kernel_source(
     X: Any,
     kernel: str | Callable[..., Any] = "rbf",
@@ -338,7 +294,7 @@ def kernel_source(
     degree: float = 3,
     coef0: float = 0.0,
 ) -> KernelSource:
-    """A kernel over the rows of X.
+    """Make a :class:`KernelSource` over the rows of X.
 
     Parameters
     ----------
@@ -375,7 +331,7 @@ def kernel_source(
 
 
 def _gaussian(X: np.ndarray, gamma: float) -> KernelSource:
-    """The Gaussian kernel; from differences where products would overflow in float32 or cancel in float64."""
+    """The Gaussian kernel; distances come from differences if products would overflow in float32 or cancel in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         source = Gaussian(X, gamma)
         if source.h.max() <= OVERFLOWS and float(source.h.mean(dtype=np.float64)) <= CANCELS:

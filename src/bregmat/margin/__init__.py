@@ -1,4 +1,4 @@
-"""Margin machines: training with a rigorous duality gap."""
+"""Large-margin machines: training with a certified duality gap."""
 
 from bregmat.kernels import KernelSource, kernel_source
 from bregmat.margin.problem import MarginProblem

@@ -1,43 +1,139 @@
-"""Whether the convex hulls of two classes meet, in rational arithmetic: rounding can neither prove nor refute it."""
+"""The convex hulls of two classes: their nearest points, and an exact proof that they meet.
+
+The hulls of the classes in feature space are disjoint if and only if a hard margin exists. Rounding can neither prove nor refute that they
+meet, so the proof uses rational arithmetic.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import scipy
 
 from bregmat.kernels import KernelSource
+from bregmat.margin.finish import BAND, minimum_over
+from bregmat.margin.problem import MarginProblem
+from bregmat.quadratic.program import Minimum, QuadraticProgram
 
-MOST = 100_000  # coordinates times squared weights: rational elimination takes a second or two
+LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rational elimination then takes a second or two
+SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, below which float64 may not tell it from 0
 
 
+@dataclass(eq=False)
+class Hulls:
+    """Nearest points of the convex hulls of the classes.
+
+    Attributes
+    ----------
+    alpha : ndarray, shape (n,)
+        Weights of the nearest points; of the hard margin machine if the hulls are disjoint.
+    margin : float
+        Half the distance of the hulls; without an intercept, the distance of the hull of ``signs_i phi_i`` from the origin.
+    separable : bool
+        False if it is proven that the hulls meet.
+    n_iter : int
+    """
+
+    alpha: np.ndarray
+    margin: float
+    separable: bool
+    n_iter: int
+
+
+def nearest_points(
+    problem: MarginProblem, alpha: np.ndarray, slope: np.ndarray, *, stop: Callable[[], bool] = lambda: False
+) -> Hulls:
+    """Find the largest margin geometrically: ``min |sum alpha_i signs_i phi_i|`` with weights that sum to 1 in each class.
+
+    This is used if the weights of a hard margin are too large to be found in float32 or do not exist. If they do not exist, the
+    distance is 0 and :func:`coinciding` proves it. If rounding hides whether the distance is 0, the weights are only a start.
+
+    Parameters
+    ----------
+    problem : MarginProblem
+    alpha : ndarray of shape (n,)
+        Weights to start from.
+    slope : ndarray of shape (n,)
+        ``signs - K x - intercept`` to float32 accuracy: tells which samples are near the margin.
+    stop : callable
+        Called between rounds; True ends the search.
+    """
+    y, counts, kernel = problem.signs, problem.counts, problem.kernel
+    total = 2.0 if problem.intercept else 1.0
+    largest = float(np.sqrt(max(kernel.diagonal()[counts].max(), 1e-300)))
+    part = counts & ((alpha > 0) | (y * slope > -BAND))
+    for sign in (1.0, -1.0):  # at least one sample of each class that exists
+        rows = np.flatnonzero(counts & (y == sign))
+        part[rows[:1]] |= not part[rows].any()
+    n_iter, weight = 0, alpha
+    for _ in range(40):
+        F = np.flatnonzero(part)
+        end, q = _nearest_over(problem, F, weight[F], total, stop)
+        n_iter += end.n_iter + end.n_factor
+        weight = np.zeros(problem.n)
+        weight[F] = end.x
+        # q = |sum|^2 of n terms is known up to a few units of rounding
+        margin = float(np.sqrt(max(q, 0.0) + 4e-16 * total**2 * largest**2)) / total
+        if margin <= SEPARABLE * largest:
+            exact = coinciding(kernel, y, counts, weight, intercept=problem.intercept)
+            if exact is not None:
+                return Hulls(exact, margin, False, n_iter)
+        f = kernel.sums(np.arange(problem.n), np.flatnonzero(weight), (y * weight)[weight > 0])
+        # At the optimum signs (f + shift) is q / total for samples with weight, and not less for the others.
+        shift, level = float(end.multiplier[1]) if problem.intercept else 0.0, q / total
+        violated = counts & ~part & (y * (f + shift) < level * (1 - 1e-9) - 1e-15 * total * largest**2)
+        if not violated.any() or stop():
+            break
+        part |= violated
+    return Hulls(weight * (total / q if q > 0 else 1.0), margin, True, n_iter)
+
+
+def _nearest_over(
+    problem: MarginProblem, F: np.ndarray, weight: np.ndarray, total: float, stop: Callable[[], bool]
+) -> tuple[Minimum, float]:
+    """Nearest points of the hulls of the samples F, from weights of these; and ``|sum alpha_i signs_i phi_i|^2``."""
+    y = problem.signs[F]
+    A = problem.kernel.signed_block(F, y)
+    start, rows = np.zeros(len(F)), np.ones((1, len(F)))
+    if problem.intercept:
+        # sum(alpha) = 2 and signs'alpha = 0: the weights of each class sum to 1
+        rows = np.vstack([rows, y])
+    classes = [y == sign for sign in (1.0, -1.0)] if problem.intercept else [np.ones(len(F), dtype=bool)]
+    for of_class in classes:
+        held = weight[of_class]
+        start[of_class] = held / held.sum() if held.sum() > 0 else 1.0 / of_class.sum()
+    sums = np.array([total, 0.0][: len(rows)])
+    end = minimum_over(problem, F, QuadraticProgram.of(A, np.zeros(len(F)), equality=(rows, sums)), start, stop)
+    return end, float(end.x @ (A @ end.x))
+
+
+# ---------------------------------------------------------------- proof in rational arithmetic
 def coinciding(
     kernel: KernelSource, signs: np.ndarray, counts: np.ndarray, weight: np.ndarray, *, intercept: bool
 ) -> np.ndarray | None:
-    """Weights of two points of the classes' hulls that coincide, shape (n,), rounded; None where none are found.
+    """Rounded weights, shape (n,), of two points of the classes' hulls that coincide exactly; None if none are found.
 
-    A sample that both classes have is such a point. Else nonnegative least squares choose a few samples with
-    ``sum_i weight_i signs_i phi_i = 0``, and rational elimination solves for their weights, which are exactly nonnegative.
+    A sample that occurs in both classes is such a point. Otherwise, nonnegative least squares select a few samples with
+    ``sum_i weight_i signs_i phi_i = 0``. Rational elimination solves for their weights, which must be nonnegative.
 
     Parameters
     ----------
     kernel : KernelSource
     signs : ndarray, shape (n,)
     counts : ndarray, shape (n,), bool
-        The samples that the classes consist of.
+        Samples of positive weight.
     weight : ndarray, shape (n,)
-        Positive for the samples that least squares choose from.
+        Positive for the samples among which least squares select.
     intercept : bool
-        Whether the weights of each class sum to 1; else all weights do, and one of the points is the origin.
+        Whether the weights of each class sum to 1. If not, all weights together do, and one of the points is the origin.
     """
+    shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.given is None else weight > 0))
     exact = np.zeros(len(weight))
-    rows = np.flatnonzero(counts if kernel.given is None else weight > 0)  # rows of a matrix are long
-    code = np.unique(kernel.exact(rows)[0] + 0.0, axis=0, return_inverse=True)[1].ravel()  # + 0.0: zeros have no sign
-    shared, first, second = np.intersect1d(code[signs[rows] > 0], code[signs[rows] < 0], return_indices=True)
-    if len(shared):
-        pair = [rows[signs[rows] > 0][first[0]], rows[signs[rows] < 0][second[0]]]
-        exact[pair] = 1.0 if intercept else 0.5
+    if shared is not None:
+        exact[shared] = 1.0 if intercept else 0.5
         return exact
     rows = np.flatnonzero(weight > 0)
     P, is_linear = kernel.exact(rows)
@@ -48,20 +144,28 @@ def coinciding(
     values = np.r_[np.zeros(P.shape[1]), [2.0, 0.0] if intercept else 1.0]
     try:
         near = scipy.optimize.nnls(np.vstack([signs[rows] * (P / np.abs(P).max(axis=0)).T, *sums]), values)[0]
-    except RuntimeError:  # too many steps
+    except RuntimeError:  # nnls reached its iteration limit
         return None
     on = np.flatnonzero(near)
-    if P.shape[1] * len(on) ** 2 > MOST:
+    if P.shape[1] * len(on) ** 2 > LARGEST_SYSTEM:
         return None
-    found = _solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
+    found = _rational_solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
     if found is None or min(found) < 0:
         return None
     exact[rows[on]] = [float(value) for value in found]
     return exact
 
 
-def _solution(M: np.ndarray, values: np.ndarray, near: np.ndarray) -> list[Fraction] | None:
-    """A solution of ``M x = values`` in fractions, with the entries ``near`` where x is not determined; None where there is none."""
+def _shared_point(kernel: KernelSource, signs: np.ndarray, rows: np.ndarray) -> list[int] | None:
+    """Two equal samples of different classes among ``rows``."""
+    # + 0.0 turns -0.0 into 0.0, which np.unique compares by its bytes
+    code = np.unique(kernel.exact(rows)[0] + 0.0, axis=0, return_inverse=True)[1].ravel()
+    shared, first, second = np.intersect1d(code[signs[rows] > 0], code[signs[rows] < 0], return_indices=True)
+    return [rows[signs[rows] > 0][first[0]], rows[signs[rows] < 0][second[0]]] if len(shared) else None
+
+
+def _rational_solution(M: np.ndarray, values: np.ndarray, near: np.ndarray) -> list[Fraction] | None:
+    """Solve ``M x = values`` in fractions by Gauss-Jordan elimination; free entries are those of ``near``. None if inconsistent."""
     rows = [[Fraction(float(v)) for v in (*row, value)] for row, value in zip(M, values, strict=True)]
     x = [Fraction(float(v)) for v in near]
     pivots: list[int] = []

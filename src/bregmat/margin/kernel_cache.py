@@ -1,4 +1,7 @@
-"""Float32 kernel rows within a memory budget, and the growing square block of the working set."""
+"""Float32 kernel rows within a memory budget, and the square kernel block of the working set.
+
+Both caches are float32: they serve the search, whose result is certified in float64.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ import numpy as np
 from bregmat._kernels import vectors
 from bregmat.kernels import KernelSource
 
-# Memory is kept between runs: the first touch of fresh pages costs more than what is written there.
-KEEP = 300_000_000  # bytes of a buffer beyond which it is given back at the end of a run
+# Buffers are reused by the next run of a thread, because the operating system takes longer to map new memory than the run takes to
+# fill it: without reuse, a run of 10,000 samples takes 1.2 to 1.7 times as long.
+KEEP = 300_000_000  # bytes; larger buffers are released at the end of a run
 
-_kept = threading.local()  # arrays by name, and "runs": how many runs of this thread are under way
+_kept = threading.local()  # buffers by name, and "runs": number of nested runs of this thread
 
 
 @contextmanager
 def run_of_buffers() -> Iterator[None]:
-    """A run that borrows. One that starts within another, as from its callback, gets memory of its own."""
-    _kept.runs = getattr(_kept, "runs", 0) + 1
+    """Mark a run that uses buffers. A run inside another one, such as in its callback, gets new memory."""
+    _kept.runs = vars(_kept).get("runs", 0) + 1
     try:
         yield
     finally:
@@ -32,11 +36,11 @@ def run_of_buffers() -> Iterator[None]:
                     delattr(_kept, name)
 
 
-def borrow(name: str, size: int) -> np.ndarray:
-    """At least ``size`` float32, contents arbitrary; in this thread's outermost run the same memory for the same name."""
-    if getattr(_kept, "runs", 0) != 1:
+def buffer(name: str, size: int) -> np.ndarray:
+    """At least ``size`` float32 with arbitrary contents; the outermost run of a thread gets the same memory for the same name."""
+    if vars(_kept).get("runs", 0) != 1:
         return np.empty(size, np.float32)
-    have = getattr(_kept, name, None)
+    have = vars(_kept).get(name)
     if have is None or have.size < size:
         have = np.empty(size + size // 4, np.float32)
         setattr(_kept, name, have)
@@ -44,45 +48,44 @@ def borrow(name: str, size: int) -> np.ndarray:
 
 
 class RowCache:
-    """Rows of the kernel in float32. Rows beyond the budget are computed again whenever they are needed."""
+    """Kernel rows in float32. Rows beyond the memory budget are computed again whenever they are needed."""
 
     def __init__(self, kernel: KernelSource, budget: int) -> None:
         self.kernel, self.n = kernel, kernel.n
         self.most = max(16, budget // (4 * self.n))
-        self.place = np.full(self.n, -1, dtype=np.int64)
+        self.place = np.full(self.n, -1, dtype=np.int64)  # of each row in the store, -1 if it is not there
         self.size = 0
-        # Mapped for all rows that may come, touched only where rows do come.
         self.store = np.empty((0, self.n), np.float32)
 
     def add(self, f: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> None:
-        """``f += sum_k weight_k K[rows_k]``; f float64."""
+        """``f += sum_k weight_k K[rows_k]``; f is float64."""
         if self.kernel.given is not None:
             vectors.add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
             return
         weight = weight.astype(np.float32)
         new = rows[self.place[rows] < 0]
-        room = self.most - self.size
-        self._take(new[:room])
+        n_free = self.most - self.size
+        self._store(new[:n_free])
         place = self.place[rows]
         held = place >= 0
         vectors.add_rows_inplace(f, self.store, place[held], weight[held])
-        if len(new) <= room:
+        if len(new) <= n_free:
             return
         rows, weight = rows[~held], weight[~held]
-        step = max(1, 4_000_000 // self.n)
+        step = max(1, 4_000_000 // self.n)  # 16 MB of rows at a time
         for start in range(0, len(rows), step):
             some = np.empty((len(rows[start : start + step]), self.n), np.float32)
             self.kernel.fill(some, rows[start : start + step])
             vectors.add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
 
-    def _take(self, new: np.ndarray) -> None:
-        """Compute and keep these rows."""
+    def _store(self, new: np.ndarray) -> None:
+        """Compute these rows and keep them."""
         if len(new) == 0:
             return
         need = self.size + len(new)
         if need > len(self.store):
             grown = min(max(need, (3 * len(self.store)) // 2, min(256, self.most)), self.most, self.n)
-            memory = borrow("rows", grown * self.n)
+            memory = buffer("rows", grown * self.n)
             have = min(memory.size // self.n, self.most, self.n)
             store = memory[: have * self.n].reshape(have, self.n)
             if self.size and not np.shares_memory(store[:1], self.store[:1]):
@@ -94,31 +97,31 @@ class RowCache:
 
 
 class WorkingKernel:
-    """The kernel over the working set, float32, with the ridge on its diagonal; grows by appending."""
+    """The kernel over the working set in float32, with the ridge on its diagonal; it grows by appending samples."""
 
     def __init__(self, kernel: KernelSource, ridge: np.ndarray, expected: int, budget: int) -> None:
         self.kernel, self.ridge, self.n = kernel, ridge, kernel.n
         self.most = min(self.n, max(512, math.isqrt(budget // 4)))
         self.members = np.empty(0, dtype=np.int64)
         self.diagonal = np.empty(0, np.float32)
-        self._shape(min(self.n, max(1024, expected)))
+        self._reserve(min(self.n, max(1024, expected)))
 
-    def _shape(self, order: int) -> None:
-        """Room for ``order`` members, more where the kept memory has it."""
-        memory = borrow("block", order * order)
+    def _reserve(self, order: int) -> None:
+        """Reserve memory for at least ``order`` members."""
+        memory = buffer("block", order * order)
         self.order = min(self.n, max(order, math.isqrt(memory.size)))
         self.K = memory[: self.order * self.order].reshape(self.order, self.order)
 
     def clear(self) -> None:
-        """Back to an empty set."""
+        """Remove all members."""
         self.members, self.diagonal = self.members[:0], self.diagonal[:0]
 
     def append(self, new: np.ndarray) -> None:
-        """Let samples join; the caller keeps ``len(members)`` within ``most``."""
+        """Add samples; the caller keeps ``len(members)`` at or below ``most``."""
         m, k = len(self.members), len(new)
         if m + k > self.order:
             old = self.K[:m, :m].copy()
-            self._shape(min(self.n, max(m + k, (3 * self.order) // 2)))
+            self._reserve(min(self.n, max(m + k, (3 * self.order) // 2)))
             self.K[:m, :m] = old
         self.members = np.concatenate([self.members, new])
         self.kernel.fill(self.K[m:], new, self.members)

@@ -1,8 +1,8 @@
-"""The dual of a margin machine: kernel, labels as signs, and what a slack may cost."""
+"""The dual problem of a margin machine: kernel, labels as signs, bounds of the weights and ridge."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -10,33 +10,31 @@ import numpy as np
 from bregmat.base.checks import as_column, check_flag, check_positive, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.kernels import KernelSource
-from bregmat.kernels.sources import Scaled
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
 
-RANGE = 1e25  # norms between 1 / RANGE and RANGE leave room for sums in float32
-LARGEST = 1e300  # stands for a price that float64 cannot hold
+RANGE = 1e25  # the largest K_ii must lie between 1 / RANGE and RANGE, so that sums of float32 products cannot overflow
 
 
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
     """``max sum(a) - 1/2 a'(A + diag(ridge)) a``, ``0 <= a <= upper``, ``signs'a = 0`` with an intercept; ``A = yy' * K``.
 
-    Made by :meth:`build`, which checks what a caller can get wrong; the fields are taken as they are.
+    Use :meth:`build`, which checks its arguments; the constructor does not.
 
     Attributes
     ----------
     kernel : KernelSource
         Positive semidefinite on the n samples.
     signs : ndarray of shape (n,), float64
-        +1 or -1.
+        Labels, +1 or -1.
     upper : ndarray of shape (n,), float64
         Largest weight of each sample: its C for the hinge, inf for the hard margin and the squared hinge, 0 for a sample
-        that does not count.
+        of weight 0, which is ignored.
     ridge : ndarray of shape (n,), float64
         ``1 / C_i`` for the squared hinge ``C_i / 2 * xi_i^2``, else 0.
     intercept : bool
-        Whether the machine has one (not regularised).
+        Whether the machine has an intercept (not regularised).
     """
 
     kernel: KernelSource
@@ -56,7 +54,7 @@ class MarginProblem:
         squared_hinge: bool = False,
         intercept: bool = True,
     ) -> MarginProblem:
-        """The usual machines.
+        """Check the arguments and build the problem of a hard margin, hinge or squared hinge machine.
 
         Parameters
         ----------
@@ -65,18 +63,17 @@ class MarginProblem:
         signs : array_like of shape (n,)
             Labels, +1 or -1.
         C : float, default 1.0
-            Price of a unit of slack (hinge) or twice that of its square (squared hinge), in units of ``||w||^2 / 2``; inf is
-            the hard margin.
+            Weight of the loss beside ``||w||^2 / 2``; inf is the hard margin.
         sample_weight : array_like of shape (n,), optional
-            Multiplies C, >= 0; a sample of weight 0 does not count.
+            Multiplies C, >= 0; a sample of weight 0 is ignored.
         squared_hinge : bool, default False
-            ``C/2 sum xi^2`` instead of ``C sum xi``.
+            The loss is ``C/2 sum xi^2`` instead of ``C sum xi``.
         intercept : bool, default True
 
         Raises
         ------
         TypeError, ValueError
-            Shapes, NaN, labels other than +1 and -1 or of one class only, C <= 0, negative weights; with the rows.
+            Wrong shapes, NaN, labels other than +1 and -1 or of one class only, C <= 0, negative weights; the message names the rows.
         """
         y = as_column("signs", signs, kernel.n, per="row of the kernel", copy=True)
         odd = np.flatnonzero(np.abs(y) != 1.0)
@@ -89,15 +86,23 @@ class MarginProblem:
         if sample_weight is not None:
             weight = as_column("sample_weight", sample_weight, len(y), per="row of the kernel", lowest=0)
         counts = weight > 0
-        # Without an intercept one class is a proper problem; with one it has no margin to speak of.
+        # Without an intercept one class is a proper problem; with an intercept its optimum is w = 0.
         if not counts.any() or (intercept and (y[counts] == y[counts][0]).all()):
             held = sorted({int(s) for s in y[counts]})
             raise ValueError(f"signs must hold two classes among the samples of positive weight; got {held}.")
-        price = np.where(counts, weight, 0.0) * C if np.isfinite(C) else np.where(counts, np.inf, 0.0)
-        free = np.where(counts, np.inf, 0.0)
+        C_i = np.where(counts, weight, 0.0) * C if np.isfinite(C) else np.where(counts, np.inf, 0.0)
         if not squared_hinge or not np.isfinite(C):
-            return cls(kernel, y, price, np.zeros(len(y)), bool(intercept))
-        return cls(kernel, y, free, np.divide(1.0, price, out=np.zeros(len(y)), where=counts), bool(intercept))
+            return cls(kernel, y, C_i, np.zeros(len(y)), bool(intercept))
+        ridge = np.divide(1.0, C_i, out=np.zeros(len(y)), where=counts)
+        return cls(kernel, y, np.where(counts, np.inf, 0.0), ridge, bool(intercept))
+
+    def check_range(self) -> None:
+        """Raise for kernel values that float32 sums cannot hold."""
+        if self.largest != 0 and not 1.0 / RANGE <= self.largest <= RANGE:
+            raise ValueError(
+                f"the largest kernel value k(x, x) must be between {1 / RANGE:g} and {RANGE:g}; got {self.largest:.3g}. "
+                "Scale the features."
+            )
 
     @property
     def n(self) -> int:
@@ -106,14 +111,14 @@ class MarginProblem:
 
     @cached_property
     def loss(self) -> Loss:
-        """What a slack costs: nothing is allowed ("hard"), ``C_i xi`` ("hinge") or ``C_i/2 xi^2`` ("squared_hinge")."""
+        """Loss of a slack xi: not allowed ("hard"), ``C_i xi`` ("hinge") or ``C_i/2 xi^2`` ("squared_hinge")."""
         if self.ridge.any():
             return "squared_hinge"
         return "hinge" if np.isfinite(self.upper).all() else "hard"
 
     @cached_property
-    def price(self) -> float:
-        """The upper bound of every weight that counts where they are all the same (inf for none), else NaN."""
+    def common_upper(self) -> float:
+        """Upper bound of the weights if it is the same for all samples that count (inf for none), else NaN."""
         top = self.upper.max()
         return float(top) if np.array_equal(self.upper == top, self.counts) else float("nan")
 
@@ -124,23 +129,10 @@ class MarginProblem:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Samples of positive weight, bool of shape (n,)."""
+        """Whether a sample has positive weight, bool of shape (n,)."""
         return self.upper > 0
 
     @cached_property
     def lengths(self) -> np.ndarray:
-        """``sqrt(K_ii)``, shape (n,)."""
+        """Norms in feature space, ``sqrt(K_ii)``, shape (n,)."""
         return np.sqrt(np.maximum(self.kernel.diagonal(), 0.0))
-
-    @property
-    def factor(self) -> float:
-        """1.0, or the power of two that brings the largest norm near 1 where float32 would overflow or vanish."""
-        if not 0 < self.largest < np.inf or 1.0 / RANGE <= self.largest <= RANGE:
-            return 1.0
-        return float(2.0 ** -np.round(np.log2(self.largest)))
-
-    def multiplied(self, factor: float) -> MarginProblem:
-        """The problem with ``factor`` times the kernel: its weights are those of this one divided by ``factor``."""
-        with np.errstate(over="ignore"):
-            upper = np.where(np.isfinite(self.upper), np.minimum(self.upper / factor, LARGEST), np.inf)
-        return replace(self, kernel=Scaled(self.kernel, factor), upper=upper, ridge=self.ridge * factor)

@@ -1,9 +1,9 @@
-"""What training returns: the machine, the proof of how good it is, and how the run went."""
+"""The result of training: the machine, its certificate and the history of the run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,49 +27,49 @@ _NOTHING_SEPARATES = (
 class MarginResult(Result):
     """A trained margin machine ``f(x) = sum_i alpha_i signs_i k(x_i, x) + intercept`` with its duality gap.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of all results (:class:`bregmat.Result`):
 
     Attributes
     ----------
     status : Status
-        OPTIMAL: the gap is proven to be at most ``tol``. FEASIBLE: a machine, its gap larger or not computed. INFEASIBLE:
-        hard margin on classes that cannot be separated, proven in rational arithmetic; ``alpha`` is the proof, rounded. Of the
-        linear kernel and of a kernel matrix the numbers given count, of others only points that both classes share. UNKNOWN:
-        no machine was found, nor a proof that there is none.
+        OPTIMAL: the gap is proven to be at most ``tol``. FEASIBLE: there is a machine, but its gap is larger or was not computed.
+        INFEASIBLE: hard margin on classes that cannot be separated, which is proven in rational arithmetic; ``alpha`` is the
+        rounded proof. For the linear kernel and a kernel matrix, the proof is about the given numbers. For other kernels it is found only
+        if both classes share a point. UNKNOWN: no machine was found, and no proof that there is none.
     alpha : ndarray of shape (n,)
-        Dual weights, 0 <= alpha <= upper: those of the solver, divided by their smallest margin under a hard margin, and under the
-        hinge where that is nearer to the optimum and within the bounds. Where INFEASIBLE, the weights of two points of the
+        Dual weights, 0 <= alpha <= upper. Under a hard margin they are divided by the smallest margin of the machine; under the
+        hinge loss, too, if that reduces the gap and respects the bounds. If INFEASIBLE, they are the weights of two points of the
         classes' convex hulls that coincide (``sum alpha = 2`` with an intercept, else 1).
     intercept : float
-        The best one for ``alpha``; 0.0 for a machine without.
+        The best intercept for ``alpha``; 0.0 for a machine without.
     decision : ndarray of shape (n,)
-        ``f`` at the training samples, to float32 accuracy where it is proven not to matter (far beyond the margin).
+        ``f`` at the training samples; only to float32 accuracy for samples so far beyond the margin that it does not matter.
     objective, dual_bound : float
-        Primal objective of the machine and dual objective of ``alpha``; the optimum lies between them. Infinite where they were not
+        Primal objective of the machine and dual objective of ``alpha``; the optimum lies between them. Infinite if they were not
         computed.
     gap : float
-        ``(objective - dual_bound) / |objective|``, dimensionless; inf where it was not computed.
+        ``(objective - dual_bound) / |objective|``, dimensionless; inf if it was not computed.
     max_violation : float
         Largest violation of the optimality conditions, in units of the margin (LIBSVM's stopping quantity).
     certified : ndarray of shape (n,), bool
-        Whether the sample is proven a support vector, or proven to be none, of every optimal machine. Samples exactly on the
-        margin never are.
+        Whether the sample is proven to be a support vector of every optimal machine, or proven to be one of none. This is never
+        the case for samples exactly on the margin.
     certified_support : ndarray of shape (n,), bool
-        Those of them that are proven support vectors.
+        Proven support vectors.
     margin_bound : float
-        Where INFEASIBLE: no hyperplane separates the classes by a margin (distance in feature space) larger than this; else nan.
+        If INFEASIBLE: no hyperplane separates the classes by a margin (distance in feature space) larger than this; else nan.
     price : float
-        Upper bound of every alpha where all have the same (C for the hinge, inf for the others); nan where they differ.
+        Upper bound of alpha if it is the same for all samples (C for the hinge, inf for the other losses); else nan.
     n_iter : int
-        Of "active_set": coordinate steps plus factorisations of the finish. Of "multiplicative": passes over the kernel.
+        "active_set": coordinate steps plus steps and factorisations of the last stage. "multiplicative": passes over the kernel.
     history : list of Record
         One record per round (active set) or per checked pass; ``objective`` is the primal, ``dual_bound`` the dual value.
 
     Notes
     -----
-    What is proven is so for a positive semidefinite kernel. ``certified`` holds with all rounding; the gap but for the rounding of
-    float64 in the kernel's values and in sums: about 1e-15 of the sums' terms, which matters where decision values are small
-    differences of large numbers.
+    All proofs assume a positive semidefinite kernel. ``certified`` accounts for all rounding. The gap does not account for the rounding
+    of float64 in kernel values and sums, about 1e-15 of their terms. This matters if decision values are small differences of large
+    numbers.
     """
 
     alpha: np.ndarray
@@ -97,7 +97,7 @@ class MarginResult(Result):
 
     @property
     def n_certified(self) -> int:
-        """Number of samples whose part is proven."""
+        """Number of certified samples."""
         return int(self.certified.sum())
 
     @property
@@ -107,16 +107,8 @@ class MarginResult(Result):
 
     @property
     def advice(self) -> str:
-        """What to change."""
+        """What a user may change to get a better result."""
         early = self.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED)
         if early and self.price == np.inf and self.objective == np.inf:
             return _NOTHING_SEPARATES
         return super().advice
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 called the dual value the objective, and the primal value its bound."""
-        arrays |= {name: arrays[name].astype(bool) for name in ("certified", "certified_support")}
-        return meta | {"objective": meta["bound"], "dual_bound": meta["objective"]}, arrays

@@ -1,4 +1,4 @@
-"""Training a margin machine: the support in float32, the exact weights in float64, and the proof."""
+"""Training of a margin machine: the support in float32, the exact weights in float64, and the certificate."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from bregmat.base.threads import single_thread_blas
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
-from bregmat.margin.finish import finish, nearest_points
+from bregmat.margin.finish import finish
+from bregmat.margin.hulls import nearest_points
 from bregmat.margin.kernel_cache import run_of_buffers
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import run_on_machine
 from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import ExitReason, Record, Status
+from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.run.result import ExitReason, Record
 from bregmat.typing import MarginSolverName
 
-ROUGH = 2e-3  # violation at which the exact finish takes over
-LOOSE = 1e-4  # gaps from which float32 weights may do
+ROUGH = 2e-3  # violation at which the exact last stage takes over
+LOOSE = 1e-4  # gap from which float32 weights may be accurate enough
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,19 @@ class ActiveSet:
     Parameters
     ----------
     violation_tol : float, optional
-        Stop when the optimality conditions hold to this, in units of the margin, as LIBSVM does with its ``tol``, instead of at a
-        duality gap. The weights are then those of float32 kernel rows, unless those are too coarse for it.
+        Stop when the optimality conditions hold to this tolerance, in units of the margin, as LIBSVM does with its ``tol``, instead of
+        at a duality gap. The weights are then those of the float32 search, unless float32 is too coarse for the tolerance.
     certify : bool, default True
-        Compute the duality gap. It is always computed unless ``violation_tol`` is given. Without it the result has no bound: the
-        history has the dual values by float32 kernel rows.
+        Compute the duality gap. It is always computed unless ``violation_tol`` is given. Without it the result has no bound, and
+        the history has dual values from float32 kernel rows.
     cache_mb : float, default 400.0
         Memory for kernel rows, and as much again for the working set, in MB (10^6 bytes). Rows beyond it are computed again.
 
     Notes
     -----
-    Working set of samples that grows by the worst violators; sequential minimal optimisation on it (Fan, Chen, Lin 2005,
-    "WSS 2"); then an active set in float64 on the samples near the margin. The finish costs |F|^3 / 3 for |F| weights strictly
-    between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 300 MB each stay with the thread for the next run.
+    The working set grows by the samples that violate their conditions most. Sequential minimal optimisation runs on it (Fan, Chen,
+    Lin 2005, "WSS 2"), then an active set in float64 on the samples near the margin. This last stage costs |F|^3 / 3 for |F| weights
+    strictly between their bounds, and several times 8 |F|^2 bytes. Two buffers of up to 300 MB each are kept for the next run.
     """
 
     violation_tol: float | None = None
@@ -65,16 +66,16 @@ class ActiveSet:
         check_positive("cache_mb", self.cache_mb, finite=True)
 
     def check(self, problem: MarginTraining) -> None:
-        """Every machine is taken."""
+        """Accept every machine."""
 
     def init(self, problem: MarginTraining, tol: float, start: SupportSearch) -> SupportSearch:
-        """A search that has been set up, with its limits."""
+        """Set the limits of a search."""
         start.wants_proof = self.certify
         start.estimate_tol = 0.3 * tol if self.violation_tol is None and tol >= LOOSE else 0.0
         return start
 
     def step(self, problem: MarginTraining, state: SupportSearch) -> SupportSearch:
-        """A round of the search, or, where that is over, the exact finish or the hulls."""
+        """Do one round of the search, or the exact last stage after the search has ended."""
         if not state.done:
             state.round()
             if not state.done and 0 <= problem.estimate(state, self.works_on)["gap"] <= state.estimate_tol:
@@ -94,7 +95,7 @@ class ActiveSet:
         return state
 
     def _finish(self, state: SupportSearch) -> None:
-        """Exact weights; where those of a hard margin are out of reach of float32, the nearest points of the classes' hulls."""
+        """Compute exact weights; if those of a hard margin are too large for float32, by the nearest points of the hulls."""
         data = state.problem
         if data.loss != "hard" or not (state.stuck or np.abs(state.x).max() >= 0.999 * state.ceiling):
             finish(state)
@@ -125,62 +126,55 @@ def train_margin(
     ----------
     problem : MarginProblem
     solver : {"active_set", "multiplicative"}, ActiveSet or MultiplicativeUpdates, default "active_set"
-        "active_set" is fast and exact; "multiplicative" are the updates of Sha 2002. Of a hard margin without intercept, these
-        begin at ones as in the source; else at ones scaled to the least objective. What is returned is divided by the smallest
-        margin (see :class:`MarginResult`).
+        "active_set" is fast and exact. "multiplicative" applies the updates of Sha 2002. For a hard margin without intercept they
+        start at ones, as in the paper, otherwise at ones scaled to the smallest objective. The result is divided by the
+        smallest margin (see :class:`MarginResult`).
     tol : float, default 1e-6
         Relative duality gap ``(primal - dual) / |primal|``, dimensionless.
     max_iter : int, optional
-        Limit on coordinate steps (active set, before the exact finish) or on passes over the kernel (multiplicative).
+        Limit on coordinate steps (active set, before the exact last stage) or on passes over the kernel (multiplicative).
     max_seconds : float, optional
-        Looked at every few milliseconds of the search and between rounds of the finish; the gap of what has been reached is
-        computed after it has passed, which takes one pass over the kernel values between samples and support.
+        Time limit. It is checked every few milliseconds of the search and between rounds of the last stage. The gap is computed
+        after it has passed, which takes one pass over the kernel values between samples and support vectors.
     start : array_like of shape (n,), optional
-        Dual weights to start from, dimensionless; made feasible first.
+        Dual weights to start from, dimensionless; they are made feasible first.
     callback : callable, optional
         Called with each :class:`bregmat.Record`; True stops the run. The gap of a record is estimated from float32.
     random_state : int or numpy Generator, default 0
-        Draws the first working set; the result does not depend on it beyond ``tol``.
+        Draws the first working set. The result does not depend on it beyond ``tol``.
 
     Returns
     -------
     MarginResult
-        Never raises for a numerical outcome; Ctrl-C returns the best weights so far, with a RuntimeWarning.
+        Numerical outcomes never raise. Ctrl-C returns the best weights so far, with a RuntimeWarning.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments out of range, from a kernel that returns NaN or a wrong shape, and where the exact finish meets a
-        direction of negative curvature beyond rounding: such a kernel has no optimum to prove
+        Arguments out of range; a kernel that returns NaN, a wrong shape, or values k(x, x) outside of 1e-25 to 1e25; or a kernel with
+        negative curvature beyond rounding that the exact last stage meets: such a kernel has no optimum to prove
         (``ActiveSet(violation_tol=..., certify=False)`` stops at a stationary point, as LIBSVM does).
 
     Notes
     -----
-    The proof presumes a positive semidefinite kernel, which is not checked here, and leaves out the rounding of float64.
+    The proof assumes a positive semidefinite kernel, which is not checked here, and does not include the rounding of float64.
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
-    settings: Any = solver
-    if isinstance(solver, str):
-        as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
-        settings = ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
-    if not isinstance(settings, ActiveSet | MultiplicativeUpdates):
-        raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
-    alpha = _start(problem, start)
-    # One BLAS thread: its own threads would compete with those of shared loops, and wait for each other on blocks of this size.
+    settings = _settings(solver)
+    alpha = _feasible_start(problem, start)
+    log = RunLog(callback, max_seconds)
+    # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
-        factor = problem.factor
-        near = problem if factor == 1.0 else problem.multiplied(factor)
-        log = RunLog(callback, max_seconds, None if factor == 1.0 else lambda record: _in_units(record, factor))
-        alpha = alpha / factor
+        problem.check_range()
         if isinstance(settings, MultiplicativeUpdates):
             begin = None if start is None else alpha
             if start is None and problem.loss == "hard" and not problem.intercept:
-                begin = np.where(problem.counts, 1.0 / factor, 0.0)  # the source's machine begins at ones, as they are
-            outcome = run_on_machine(near, settings, begin, tol=tol, max_iter=max_iter, log=log)
+                begin = np.where(problem.counts, 1.0, 0.0)  # Sha 2002 starts at ones, without scaling
+            outcome = run_on_machine(problem, settings, begin, tol=tol, max_iter=max_iter, log=log)
         else:
             search = SupportSearch(
-                near,
+                problem,
                 alpha,
                 settings.violation_tol or ROUGH,
                 rng=np.random.default_rng(random_state),
@@ -188,42 +182,33 @@ def train_margin(
                 max_steps=np.inf if max_iter is None else max_iter,
                 late=log.is_late,
             )
-            outcome = solve(MarginTraining(near), settings, tol=tol, start=search, log=log)
-    proof, inseparable = _in_units(outcome.certificate, factor), outcome.status is Status.INFEASIBLE
-    shared = outcome.shared()
-    return MarginResult(
-        **shared
-        | {"objective": proof.objective, "dual_bound": proof.dual_bound, "unit": shared["unit"] * factor, "trace": {}}
-        | {"n_iter": int(outcome.trace.get("n_iter", outcome.n_iter))},
-        # the weights of hull points have no units
-        alpha=proof.dual if inseparable else proof.dual * factor,
-        intercept=proof.intercept,
-        decision=(proof.decision + proof.intercept) / (factor if inseparable else 1.0),
-        certified=proof.certified,
-        certified_support=proof.support,
-        margin_bound=proof.margin_bound / np.sqrt(factor),
-        price=problem.price,
-    )
+            outcome = solve(MarginTraining(problem), settings, tol=tol, start=search, log=log)
+    return _result(problem, outcome)
+
+
+def _settings(solver: Any) -> Any:
+    """The settings of a solver that is given by name or by its settings."""
+    if isinstance(solver, str):
+        as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
+        return ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
+    if not isinstance(solver, ActiveSet | MultiplicativeUpdates):
+        raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
+    return solver
 
 
 def check_gap(tol: float) -> None:
-    """Raise for a tolerance that says nothing."""
+    """Raise for a relative gap of 1 or more, which every machine meets."""
     if not tol < 1:
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
 
 
-def _in_units(figures: Any, factor: float) -> Any:
-    """A record or certificate of the problem with ``factor`` times the kernel, in units of the given one."""
-    return replace(figures, objective=figures.objective * factor, dual_bound=figures.dual_bound * factor)
-
-
-def _start(problem: MarginProblem, start: Any) -> np.ndarray:
+def _feasible_start(problem: MarginProblem, start: Any) -> np.ndarray:
     """Feasible weights near those given."""
     if start is None:
         return np.zeros(problem.n)
     alpha = np.clip(as_column("start", start, problem.n, per="sample"), 0.0, problem.upper)
     if problem.intercept:
-        # The heavier class is scaled down to the weight of the other.
+        # signs'alpha = 0: the class with the larger sum is scaled down to the sum of the other
         plus = problem.signs > 0
         sums = alpha[plus].sum(), alpha[~plus].sum()
         if max(sums) > 0:
@@ -231,21 +216,37 @@ def _start(problem: MarginProblem, start: Any) -> np.ndarray:
     return alpha
 
 
+def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
+    """The result of a run."""
+    proof = outcome.certificate
+    n_iter = int(outcome.trace.get("n_iter", outcome.n_iter))
+    return MarginResult(
+        **outcome.shared() | {"trace": {}, "n_iter": n_iter},
+        alpha=proof.dual,
+        intercept=proof.intercept,
+        decision=proof.decision + proof.intercept,
+        certified=proof.certified,
+        certified_support=proof.support,
+        margin_bound=proof.margin_bound,
+        price=problem.common_upper,
+    )
+
+
 class MarginTraining(Problem):
-    """The training of a margin machine as a problem that owns its proofs."""
+    """A margin machine as a problem for the iteration loop: estimates from float32, certificates, proofs of infeasibility."""
 
     def __init__(self, problem: MarginProblem) -> None:
         self.data = problem
-        self.price = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
+        self.finite_upper = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
         self.has_ridge = problem.ridge > 0
 
     @property
     def certifies_cheaply(self) -> bool:
-        """The rigorous gap costs a pass over kernel values."""
+        """False: a certificate costs a pass over kernel values."""
         return False
 
     def is_due(self, state: SupportSearch, tol: float) -> bool:
-        """Where float32 weights may do, and where training ends."""
+        """Whether to certify now: if the gap estimated from float32 is small enough."""
         return state.is_close
 
     def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
@@ -253,11 +254,12 @@ class MarginTraining(Problem):
         data, x, ridge = self.data, state.x, self.data.ridge
         margin = data.signs * (state.f + state.shift)
         slack = np.maximum(1.0 - margin, 0.0)
-        q, total, linear = float(x @ state.f), float(data.signs @ x), float(self.price @ slack)
+        q, total, linear = float(x @ state.f), float(data.signs @ x), float(self.finite_upper @ slack)
         squares = quadratic = 0.0
         if self.has_ridge.any():
             squares = float(ridge @ (x * x))
             quadratic = 0.5 * float((slack[self.has_ridge] ** 2 / ridge[self.has_ridge]).sum())
+        # primal 1/2 x'Kx + sum C_i xi_i (or xi_i^2 / 2 r_i), dual sum |x| - 1/2 x'(K + ridge) x
         primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)
         if data.loss == "hard":
             least = float(margin.min())
@@ -266,24 +268,23 @@ class MarginTraining(Problem):
         return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}
 
     def certify(self, state: SupportSearch) -> MarginCertificate:
-        """The machine of the weights and its duality gap, rigorous; nothing is proven where no proof is wanted."""
+        """The machine of the weights with its duality gap; without a gap if no proof is wanted."""
         if not (state.wants_proof and state.is_finite()):
             machine = Machine(self.data, state.x, state.f, np.zeros(0), state.shift)
-            # the dual value is of float32 rows, and may be above the optimum
+            # the dual value comes from float32 rows and may exceed the optimum, so it is no bound
             proof = machine.unproven(-np.inf, is_finite=state.is_finite())
         else:
-            state.x = np.where(np.isfinite(state.x), state.x, 0.0)  # an interrupted round
-            machine = state.exact or Machine.rough(self.data, state.x, state.cache)
+            state.x = np.where(np.isfinite(state.x), state.x, 0.0)  # an interrupted round may leave NaN
+            machine = state.exact or Machine.from_float32(self.data, state.x, state.cache)
             if np.isfinite(state.margin_bound):
                 proof = machine.unproven(np.inf, margin_bound=state.margin_bound)
             else:
                 machine.intercept = state.shift
                 proof = machine.certify()
-        return replace(
-            proof, violation=float(np.maximum(state.violation, 0.0))
-        )  # below 0 where conditions hold with room
+        # the violation is negative if all conditions hold strictly
+        return replace(proof, violation=float(np.maximum(state.violation, 0.0)))
 
     def contradiction(self, state: SupportSearch) -> Proof | None:
-        """Points of the two classes' hulls that coincide."""
+        """Weights of two points of the classes' hulls that coincide."""
         alpha = np.abs(state.x)
         return Proof(alpha, np.flatnonzero(alpha)) if np.isfinite(state.margin_bound) else None

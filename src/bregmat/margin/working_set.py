@@ -1,8 +1,8 @@
-"""Finding the support: SMO in float32 on a working set that grows by the worst violators.
+"""Search for the support vectors: sequential minimal optimisation (SMO) in float32 on a growing working set.
 
-Everything is in signed weights ``x_i = signs_i alpha_i``, where both classes look alike: ``max signs'x - 1/2 x'(K + ridge) x``
-with ``lower <= x <= upper`` and, with an intercept, ``sum(x) = 0``. ``e = signs - f - ridge x`` is the slope; at the optimum it
-equals the intercept wherever x is free.
+The problem is written in signed weights ``x_i = signs_i alpha_i``, which treats both classes alike: ``max signs'x - 1/2 x'(K + ridge) x``
+with ``lower <= x <= upper`` and, with an intercept, ``sum(x) = 0``. Its slope is ``e = signs - f - ridge x`` with ``f = K x``. At the
+optimum the slope equals the intercept wherever x is strictly between its bounds.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bregmat.margin.problem import MarginProblem
 from bregmat.run.loop import State
 
 SINGLE = 4e-7  # typical error of an entry of the float32 kernel
-WHOLE = 900  # samples up to which the working set is everything
-STEPS = 20_000  # and 100 per member: limit of one round
-PIECE = 30_000_000  # entries of rows that are passed between two looks at the clock
-FAR = 1e300  # stands for infinity, of which no differences can be formed
-HARD = 1e6  # ceiling of the weights, in units of 1 / K_ii, while the support of a hard margin is looked for
+WHOLE = 900  # number of samples up to which the working set contains all of them
+STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set
+PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
+INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
+HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; larger ones are found by the hulls
 
 
 class SupportSearch(State):
-    """Where training stands: a search, a round at a time, until the optimality conditions hold as far as float32 can tell.
+    """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SupportSearch(State):
     start : ndarray of shape (n,)
         Weights to start from, feasible.
     tol : float
-        Violation at which it ends, in units of the margin.
+        Violation at which the search ends, in units of the margin.
     rng : Generator
         Draws the first working set.
     budget : int
@@ -45,32 +45,32 @@ class SupportSearch(State):
     max_steps : float
         Limit on coordinate steps.
     late : callable
-        Asked every few milliseconds; True ends the round.
+        Called every few milliseconds; True ends the round.
 
     Attributes
     ----------
     x, f : ndarray of shape (n,)
         Signed weights, and ``K x`` to float32 accuracy.
     lower, upper : ndarray of shape (n,)
-        Bounds of x, cut to ``ceiling`` in size.
+        Bounds of x, at most ``ceiling`` in absolute value.
     shift : float
         The intercept.
     violation : float
-        Spread of the slopes.
+        Largest violation of the optimality conditions: the largest slope of an x that may rise minus the smallest of one that may fall.
     noise : float
-        Below which float32 rows cannot tell violations.
+        Violation that the rounding of float32 rows may produce.
     steps : int
-        Coordinate steps so far, and factorisations of the finish.
+        Coordinate steps so far; the last stage adds its steps and factorisations.
     done, stuck : bool
-        Whether there is no more to find, and whether noise or a limit ended the search above its tolerance.
+        Whether the search has ended, and whether noise or a limit ended it above its tolerance.
     is_close : bool
-        Whether the gap by float32 ended it, being below ``estimate_tol``.
+        Whether the search ended because the gap estimated from float32 is at most ``estimate_tol``.
     wants_proof : bool
-        Whether a certificate is worth its price.
+        Whether a certificate is to be computed.
     exact : Machine or None
-        The exact weights with their values, once the finish has found them.
+        The exact weights with their values, after the last stage.
     margin_bound : float
-        Of classes that cannot be separated, where x are the weights of two points of their hulls that coincide; else nan.
+        If the classes cannot be separated, a bound of the margin; x are then weights of two coinciding points of the hulls. Else nan.
     """
 
     signal = 0.0
@@ -105,20 +105,20 @@ class SupportSearch(State):
 
     @property
     def objective(self) -> float:  # type: ignore[override]
-        """Dual objective of the weights, with ``K x`` as it is carried along."""
+        """Dual objective of the weights, from the float32 values ``f``."""
         return float(np.abs(self.x).sum()) - 0.5 * float(self.x @ self.f) - 0.5 * float(self.problem.ridge @ self.x**2)
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """The effort so far."""
+        """Number of steps."""
         return {"n_iter": np.array(self.steps)}
 
     def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
+        """Whether all slopes are numbers."""
         return not np.isnan(self.violation)
 
     def round(self) -> None:
-        """One round; ``done`` where there is no more to find, ``stuck`` if that is above the tolerance."""
+        """Do one round: choose the working set and optimise on it."""
         given = self.problem.kernel.given
         if self.rounds == 0 and given is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
             self._descend_on_all(given)
@@ -130,7 +130,7 @@ class SupportSearch(State):
         self._descend_on_block()
 
     def _set_up(self) -> None:
-        """The first working set, and what the rounds carry along."""
+        """Choose the first working set and allocate the arrays of all rounds."""
         n = self.problem.n
         self.weights = self.x.copy()
         first = self._first_members()
@@ -140,10 +140,11 @@ class SupportSearch(State):
         self.block.append(first)
         self.inside[first] = True
         self.slope, self.worse = np.empty(n), np.empty(n)
+        # inner: violation at which a round stops; best: the least so far; waited: rounds without progress
         self.inner, self.best, self.waited = 0.5 * self.tol if len(first) == n else 1e-1, np.inf, 0
 
     def _descend_on_block(self) -> None:
-        """Sequential minimal optimisation on the working set; slopes and violation over all samples."""
+        """Optimise on the working set, then update the slopes and the violation of all samples."""
         problem, block = self.problem, self.block
         assert block is not None
         W, n = block.members, problem.n
@@ -153,7 +154,7 @@ class SupportSearch(State):
         self._descend(most, x, e, block.K, block.diagonal, self.lower[W], self.upper[W], goal)
         self.x[W] = x
         if len(W) == n:
-            # the block is the kernel: its rows serve, but carry the ridge
+            # the block is the whole kernel, with the ridge on its diagonal
             place, held, part = np.empty(n, dtype=np.int64), np.flatnonzero(self.x), np.zeros(n)
             place[W] = np.arange(n)
             vectors.add_rows_inplace(part, block.K, place[held], self.x[held].astype(np.float32))
@@ -170,12 +171,12 @@ class SupportSearch(State):
         gained = self.violation < 0.7 * self.best or (len(W) < n and self.rounds < 8)
         self.waited = 0 if gained else self.waited + 1
         self.best = min(self.best, self.violation)
-        out_of_digits = self.waited >= 2 and self.noise > 0.5 * self.tol
-        self.stuck = out_of_digits or self.waited >= 12 or self.steps >= self.max_steps
+        is_noise = self.waited >= 2 and self.noise > 0.5 * self.tol
+        self.stuck = is_noise or self.waited >= 12 or self.steps >= self.max_steps
         self.done = self.stuck
 
     def _widen(self) -> None:
-        """Worst violators outside join, at most half as many as there are: the block costs |W|^2."""
+        """Add the worst violators outside of the working set, at most half as many as it has, because the block costs |W|^2."""
         block, inside, worse = self.block, self.inside, self.worse
         assert block is not None
         W, goal = block.members, 0.5 * self.tol
@@ -200,9 +201,9 @@ class SupportSearch(State):
         inside[new] = True
 
     def _descend(self, most: int, x: np.ndarray, e: np.ndarray, *data: Any) -> None:
-        """At most ``most`` steps that overwrite ``x`` and ``e``, in pieces between which the clock and Ctrl-C count.
+        """Do at most ``most`` steps, which overwrite ``x`` and ``e``, and check the clock and Ctrl-C after each piece of them.
 
-        ``data`` is what the compiled methods take beside them: kernel, its diagonal, bounds, and the violation to end at.
+        ``data`` are the other arguments of the compiled loops: kernel, its diagonal, bounds, and the violation at which to stop.
         """
         descend: Any = smo.pair_descent_inplace if self.problem.intercept else smo.greedy_descent_inplace
         piece, done = max(100, PIECE // len(x)), 0
@@ -215,13 +216,13 @@ class SupportSearch(State):
         self.steps += done
 
     def _descend_on_all(self, K: np.ndarray) -> None:
-        """Descent over all samples on a matrix that is given, at most n steps: where few are needed, no block pays."""
+        """Do at most n steps over all samples on a given kernel matrix; often they suffice, and no block has to be copied."""
         y, n, tol = self.problem.signs, self.problem.n, self.tol
         x, e = self.x.copy(), (y - self.f).astype(np.float32)
         diagonal = self.problem.kernel.diagonal().astype(np.float32)
         goal = np.float32(0.8 * tol)
         self._descend(int(min(n, self.max_steps)), x, e, K, diagonal, self.lower, self.upper, goal)
-        # e has drifted by a rounding of float32 a step, in random directions: where that is far below tol, it says what f is.
+        # Each step rounds e in float32, in random directions. If the sum of these errors is far below tol, f follows from e.
         if 4 * UNIT * np.sqrt(self.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
             self.f = y - e
         else:
@@ -231,7 +232,7 @@ class SupportSearch(State):
         self._measure(np.empty(n), np.ones(n, dtype=bool))
 
     def _first_members(self) -> np.ndarray:
-        """A random sample of both classes, and the samples that have weight already."""
+        """Row numbers of a random sample of both classes, and of the samples that already have weight."""
         problem, n = self.problem, self.problem.n
         if n <= WHOLE:
             return np.arange(n)
@@ -244,7 +245,7 @@ class SupportSearch(State):
         return np.unique(np.concatenate(members))
 
     def _fresh_members(self, new: np.ndarray, most: int) -> np.ndarray:
-        """A working set within its limit: free samples first, then the worst violators, then those with weight."""
+        """A new working set within the limit ``most``: free samples first, then the worst violators, then samples with weight."""
         free = np.flatnonzero(self.inside & (self.x > self.lower) & (self.x < self.upper))
         new = new[np.argsort(-self.worse[new])][: most // 2]
         rest = np.flatnonzero(self.inside & (self.x != 0))
@@ -253,21 +254,25 @@ class SupportSearch(State):
         return np.concatenate([free, new, rest])
 
     def _measure(self, slope: np.ndarray, inside: np.ndarray) -> None:
-        """The end of a round: slopes and violation over all samples, and the intercept from the working set."""
+        """Update the slopes and the violation of all samples, and the intercept from the working set."""
         problem = self.problem
         self.rounds += 1
         self.noise = SINGLE * float(np.sqrt(self.x @ self.x))
         np.subtract(problem.signs, self.f, out=slope)
         if problem.ridge.any():
             slope -= problem.ridge * self.x
-        rising, falling = np.where(self.x < self.upper, slope, -FAR), np.where(self.x > self.lower, slope, FAR)
+        rising, falling = (
+            np.where(self.x < self.upper, slope, -INFINITE),
+            np.where(self.x > self.lower, slope, INFINITE),
+        )
         high, low = float(rising.max()), float(falling.min())
-        above, below = float(rising[inside].max(initial=-FAR)), float(falling[inside].min(initial=FAR))
+        above, below = float(rising[inside].max(initial=-INFINITE)), float(falling[inside].min(initial=INFINITE))
+        # optimal with an intercept: max over x < upper of e <= min over x > lower of e; without: both compare with 0
         if not problem.intercept:
             self.shift, self.violation = 0.0, max(high, -low, 0.0)
         else:
             self.violation = high - low
-            self.shift = 0.5 * (above + below if max(abs(above), abs(below)) < FAR else high + low)
+            self.shift = 0.5 * (above + below if max(abs(above), abs(below)) < INFINITE else high + low)
         if not np.isfinite(slope.sum() + self.violation):
             self.violation = np.nan
         self.done = not self.violation > self.tol

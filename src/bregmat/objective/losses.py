@@ -122,7 +122,6 @@ class ItakuraSaito(OwnSlack):
     name: ClassVar[str] = "itakura_saito"
     projection_code: ClassVar[int | None] = outer_rows.ITAKURA_SAITO
     degree: ClassVar[int | None] = 0
-    is_bilinear: ClassVar[bool] = True
 
     def __init__(self) -> None:
         super().__init__(LogDet())

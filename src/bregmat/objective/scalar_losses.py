@@ -64,7 +64,6 @@ class ScalarLoss(Loss):
     is_hard: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = True
     projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
-    is_bilinear: ClassVar[bool] = False  # whether xi (top - mu) is the same along the central path
     degree: ClassVar[int | None] = None  # of a loss without a scale: value(c p, c b, g) = c^degree value(p, b, g)
 
     @abstractmethod

@@ -10,10 +10,8 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from bregmat.base.checks import as_column, check_integer, check_positive, check_share
-from bregmat.base.linalg import eigh
 from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
-from bregmat.estimators.state import names_state, restore_names
 from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
@@ -384,50 +382,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def __dir__(self) -> list[str]:
         return list(object.__dir__(self))  # scikit-learn's reads every property, which raises for invalid parameters
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        meta: dict[str, Any] = {
-            "dim": None,
-            "settings": self._checked().to_meta(),
-            "void": None,
-            "misfit": 0.0,
-            "no_fit": None,
-        }
-        state, arrays = self._state, {}
-        if state is not None:
-            meta |= {"dim": len(state.H), "void": state.void, "misfit": state.misfit, "no_fit": state.no_fit}
-            arrays = {"state.H": state.H, "state.totals": state.totals}
-            if state.log_prior is not None:
-                arrays["log_prior"] = state.log_prior
-            if state.record is not None:
-                arrays |= state.record.arrays()
-        arrays = {name: array.copy() for name, array in arrays.items()}  # learning goes on in place
-        return meta | names_state(self), arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> MatrixExponentiatedGradient:
-        """Inverse of :meth:`to_state`."""
-        dim, H = meta["dim"], arrays.get("state.H")
-        if dim is not None and (
-            H is None or H.shape != (dim, dim)
-        ):  # before memory is taken for a matrix of that order
-            raise ValueError(f"dim is {dim!r}, but the matrix has the shape {None if H is None else H.shape}")
-        self = cls(dim, **GradientSettings.from_meta(meta["settings"]))
-        log_prior = arrays.get("log_prior")
-        if log_prior is not None:
-            values, P = eigh(log_prior)
-            self.prior = (P * np.exp(values)) @ P.conj().T
-        settings = GradientSettings(**GradientSettings.from_meta(meta["settings"]))
-        self._begin(settings, dim, log_prior)  # with the logarithm itself, for the same bits
-        restore_names(self, meta)
-        if self._state is not None:
-            self._state.restore(np.array(H, order="C"), np.array(arrays["state.totals"]))
-            self._state.void, self._state.misfit, self._state.no_fit = meta["void"], meta["misfit"], meta["no_fit"]
-            if self._state.record is not None:
-                self._state.record.restore(arrays, dim)
-        return self
 
     # ------------------------------------------------------------------ inside
     @property

@@ -28,7 +28,6 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
-from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
 from bregmat.objective.divergences import LogDet
 from bregmat.online.assumptions import UnreachableLabelWarning
 from bregmat.online.learner import OnlineLearner, Undo, as_labels
@@ -288,35 +287,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def _read_comparison(self, U: Any) -> np.ndarray:
         return as_matrix("U", U, order=self._dim(), psd=True, sparse="dense")
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        params, arrays = parameters_state({k: v for k, v in self.get_params(deep=False).items() if v is not None})
-        meta: dict[str, Any] = {"params": params}
-        if self._Bt is not None:
-            keeps = self._record is not None
-            meta |= {"eta": self._fixed, "keeps": keeps, "n_features_in": self.n_features_in_} | names_state(self)
-            arrays |= {"factor": self._Bt.copy(), "totals": self._totals.copy()}
-            if self._first is not None:
-                arrays["first"] = self._first
-            if self._record is not None:
-                arrays |= self._record.arrays()
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> OnlineLogDet:
-        """Inverse of :meth:`to_state`."""
-        self = cls(**parameters_restored(meta["params"], arrays))
-        if "factor" in arrays:
-            self._fixed, self.n_features_in_ = float(meta["eta"]), int(meta["n_features_in"])
-            self._Bt, self._totals = arrays["factor"].copy(), arrays["totals"].copy()
-            self._first = arrays.get("first")
-            restore_names(self, meta)
-            if meta["keeps"]:
-                self._record = _new_record()
-                self._record.restore(arrays, self.n_features_in_)
-        return self
 
     # ------------------------------------------------------------------ inside
     def __sklearn_is_fitted__(self) -> bool:

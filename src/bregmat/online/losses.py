@@ -8,7 +8,7 @@ The built-in losses are compiled, so that one compiled loop learns a whole block
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,19 +146,3 @@ def as_online_loss(loss: Any) -> Any:
             f"derivative(prediction, label); got {loss!r}."
         )
     return loss
-
-
-def loss_state(loss: Any) -> dict[str, Any]:
-    """A built-in loss as plain values, for files; ``TypeError`` for others."""
-    if not isinstance(loss, BuiltInLoss):
-        raise TypeError(
-            f"a learner with a loss of your own ({type(loss).__name__}) cannot be written to a file; "
-            f"the losses that can: {', '.join(ONLINE_LOSSES)}."
-        )
-    return {"name": loss.name, "parameter": loss.parameter}
-
-
-def loss_from_state(meta: dict[str, Any]) -> Any:
-    """Inverse of :func:`loss_state`."""
-    cls = ONLINE_LOSSES[meta["name"]]
-    return cls(meta["parameter"]) if fields(cls) else cls()

@@ -18,14 +18,12 @@ from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.sampling import check_random_state, generator
 from bregmat.base.threads import on_one_blas_thread, single_thread_blas
 from bregmat.estimators.base import validated
-from bregmat.estimators.state import names_state, parameters_restored, parameters_state, restore_names
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
 from bregmat.typing import Points, RandomState, Values
 
 BLOCK = 50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; Ctrl-C waits for the end of a call
 LARGEST = 1e100  # steps along rows with larger squared norms would overflow
-_ARRAYS = ("lam", "Vt", "totals", "moment", "sum")  # the arrays that files hold
 
 
 @on_one_blas_thread
@@ -289,34 +287,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             return L + 2.0 * R * B + 2.0 * math.sqrt(R * B * (R * B + L + B))
         # PRICE is sum_s (1 - rho_s) l_s
         return L + R / float(totals[kernels.LAST_ETA]) + float(totals[kernels.PRICE])
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`; what is read back continues to the same bits."""
-        params, arrays = parameters_state(self.get_params(deep=False))
-        meta: dict[str, Any] = {"params": params}
-        if self.__sklearn_is_fitted__():
-            meta |= names_state(self) | {
-                "n_features_in": self.n_features_in_,
-                "n_samples_seen": self.n_samples_seen_,
-                "m": self._m,
-                "fixed": self._fixed,
-                "limit": self._limit,
-            }
-            arrays |= {name: getattr(self, f"_{name}").copy() for name in _ARRAYS}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> OnlinePCA:
-        """Inverse of :meth:`to_state`."""
-        self = cls(**parameters_restored(meta["params"], arrays))
-        if "Vt" in arrays:
-            self.n_features_in_, self.n_samples_seen_ = int(meta["n_features_in"]), int(meta["n_samples_seen"])
-            restore_names(self, meta)
-            self._m, self._fixed, self._limit = int(meta["m"]), float(meta["fixed"]), meta["limit"]
-            for name in _ARRAYS:
-                setattr(self, f"_{name}", np.array(arrays[name], order="C"))
-        return self
 
     # ------------------------------------------------------------------ inside
     def __sklearn_is_fitted__(self) -> bool:

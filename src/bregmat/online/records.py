@@ -49,14 +49,6 @@ class PairTally:
         a, b = np.nonzero(np.triu(self.table, 1))
         return np.column_stack([a, b]), self.table[a, b], self.table[b, a]
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays for files."""
-        return {"tally": self.table, "tally_within": np.array([self.within])}
-
-    def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """Inverse of :meth:`arrays`."""
-        self.table, self.within = arrays["tally"].copy(), float(arrays["tally_within"][0])
-
 
 class KeptExamples:
     """The examples themselves as columns, the instances first; memory grows with the stream.
@@ -64,7 +56,7 @@ class KeptExamples:
     Parameters
     ----------
     *names : str
-        Names of the columns in files.
+        Names of the columns.
     """
 
     within = 0.0  # as in PairTally; examples are not merged here
@@ -93,12 +85,3 @@ class KeptExamples:
         """Instances, their counts (1 each), and labels."""
         X, y = self.columns() or (np.zeros((0, 2)), np.zeros(0))
         return X, np.ones(len(y)), y
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays for files."""
-        return {f"kept_{name}": column for name, column in zip(self.names, self.columns())}
-
-    def restore(self, arrays: dict[str, np.ndarray], dim: int) -> None:
-        """Inverse of :meth:`arrays`."""
-        columns = tuple(arrays[f"kept_{name}"].copy() for name in self.names if f"kept_{name}" in arrays)
-        self.blocks = [columns] if columns and len(columns[1]) else []

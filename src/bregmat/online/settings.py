@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
-from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss, loss_from_state, loss_state
+from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss
 from bregmat.typing import OnlineMode
 
 MODES = get_args(OnlineMode)
@@ -121,13 +121,3 @@ class GradientSettings:
         if abs(total - self.trace) > 1e-6 * self.trace:
             raise ValueError(f"U must have the trace {self.trace:g}; got {total:.8g}.")
         return A
-
-    # ------------------------------------------------------------------ files
-    def to_meta(self) -> dict[str, Any]:
-        """Plain values; ``TypeError`` for a loss of the user's own."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.init} | {"loss": loss_state(self.loss)}
-
-    @staticmethod
-    def from_meta(meta: dict[str, Any]) -> dict[str, Any]:
-        """Arguments from :meth:`to_meta`."""
-        return {**meta, "loss": loss_from_state(meta["loss"])}

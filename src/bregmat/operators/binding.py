@@ -12,31 +12,33 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.linalg import sq_norms
 from bregmat.constraints.columns import LowRankMatrix, distinct
 from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.terms import Terms
+from bregmat.constraints.terms import ResolvedRows, Terms
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import VANISHING, MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
 
-TURNED = 1e-14  # what rounding turns eigenvectors by, relative to their eigenvalue over the largest
+TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
+MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
 
 
 @dataclass(frozen=True, eq=False)
 class Rounding:
-    """By how much the entries of points (n, r) may be off; **the one judge** of rows that vanish, whatever their form.
+    """Largest errors of the coordinates of points (n, r): all code that decides whether a row is 0 asks here.
 
-    Each entry of a vector or matrix made of points is judged against the sizes of what it is the sum of, in its own column: a
-    column's unit changes nothing. A row all of whose entries may be rounding is exactly 0; its bound decides what that means.
+    Each entry of a vector or matrix is compared with the sizes of the terms that it is the sum of, in its own column, so
+    that the unit of a column does not matter. A row whose entries may all be rounding errors is set to exactly 0.
 
     Attributes
     ----------
     column : ndarray, shape (r,)
-        Largest entry of every column.
+        Largest absolute entry of each column.
     length : ndarray, shape (n,)
-        Length of every point.
+        Length of each point.
     reach : ndarray, shape (n,)
     floor : ndarray, shape (r,)
-        ``reach_j floor_k`` is the error of entry (j, k) where coordinates were computed from a prior; 0 where they are data.
+        ``reach_j floor_k`` is the error of entry (j, k) if coordinates were computed from a prior; 0 for data.
     is_exact : bool
-        Whether the points are data as they were given.
+        Whether the points are data as given.
     """
 
     column: np.ndarray
@@ -47,7 +49,7 @@ class Rounding:
 
     @classmethod
     def of(cls, made: np.ndarray, floor: np.ndarray | None = None, reach: np.ndarray | None = None) -> Rounding:
-        """From what the entries are the sums of (n, r), absolute; ``floor`` is None for data as it was given."""
+        """From the sums of absolute terms of the entries, shape (n, r); ``floor`` is None for data as given."""
         n, r = made.shape
         return cls(
             made.max(axis=0, initial=0.0),
@@ -59,12 +61,12 @@ class Rounding:
 
     @property
     def lengths(self) -> np.ndarray:
-        """At least the length of every point's error, shape (n,)."""
+        """Upper bounds of the lengths of the errors of the points, shape (n,)."""
         largest = np.minimum(self.column.max(initial=0.0), self.length)
         return np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
 
     def sizes(self, points: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """What the entries of some points may be the rounding of."""
+        """Sizes of the terms that the entries of some points are sums of, shape (..., r)."""
         return np.minimum(self.column, self.length[points][..., None])
 
     def of_points(self, points: np.ndarray) -> np.ndarray:
@@ -94,18 +96,20 @@ class Rounding:
     def vanishing(
         self, vectors: Callable[[np.ndarray], np.ndarray], squares: np.ndarray, a: np.ndarray, b: np.ndarray
     ) -> np.ndarray:
-        """Which sums or differences of the points a and b may be rounding.
+        """Numbers of the sums or differences of the points a and b whose entries may all be rounding.
 
         Parameters
         ----------
         vectors : callable
-            Numbers of some of them -> their entries (k, r).
+            Numbers of k of the sums -> their entries (k, r).
         squares : ndarray, shape (c,)
-            Their squared lengths.
+            Squared lengths of the sums.
         a, b : ndarray of int, shape (c,)
         """
         norms = self.lengths
         small = np.flatnonzero(squares <= np.minimum((norms[a] + norms[b]) ** 2, 1e300))
+        if not len(small):
+            return small
         parts = np.array_split(small, 1 + len(small) * len(self.column) // 2**22)
         return np.concatenate([k[_is_rounding(vectors(k), self.of_pairs(a[k], b[k]))] for k in parts])
 
@@ -115,31 +119,101 @@ def _is_rounding(A: np.ndarray, error: np.ndarray) -> np.ndarray:
     return (np.abs(A) <= np.minimum(error, 1e300)).all(axis=-1)
 
 
-def _terms_operator(
-    t: Terms, Z: np.ndarray, a: np.ndarray, b: np.ndarray, rounding: Rounding
-) -> RankOneRows | PairGraph:
-    """Terms on the points a and b of Z: as pairs where they outnumber the points, otherwise as their vectors; 0 where it is rounding."""
-    op: RankOneRows | PairGraph
-    if len(a) > len(Z) and len(a) * Z.shape[1] > 30_000:
-        op = PairGraph(Z, a, b, t.sign)
-    else:
-        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
-    zero = rounding.vanishing(op.vectors, op.values_diagonal(None), a, np.where(t.sign == 0, a, b))
-    if isinstance(op, RankOneRows):
-        op.V[zero] = 0.0
-    elif len(zero):
-        b, sign = b.copy(), t.sign.copy()
-        b[zero], sign[zero] = a[zero], -1
-        op = PairGraph(Z, a, b, sign)
-    return op
-
-
 @dataclass(frozen=True, eq=False)
 class _Errors:
     """Errors of the vectors of terms."""
 
     of: Callable[[np.ndarray], np.ndarray]  # terms -> largest error of every entry, shape (..., r)
     lengths: np.ndarray  # at least the length of every term's error, (n_terms,); entries cost r times as much
+
+
+def bind(
+    constraints: Constraints,
+    Z: np.ndarray,
+    rows: np.ndarray | None = None,
+    rounding: Rounding | None = None,
+    *,
+    are_terms: bool = False,
+    resolved: ResolvedRows | None = None,
+) -> Operator:
+    """Bind constraints to the rows Z of their points.
+
+    Parameters
+    ----------
+    constraints : Constraints
+        In row numbers of the data.
+    Z : ndarray, shape (n_touched, r)
+        Coordinates of the touched points.
+    rows : ndarray of int, shape (n_touched,), optional
+        Ascending row numbers that Z holds; by default all of them.
+    rounding : Rounding, optional
+        By how much Z may be off; by default it counts as data.
+    are_terms : bool
+        Whether Z holds the vectors of ``constraints.terms()`` themselves, shape (n_terms, r), which are exact.
+    resolved : ResolvedRows, optional
+        What ``constraints.resolved()`` gives.
+    """
+    resolved = constraints.resolved() if resolved is None else resolved
+    if rounding is None and not are_terms:
+        rounding = Rounding.of(np.abs(Z))
+    parts: list[tuple[np.ndarray, Operator]] = []
+    if len(resolved.terms.row):
+        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding))
+    if len(resolved.whole):
+        assert rounding is not None
+        parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
+    return parts[0][1] if len(parts) == 1 else Stacked(parts)
+
+
+def _bound_terms(
+    t: Terms, c: int, Z: np.ndarray, rows: np.ndarray | None, rounding: Rounding | None
+) -> tuple[np.ndarray, Operator]:
+    """Numbers and operator of the rows that name samples, among c rows; without rounding, Z holds the vectors of the terms."""
+    errors: _Errors | None = None
+    if rounding is None:
+        plain: RankOneRows | PairGraph = RankOneRows(Z)
+    else:
+        a, b = _places(t, rows)
+        plain = _rank_one_terms(t, Z, a, b, rounding)
+        if not rounding.is_exact:
+            second = np.where(t.sign == 0, a, b)
+            lengths = rounding.lengths
+            errors = _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
+    if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
+        return t.row, plain
+    # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
+    numbers = distinct(t.row, c)
+    slot = np.searchsorted(numbers, t.row)
+    P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(numbers), len(t.row)))
+    return numbers, _signed_sums(plain, P, errors)
+
+
+def _places(t: Terms, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the two points of every term among the rows that are held."""
+    if rows is None:
+        return t.a.astype(np.int32), t.b.astype(np.int32)
+    place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    return place[t.a], place[t.b]
+
+
+def _rank_one_terms(
+    t: Terms, Z: np.ndarray, a: np.ndarray, b: np.ndarray, rounding: Rounding
+) -> RankOneRows | PairGraph:
+    """Terms on the points a and b of Z: pairs where they outnumber the points, otherwise vectors; 0 where they may be rounding."""
+    op: RankOneRows | PairGraph
+    if len(a) > len(Z) and len(a) * Z.shape[1] > MIN_PAIR_ENTRIES:
+        op = PairGraph(Z, a, b, t.sign)
+    else:
+        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+    zero = rounding.vanishing(op.vectors, op.values_diagonal(None), a, np.where(t.sign == 0, a, b))
+    if isinstance(op, RankOneRows):
+        op.V[zero] = 0.0
+    elif len(zero):  # z_a - z_a is exactly 0
+        b, sign = b.copy(), t.sign.copy()
+        b[zero], sign[zero] = a[zero], -1
+        op = PairGraph(Z, a, b, sign)
+    return op
 
 
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:
@@ -158,122 +232,71 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
     sums = SignedSums(base, P)
     gone = np.zeros(sums.c, dtype=bool)
     for part, place in sums.blocks():
-        terms, coef = P.indices[place], P.data[place]
-        V, size = base.vectors(terms), np.abs(coef)
-        G = V @ V.transpose(0, 2, 1)
-        square = np.einsum("is,ist,it->i", coef, G * G, coef)  # squared Frobenius norms, but for rounding
-        v = np.sqrt(np.einsum("isk,isk->is", V, V))
-        d = np.zeros_like(v) if errors is None else errors.lengths[terms]
-        natural = np.einsum("is,is->i", size, v * v)
-        off = np.einsum("is,is->i", size, d * (2.0 * v + d))
-        small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
-        for some in np.array_split(small, 1 + len(small) * sums.r**2 // 2**22):
-            if not len(some):
-                continue
-            W, scale = np.abs(V[some]), size[some][:, None, :]
-            E = np.zeros_like(W) if errors is None else errors.of(terms[some])
-            left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
-            cross = right @ W
-            noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
-            A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
-            gone[part[some]] = _is_rounding(A, noise).all(axis=-1)
+        gone[part] = _cancelled(base, P.indices[place], P.data[place], errors)
     if gone.any():
         P.data[np.repeat(gone, np.diff(P.indptr))] = 0.0
         P.eliminate_zeros()
     return sums
 
 
-def bind(
-    constraints: Constraints,
-    Z: np.ndarray | None,
-    rows: np.ndarray | None = None,
-    rounding: Rounding | None = None,
-    vectors: np.ndarray | None = None,
-) -> Operator:
-    """Bind constraints to the rows Z of their points.
+def _cancelled(
+    base: RankOneRows | PairGraph, terms: np.ndarray, coef: np.ndarray, errors: _Errors | None
+) -> np.ndarray:
+    """Which of the sums ``sum_t coef_t v_t v_t'`` of k terms each, shape (c, k), may be rounding; boolean, shape (c,)."""
+    V, size = base.vectors(terms), np.abs(coef)
+    # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
+    G = V @ V.transpose(0, 2, 1)
+    square = np.einsum("is,ist,it->i", coef, G * G, coef)
+    v = np.sqrt(np.einsum("isk,isk->is", V, V))
+    d = np.zeros_like(v) if errors is None else errors.lengths[terms]
+    natural = np.einsum("is,is->i", size, v * v)
+    off = np.einsum("is,is->i", size, d * (2.0 * v + d))
+    small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
+    gone = np.zeros(len(terms), dtype=bool)
+    for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
+        if not len(some):
+            continue
+        # (v + e)(v + e)' - v v' = v e' + e v' + e e', entry by entry, beside the rounding of the sum itself
+        W, scale = np.abs(V[some]), size[some][:, None, :]
+        E = np.zeros_like(W) if errors is None else errors.of(terms[some])
+        left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
+        cross = right @ W
+        noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
+        A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
+        gone[some] = _is_rounding(A, noise).all(axis=-1)
+    return gone
 
-    Parameters
-    ----------
-    constraints : Constraints
-        In row numbers of the data.
-    Z : ndarray, shape (n_touched, r), or None
-        Coordinates of the touched points.
-    rows : ndarray of int, shape (n_touched,), optional
-        Ascending row numbers that Z holds; by default all of them.
-    rounding : Rounding, optional
-        By how much Z may be off; by default it counts as data.
-    vectors : ndarray, shape (n_terms, r), optional
-        The vectors of ``constraints.terms()`` themselves, in place of Z.
-    """
-    parts: list[tuple[np.ndarray, Operator]] = []
-    t = constraints.terms()
-    if rounding is None and Z is not None:
-        rounding = Rounding.of(np.abs(Z))
-    if len(t.row):
-        errors = None
-        if vectors is not None:
-            plain: RankOneRows | PairGraph = RankOneRows(vectors)
-        else:
-            assert Z is not None and rounding is not None
-            a, b = _places(t, rows)
-            plain = _terms_operator(t, Z, a, b, rounding)
-            if not rounding.is_exact:
-                ends = a, np.where(t.sign == 0, a, b)
 
-                def of(terms: np.ndarray) -> np.ndarray:
-                    return rounding.of_pairs(ends[0][terms], ends[1][terms])
-
-                errors = _Errors(of, rounding.lengths[ends[0]] + rounding.lengths[ends[1]])
-
-        base: Operator = plain
-        which = t.row
-        if (t.coef != 1.0).any() or (which[1:] == which[:-1]).any():  # more than one plain term a row
-            which = distinct(t.row, constraints.n_constraints)
-            slot = np.searchsorted(which, t.row)
-            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(which), len(t.row)))
-            base = _signed_sums(plain, P, errors)
-        parts.append((which, base))
-    names, dense, owners, factors, weights, offs = [], [], [], [], [], []
-    for row in np.flatnonzero(constraints.where("is_whole")):
+def _bound_matrices(
+    constraints: Constraints, whole: np.ndarray, Z: np.ndarray, rows: np.ndarray | None, rounding: Rounding
+) -> list[tuple[np.ndarray, Operator]]:
+    """Numbers and operators of the rows ``<C, Z M Z'>`` with a matrix C each: dense ``Z' C Z``, or the few vectors of a sum."""
+    numbers, matrices, owners, sums = [], [], [], []
+    for row in whole:
         C = constraints.matrix(row)
-        assert Z is not None and rounding is not None
-        if isinstance(C, LowRankMatrix):
+        if isinstance(C, LowRankMatrix):  # C = V diag(w) V': the vectors V' Z
             V = C.vectors if rows is None else C.vectors[rows]
-            vector, off = V.T @ Z, rounding.of_sums(V)
-            vector[_is_rounding(vector, off)] = 0.0
-            factors.append(vector)
-            offs.append(off)
-            weights.append(C.weights)
+            vectors, error = V.T @ Z, rounding.of_sums(V)
+            vectors[_is_rounding(vectors, error)] = 0.0
             owners.append(row)
+            sums.append((vectors, error, C.weights))
             continue
-        names.append(row)
-        if C is None:
-            dense.append(Z.T @ Z)
-            continue
-        C = C if rows is None else C[rows][:, rows]
-        A = Z.T @ (C @ Z)
-        dense.append(np.zeros_like(A) if _is_rounding(A, rounding.of_congruence(C, Z)).all() else A)
-    if dense:
-        stack = np.stack(dense)
-        parts.append((np.array(names), MatrixRows((stack + stack.transpose(0, 2, 1)) / 2)))
-    if factors:
-        counts = [len(w) for w in weights]
-        slot = np.repeat(np.arange(len(owners)), counts)
-        P = scipy.sparse.csr_array(
-            (np.concatenate(weights), (slot, np.arange(len(slot)))), shape=(len(owners), len(slot))
-        )
-        off = np.concatenate(offs)
-        sums = _signed_sums(
-            RankOneRows(np.concatenate(factors)), P, _Errors(off.__getitem__, np.linalg.norm(off, axis=1))
-        )
-        parts.append((np.array(owners), sums))
-    return parts[0][1] if len(parts) == 1 else Stacked(parts)
-
-
-def _places(t: Terms, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the two points of every term among the rows that are held."""
-    if rows is None:
-        return t.a.astype(np.int32), t.b.astype(np.int32)
-    place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    return place[t.a], place[t.b]
+        if C is None:  # the trace
+            A = Z.T @ Z
+        else:
+            C = C if rows is None else C[rows][:, rows]
+            A = Z.T @ (C @ Z)
+            if _is_rounding(A, rounding.of_congruence(C, Z)).all():
+                A = np.zeros_like(A)
+        numbers.append(row)
+        matrices.append((A + A.T) / 2)
+    parts: list[tuple[np.ndarray, Operator]] = []
+    if matrices:
+        parts.append((np.array(numbers), MatrixRows(np.stack(matrices))))
+    if sums:
+        vectors, error, weights = (np.concatenate(column) for column in zip(*sums))
+        slot = np.repeat(np.arange(len(owners)), [len(w) for _, _, w in sums])
+        P = scipy.sparse.csr_array((weights, (slot, np.arange(len(slot)))), shape=(len(owners), len(slot)))
+        errors = _Errors(error.__getitem__, np.linalg.norm(error, axis=1))
+        parts.append((np.array(owners), _signed_sums(RankOneRows(vectors), P, errors)))
+    return parts

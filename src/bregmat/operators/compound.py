@@ -1,4 +1,4 @@
-"""Operators made of other operators: signed sums of their rows, and several side by side."""
+"""Operators made of other operators: signed sums of rows, and several operators side by side."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels.arrays import OuterRows
 from bregmat.constraints.columns import distinct
-from bregmat.operators.operators import MatrixRows, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import MatrixRows, Operator, RankOneRows
+from bregmat.operators.pair_graph import PairGraph
+
+FEW = 50  # rows that are taken as matrices in a Gram matrix
 
 
 class SignedSums(Operator):
@@ -51,7 +54,7 @@ class SignedSums(Operator):
         return self.P @ self.base.features(S)
 
     def blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Rows with equally many terms, some at a time, and where their k terms are in P: (rows,) and (rows, k)."""
+        """Blocks of rows with the same number k of terms: their numbers (m,), and the positions of their terms in P (m, k)."""
         count = np.diff(self.P.indptr)
         for k in np.unique(count[count > 0]):
             rows = np.flatnonzero(count == k)
@@ -59,7 +62,7 @@ class SignedSums(Operator):
                 yield part, self.P.indptr[part][:, None] + np.arange(k)
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """From the few vectors of each row: a QR and an eigenproblem of their number."""
+        """``tr(|A_i| diag(prior))`` from a QR decomposition of the k vectors of each row and an eigenproblem of order k."""
         out = np.zeros(self.c)
         for part, place in self.blocks():
             terms, slot = np.unique(self.P.indices[place], return_inverse=True)
@@ -71,11 +74,11 @@ class SignedSums(Operator):
         return out
 
     def norms(self) -> np.ndarray:
-        """Upper bounds of the Frobenius norms, by the triangle inequality over the terms."""
+        """Upper bounds of the Frobenius norms, by the triangle inequality."""
         return abs(self.P) @ self.base.norms()
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """A bound of ``<A_i, Psi o A_i>`` of every row, by the triangle inequality: ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""
+        """Upper bounds of ``<A_i, Psi o A_i>``, by the triangle inequality ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""
         return (abs(self.P) @ np.sqrt(self.base.squared_norms(Psi))) ** 2
 
     def extents(self, w: np.ndarray) -> np.ndarray:
@@ -85,7 +88,7 @@ class SignedSums(Operator):
         return self.P @ (self.P @ self.base.gram()).T if S is None else super().gram(S)
 
     def outer(self) -> OuterRows:
-        """The terms of each row; more of them than r are replaced by eigenvectors."""
+        """The terms of each row; if there are more than r, the eigenvectors of its matrix."""
         wide = np.flatnonzero(np.diff(self.P.indptr) > self.r)
         if len(wide):
             dense = [self.restrict(np.array([row])).adjoint(np.ones(1)) for row in wide]
@@ -105,7 +108,7 @@ class SignedSums(Operator):
 
 
 class Stacked(Operator):
-    """Several operators, each for some of the rows."""
+    """Several operators, each with some of the rows."""
 
     def __init__(self, parts: list[tuple[np.ndarray, Operator]]) -> None:
         self.parts = parts
@@ -168,13 +171,30 @@ class Stacked(Operator):
     def extents(self, w: np.ndarray) -> np.ndarray:
         return np.sum([op.extents(w[rows]) for rows, op in self.parts], axis=0)
 
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        """Block by block: few rows beside many are taken as matrices, whose values at the others are their inner products."""
+        if S is not None:
+            return super().gram(S)
+        G = np.empty((self.c, self.c))
+        for k, (rows, op) in enumerate(self.parts):
+            G[np.ix_(rows, rows)] = op.gram()
+            for others, other in self.parts[:k]:
+                (few, small), (many, large) = sorted(((rows, op), (others, other)), key=lambda part: len(part[0]))
+                if len(few) > FEW:
+                    block = small.features(None) @ large.features(None).T
+                else:
+                    each = (small.restrict(np.array([row])).adjoint(np.ones(1)) for row in range(len(few)))
+                    block = np.array([large.values(A) for A in each])
+                G[np.ix_(few, many)], G[np.ix_(many, few)] = block, block.T
+        return G
+
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""
         found = [op.outer() for _, op in self.parts]
         starts = np.cumsum([0, *(len(f.Z) for f in found)])
         counts = self._gather([np.diff(f.ptr) for f in found])
         ptr = np.concatenate([[0], np.cumsum(counts)])
-        place = [  # where the terms of each part go
+        place = [  # positions of the terms of each part
             np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
             for (rows, _), f in zip(self.parts, found, strict=True)
         ]
@@ -199,13 +219,13 @@ class Stacked(Operator):
 
 
 def with_leaves(op: Any, made: Callable[[Any], Any]) -> Any:
-    """The operator with ``made`` of every one that it is made of and that is not made of others itself.
+    """The operator with every elementary operator in it replaced.
 
     Parameters
     ----------
     op : Operator
     made : callable
-        From an operator of one form to that of another one, with the same values.
+        Gives the operator that replaces an elementary one, with the same values.
     """
     if isinstance(op, SignedSums):
         return SignedSums(with_leaves(op.base, made), op.P)

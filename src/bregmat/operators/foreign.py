@@ -1,9 +1,8 @@
-"""Operators whose points are kept in another array library's memory, such as a GPU's: long sums over rows there, r x r pieces here.
+"""Operators whose points are in the memory of another array library, such as on a GPU: sums over rows are computed there.
 
-What goes back and forth is of order r x r, and a column of c numbers where values or weights of rows are asked for. Only functions
-of the array API standard are used, no scatter: ``V' diag(w) V`` of the vectors of some rows at a time costs c r^2 operations where the
-host's graph of pairs costs c r, but is a product, has no order of additions that changes from run to run, and
-is what such a device is made for.
+Only r x r matrices and columns of c values or weights are copied between the host and the device. All functions are in the array API
+standard, and none scatters: ``V' diag(w) V`` of the vectors of some rows costs c r^2 operations, where the pair graph of the
+host costs c r, but it is a matrix product, which is fast on a GPU and whose order of additions is the same in every run.
 """
 
 from __future__ import annotations
@@ -17,21 +16,22 @@ from bregmat._kernels.arrays import OuterRows
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.linalg import blocks
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.operators import OuterProducts, PairGraph, RankOneRows, svec_index
+from bregmat.operators.linear_maps import OuterProducts, RankOneRows, svec_index
+from bregmat.operators.pair_graph import PairGraph
 
-# numbers in the vectors of the rows that are worked on at a time: 128 MB, of which there are up to six at once
+# numbers in the vectors of a block of rows: 128 MB, of which up to six exist at once
 BLOCK = 2**24
 
 
 class ArrayRows(OuterProducts):
-    """Vectors ``z_a + s z_b`` of points in another library's memory, formed some at a time; without pairs the points themselves.
+    """Vectors ``z_a + s z_b`` of points in another library's memory, formed in blocks; without pairs, the points are the vectors.
 
     Parameters
     ----------
     space : ArraySpace
     Z : array, shape (n, r)
     ends : (array, array, array or None), optional
-        a, b and s of every row, shape (c,) each; s in the precision of Z, None where all are -1.
+        a, b and s of every row, shape (c,) each; s has the precision of Z, and is None if all are -1.
     """
 
     def __init__(self, space: ArraySpace, Z: Any, ends: tuple[Any, ...] | None = None) -> None:
@@ -40,14 +40,14 @@ class ArrayRows(OuterProducts):
 
     @classmethod
     def of(cls, op: PairGraph | RankOneRows, space: ArraySpace) -> ArrayRows:
-        """The rows of an operator of the host, copied there."""
+        """The rows of an operator of the host, copied to the space."""
         if isinstance(op, RankOneRows):
             return cls(space, space.put(op.V, float))
         sign = None if (op.sign == -1).all() else space.put(op.sign, float)
         return cls(space, space.put(op.Z, float), (space.put(op.a, np.int64), space.put(op.b, np.int64), sign))
 
     def _blocks(self, *points: Any) -> Iterator[tuple[slice, list[Any]]]:
-        """Some rows at a time: their place, and for every array of the size of the points what it says of them."""
+        """Blocks of rows: a slice, and for each array of the shape of the points the vectors of these rows."""
         xp = self.space.xp
         for place in blocks(self.c, self.r, BLOCK):
             part = slice(place.start, min(place.stop, self.c))
@@ -62,7 +62,7 @@ class ArrayRows(OuterProducts):
             yield part, found
 
     def _column(self, *points: Any, of: Callable[..., Any]) -> np.ndarray:
-        """A number of every row, from its block."""
+        """A column with one number for every row, computed block by block."""
         found = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
         return np.concatenate(found) if found else np.zeros(0)
 
@@ -81,7 +81,7 @@ class ArrayRows(OuterProducts):
         return self._sum(V.T @ (V * weights[part][:, None]) for part, (V,) in self._blocks(self.Z))
 
     def weighted(self, h: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        """Weights go there once, and values do not come back."""
+        """``X -> A*(h . A(X))``; the weights are copied to the device once, and the values stay there."""
         weights = self._like(h)
 
         def product(X: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ class ArrayRows(OuterProducts):
         return product
 
     def _sum(self, pieces: Iterator[Any], order: int | None = None) -> np.ndarray:
-        """The sum of square pieces, 0 where there are none; of order r unless told."""
+        """The sum of square matrices of this order (r by default); 0 if there are none."""
         total = None
         for piece in pieces:
             total = piece if total is None else total + piece
@@ -117,7 +117,7 @@ class ArrayRows(OuterProducts):
         return ArrayRows(self.space, self.Z @ self._like(F), self.ends)
 
     def restrict(self, rows: np.ndarray) -> ArrayRows:
-        """Some of the rows; their vectors themselves once there are fewer of them than points."""
+        """Some of the rows; as vectors if there are fewer rows than points."""
         xp, some = self.space.xp, self.space.put(np.arange(self.c)[rows])
         if self.ends is None:
             return ArrayRows(self.space, xp.take(self.Z, some, axis=0))
@@ -136,7 +136,7 @@ class ArrayRows(OuterProducts):
         return ArrayRows(self.space, xp.astype(self.Z, kind), ends)
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r); fetched."""
+        """The vectors of some rows (numbers of any shape), copied to the host; shape (..., r)."""
         rows = np.asarray(rows)
         some = self.restrict(rows.ravel())
         found = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
@@ -154,7 +154,7 @@ class ArrayRows(OuterProducts):
         return self._rows_here().outer()
 
     def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
-        """``sum_i h_i f_i f_i'`` of the features, some rows at a time, which are formed and multiplied there."""
+        """``sum_i h_i f_i f_i'`` of the features, formed and multiplied on the device in blocks of rows."""
         xp, space = self.space.xp, self.space
         k, l, weight = svec_index(self.r)
         first, second = space.put(k, np.int64), space.put(l, np.int64)
@@ -172,7 +172,7 @@ class ArrayRows(OuterProducts):
         return self._sum(pieces(), len(k))
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        """``(V V')^2`` there where S is None."""
+        """``(V V')^2``, elementwise, on the device if S is None."""
         if S is not None:
             return super().gram(S)
         some = self.restrict(np.arange(self.c))
@@ -182,7 +182,7 @@ class ArrayRows(OuterProducts):
 
 
 def on_space(op: Any, space: ArraySpace) -> Any:
-    """The operator, its outer products as :class:`ArrayRows`; matrices of rows stay on the host.
+    """The operator with its outer products as :class:`ArrayRows`; rows with a matrix each stay on the host.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Hard rows with one matrix up to a factor: duplicates and intervals, which make the Hessian of the dual singular."""
+"""Hard rows whose matrices are multiples of each other: duplicates and intervals, which make the Hessian of the dual singular."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 
 
 @dataclass(frozen=True, eq=False)
 class ParallelRows:
-    """Hard rows with proportional matrices: flat directions of the dual that are better known beforehand.
+    """Hard rows with proportional matrices, along whose differences the dual is linear.
 
     ``idle`` rows are implied by a tighter one of the same matrix; ``intervals`` are the tightest "<=" and ">=" row of one matrix.
     """
@@ -22,7 +22,7 @@ class ParallelRows:
 
 
 def find_parallel_rows(op: Operator, L: RowLosses) -> ParallelRows:
-    """Hard rows whose matrices are positive multiples of each other, from their inner products with a few fixed random matrices."""
+    """Hard rows whose matrices are positive multiples of each other, recognised by their values at three fixed random matrices."""
     rows = np.flatnonzero(L.hard)
     nothing = ParallelRows(np.zeros(0, dtype=int), np.zeros((0, 2), dtype=int))
     if len(rows) < 2:
@@ -41,7 +41,10 @@ def find_parallel_rows(op: Operator, L: RowLosses) -> ParallelRows:
     group[order] = np.concatenate([[0], (np.diff(prints[order], axis=0) != 0).any(axis=1).cumsum()])
     if group.max(initial=-1) + 1 == len(rows):
         return nothing
-    bound, sense = L.bound[rows] / size, L.sense[rows]  # of the group's one matrix; equalities are left alone
+    bound, sense = (
+        L.bound[rows] / size,
+        L.sense[rows],
+    )  # relative to the norm of the matrix; groups with equalities are skipped
     plain = np.ones(group.max() + 1, dtype=bool)
     plain[group[sense == 0]] = False
     tight = {}
@@ -59,7 +62,7 @@ def find_parallel_rows(op: Operator, L: RowLosses) -> ParallelRows:
 
 
 def without_opposing_pairs(parallel: ParallelRows, mu: np.ndarray) -> np.ndarray:
-    """Dual weights without the part in which the two ends of an interval pull against each other."""
+    """Dual weights without the part in which the two ends of an interval cancel each other."""
     mu = mu.copy()
     mu[parallel.idle] = 0.0
     above, below = parallel.intervals.T

@@ -41,8 +41,6 @@ class ItmlProblem(IndexedMetric):
     divergence: ClassVar[str] = "logdet"
     loss: ClassVar[None] = None  # the default of the divergence, relative slack
 
-    _kept: ClassVar[tuple[str, ...]] = ("prior_", "_fit_components", "bounds_")
-
     @property
     def slack_weight(self) -> float:
         """``gamma`` by its name in a MetricLearner."""
@@ -164,8 +162,6 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     preprocessor: Preprocessor | None = None
     random_state: RandomState = None
     solver: SolverName | Solver = field(default="auto", kw_only=True)
-
-    _kept = (*ItmlProblem._kept, "threshold_", "tuples_used_")
 
     def fit(
         self, pairs: Tuples, y: Labels, bounds: Values | None = None, calibration_params: dict[str, Any] | None = None

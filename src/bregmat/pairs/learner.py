@@ -107,7 +107,6 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
     preprocessor: Preprocessor | None = None
 
-    _kept = ("prior_", "_fit_components", "bounds_", "margin_", "threshold_", "tuples_used_")
     _tuple_size = None
 
     def fit(

@@ -1,4 +1,4 @@
-"""Nonnegative quadratic programs: exact solvers, the multiplicative updates, and proofs."""
+"""Nonnegative quadratic programs: exact solvers, the multiplicative updates of Sha 2002, and certificates."""
 
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.least_squares import nonnegative_least_squares

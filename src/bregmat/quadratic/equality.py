@@ -1,4 +1,4 @@
-"""Equality rows: a point that meets them, or a proof that there is none; rows that say the same twice are left out."""
+"""Equality rows: a point that meets them or a proof that there is none, and a subset of independent rows."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from scipy.linalg import qr
 
 from bregmat.base.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.pivoting import first_sides
-from bregmat.quadratic.program import QuadraticProgram, no_rows
+from bregmat.quadratic.program import QuadraticProgram
 
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
-NEAREST = ExactActiveSet(tol=1e-14, is_single=True)
+NEAREST = ExactActiveSet(tol=1e-14)
 
 
 @dataclass(frozen=True, eq=False)
 class EqualityRows:
-    """The equality rows of a program: as they were given, and those in use, which are independent and of length 1.
+    """The equality rows of a program as given, and a subset of independent rows, scaled to length 1, that solvers use.
 
     Attributes
     ----------
     given : QuadraticProgram
-        With all rows.
+        The program with all rows.
     E, e : ndarray, shapes (k, n) and (k,)
-        Rows in use.
+        Independent rows.
     kept : ndarray of int, shape (k,)
-        Their places among the rows given.
+        Their positions among the given rows.
     length : ndarray, shape (k,)
         Their lengths before scaling.
     point : ndarray, shape (n,)
         In the box; meets the rows unless there is a conflict.
     conflict : ndarray, shape (m,), or None
-        y with ``y'E x < y'e`` for all x in the box, in terms of the rows given.
+        Multipliers y of the given rows with ``y'E x < y'e`` for all x in the box.
     """
 
     given: QuadraticProgram
@@ -46,13 +47,13 @@ class EqualityRows:
 
     @classmethod
     def reduce(cls, program: QuadraticProgram, start: np.ndarray | None) -> EqualityRows:
-        """Scale the rows, find a feasible point or a proof that there is none, and keep independent rows."""
+        """Scale the rows, find a feasible point or a proof that there is none, and select independent rows."""
         E, e, m = program.E, program.e, program.m
         x = np.zeros(program.n) if start is None else start
         none = (program, *no_rows(program.n), np.zeros(0, np.int64), np.zeros(0))
         length = np.linalg.norm(E, axis=1)
         empty = length == 0.0
-        if (empty & (e != 0.0)).any():
+        if (empty & (e != 0.0)).any():  # 0 = e_i
             return cls(*none, x, np.where(empty, e, 0.0))
         rows = np.flatnonzero(~empty)
         length = length[rows]
@@ -67,20 +68,21 @@ class EqualityRows:
             return cls(*none, point, y)
         if len(rows) == 0:
             return cls(*none, point)
+        # QR with pivoting orders the rows; those with a tiny diagonal entry depend on the others
         _, R, order = qr(unit.T, mode="economic", pivoting=True)
         strength = np.abs(np.diag(R))
         keep = np.sort(order[: len(strength)][strength > 1e-10 * strength[0]])
         return cls(program, np.ascontiguousarray(unit[keep]), goal[keep], rows[keep], length[keep], point)
 
     def expand(self, multiplier: np.ndarray) -> np.ndarray:
-        """Multipliers of the rows given, shape (m,), from those in use."""
+        """Multipliers of the given rows, shape (m,), from those of the independent rows."""
         out = np.zeros(self.given.m)
         out[self.kept] = multiplier / self.length
         return out
 
 
 def nearest_feasible(program: QuadraticProgram, x: np.ndarray) -> np.ndarray:
-    """From x to a point of the box with the least ``|E x - e|``, shape (n,), by changing few variables."""
+    """A point of the box with the least ``|E x - e|``, shape (n,), found from x by changing few variables."""
     E, e = program.E, program.e
     return NEAREST.minimize(QuadraticProgram.of(E.T @ E, -(E.T @ e), program.upper), x).x if len(e) else x
 
@@ -88,19 +90,19 @@ def nearest_feasible(program: QuadraticProgram, x: np.ndarray) -> np.ndarray:
 def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarray:
     """A feasible point not far from the solution, shape (n,), by coordinate descent with a penalty for the rows."""
     x = first_sides(program.without_rows(), start)[0]
-    # a singular A can send x far along flat directions; from there rounding rules, so start over nearer
+    # with a singular A, x may go far along flat directions, where rounding dominates
     if not np.isfinite(x).all():
         x[:] = 0.0
     return nearest_feasible(program, x)
 
 
 def _conflict(program: QuadraticProgram, x: np.ndarray) -> np.ndarray | None:
-    """The y of what the rows miss at the nearest point x, if ``max_x y'E x < y'e`` over the box with rounding to spare."""
+    """Multipliers y from the residual of the rows at the nearest point x, if ``max_x y'E x < y'e`` over the box beyond rounding."""
     E, e, upper = program.E, program.e, program.upper
     y = e - E @ x
     free = np.flatnonzero((x > 0.0) & (x < upper))
     if len(free):
-        # the part that variables between their bounds see is rounding of y, and large beside a small y
+        # At the nearest point E_F'y = 0 for variables between their bounds; remove what rounding left of it, if y is not all rounding.
         Q = column_basis(E[:, free], CLOSE)
         level = y - Q @ (Q.T @ y)
         level = level - Q @ (Q.T @ level)

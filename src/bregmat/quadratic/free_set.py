@@ -1,4 +1,4 @@
-"""The free variables of an active set and their Cholesky factor, changed in place where few change."""
+"""The free variables of an active set and their Cholesky factor, which is updated if few variables change."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from scipy.linalg import get_lapack_funcs
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
 
-FEW = 16  # one variable in this many: beyond it a new factorisation is cheaper than changing the old one
-SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable stays outside
+SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not join
 
 
 class FreeFactor:
@@ -38,7 +37,7 @@ class FreeFactor:
         return self.state.order[: self.size]
 
     def rebuild(self, F: np.ndarray) -> None:
-        """Factor from scratch; variables that depend on the others stay outside."""
+        """Factor from scratch; variables whose columns depend on others are left out."""
         k = len(F)
         U = np.empty((k, k))
         if k > 0:
@@ -52,7 +51,7 @@ class FreeFactor:
         self.state = FreeSet.of(U, F, self.problem.E.shape)
 
     def _pivoted(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Factor of a largest independent part, diagonal scaled to 1."""
+        """The factor of a largest independent subset of F, found with the diagonal scaled to 1, and the subset."""
         k = len(F)
         M = np.zeros((k, k))
         free_factor.gather_upper_inplace(M, F, self.problem)
@@ -67,30 +66,23 @@ class FreeFactor:
         return U, F[order]
 
     def grow(self) -> None:
-        """Room for more variables."""
+        """Reserve memory for more variables."""
         k = self.size
         if len(self.state.U) > k + 8 or len(self.state.U) == self.n:
             return
-        room = min(self.n, k + max(32, k // 4))
-        U = np.empty((room, room))
+        order = min(self.n, k + max(32, k // 4))
+        U = np.empty((order, order))
         U[:k, :k] = self.state.U[:k, :k]
         self.state = FreeSet.of(U, self.free, self.problem.E.shape)
 
-    def change(self, *, join: np.ndarray | None = None, leave: np.ndarray | None = None) -> None:
-        """Let variables join, and those at some places leave: in place where they are few."""
-        out = np.zeros(0, np.int64) if leave is None else leave
-        new = np.zeros(0, np.int64) if join is None else join
-        if (len(out) + len(new)) * FEW > self.size:
-            self.rebuild(np.concatenate([np.delete(self.free, out), new]))
-            return
-        for p in np.sort(out)[::-1]:
-            free_factor.leave_inplace(self.state, int(p))
+    def join(self, new: np.ndarray) -> None:
+        """Let variables enter."""
         for j in new:
             self.grow()
             free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)
 
     def constrain(self) -> bool:
-        """Prepare the equality rows, if there are any; False where they lack full row rank on F."""
+        """Prepare solves with the equality rows; False if these lack full row rank on F."""
         return free_factor.constrain_inplace(self.state, self.problem)
 
     def solve(self, rhs: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -98,5 +90,6 @@ class FreeFactor:
         d, multiplier = rhs.copy(), np.empty(len(residual))
         free_factor.constrained_solve_inplace(d, multiplier, residual, self.state, self.problem)
         if len(residual):
+            # the factor has A + rho E'E in place of A, and rho E'E d = rho E' residual
             multiplier += self.problem.rho * residual
         return d, multiplier

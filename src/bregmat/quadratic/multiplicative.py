@@ -1,4 +1,4 @@
-"""The multiplicative updates of Sha, Saul and Lee 2002 as a solver: any bounds, a sum constraint, and Anderson's acceleration."""
+"""The multiplicative updates of Sha, Saul and Lee 2002 as a solver, with bounds, a sum constraint, and Anderson acceleration."""
 
 from __future__ import annotations
 
@@ -8,43 +8,38 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.interrupts import take_interrupt
 from bregmat.base.linalg import EPS
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
-from bregmat.quadratic.updates import balanced_step, step, waiting_place
+from bregmat.quadratic.updates import balanced_step, clamped_lower, step
 from bregmat.run.loop import Outcome, RunLog, solve
-from bregmat.run.result import ExitReason
 
 _TINY = float(np.finfo(float).tiny)
-_LEAST = 1e-300  # stands for zero under the logarithm
-_RIDGE = 1e-10  # of the small system, relative to its trace
-_LEAP = 10.0  # logarithm of the largest factor between an entry and its plain update
 
 
 @dataclass(frozen=True)
 class MultiplicativeUpdates:
     """Settings of the multiplicative updates, for ``solver=`` of :func:`bregmat.nnqp` and of the margin machines.
 
-    Each step multiplies every variable by a factor in closed form; the objective falls at every step, with no learning
-    rate and no working set. Slow to high accuracy: prefer the exact solvers, and this one to study the method, or for
-    quick rough answers on matrices that are too large to factor.
+    Each step multiplies every variable by a factor in closed form. The objective falls at every step, without a learning
+    rate or a working set. Convergence to high accuracy is slow. Prefer the exact solvers; use this one to study the method, or for
+    rough answers if the matrix is too large to factor.
 
     Parameters
     ----------
     anderson : int
-        Depth of Anderson's acceleration in the logarithms of the variables; 0 for the updates as published, 10 is a
-        good depth. An extrapolated point is kept only if the objective does not rise.
+        Depth of Anderson acceleration in the logarithms of the variables; 0 for the updates as published, 10 is a
+        good depth. An extrapolated point is accepted only if the objective does not rise.
     clamp : float
-        Footnote 2 of the source: a variable below this fraction of the largest (both times ``sqrt(A_ii)``) waits there
-        where zero would meet the optimality conditions, and is zero at the end. Dimensionless; 0 for none. A warm
-        start's zeros begin there too; with ``clamp=0`` they stay zero.
+        Footnote 2 of Sha 2002: a variable below this fraction of the largest (both times ``sqrt(A_ii)``) is not reduced further if
+        zero would satisfy its optimality condition, and is set to zero at the end. Dimensionless; 0 for none. Zeros of a warm start
+        begin at this size; with ``clamp=0`` they stay zero.
     max_iter : int
-        Steps that a run may take unless told otherwise.
+        Default limit on steps.
 
     Notes
     -----
-    Source: Sha 2002, eq. 3 and footnote 2. The source clamps a variable for good; here it may grow again, because zero
-    may meet the conditions at one step and not at the optimum. The acceleration is not in the source. A step costs one pass
+    Source: Sha 2002, eq. 3 and footnote 2. The paper clamps a variable permanently; here it may grow again, because zero
+    may satisfy the condition at one step and not at the optimum. The acceleration is not in the paper. A step costs one pass
     over the matrix.
 
     Examples
@@ -67,17 +62,17 @@ class MultiplicativeUpdates:
         check_share("clamp", self.clamp, zero=True)
 
     def check(self, problem: Any) -> None:
-        """Raise unless the matrix of the problem is given as a split."""
+        """Raise unless the problem is a :class:`SplitProgram`."""
         if not isinstance(problem, SplitProgram):
             raise TypeError(f"the multiplicative updates solve a SplitProgram; got {type(problem).__name__}.")
 
     def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
-        """The first point: the caller's, lifted off zero, or ones along which the objective is least."""
+        """The state at the caller's start with its zeros raised, or at the default start."""
         multiplier, total = 0.0, 0.0
         if problem.signs is not None:
             able = problem.upper > 0
             found = np.unique(problem.signs[able])
-            if len(found) == 1:  # should the total be zero, nothing can move, and this multiplier proves it
+            if len(found) == 1:  # with total 0 no variable can move, and this multiplier proves optimality
                 multiplier = float(found[0] * np.max(-problem.b[able]))
         memory = _Extrapolation(self.anderson, problem.length) if self.anderson else None
         x0 = problem.first(start)
@@ -90,7 +85,7 @@ class MultiplicativeUpdates:
         return self._state(problem, point, multiplier, total=total, tol=tol, memory=memory)
 
     def step(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
-        """The plain update, or Anderson's point if the objective does not rise there."""
+        """Go to the extrapolated point if the objective does not rise there, else to the plain update."""
         reached, passes = None, state.n_passes + 1
         guess = self._extrapolated(problem, state)
         if guess is not None and state.memory is not None:
@@ -107,15 +102,15 @@ class MultiplicativeUpdates:
     def _state(
         self, problem: SplitProgram, point: Point, multiplier: float, *, total: float = 0.0, tol: float, **more: Any
     ) -> UpdatesState:
-        """The state at a point, with the plain update of it and that update's multiplier; ``multiplier`` is that of the last one."""
+        """The state at a point, with its plain update and the multiplier of this; ``multiplier`` is that of the previous update."""
         v, signs, diagonal, upper = point.v, problem.signs, problem.diagonal, problem.upper
         positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
         if signs is not None and not diagonal.all():
-            # A + D - D is a split too: without it, a row of zeros would jump to zero or infinity and stay there
+            # (A+ + D) - (A- + D) is also a split. Without D, a variable with a row of zeros would jump to 0 or infinity at once.
             extra = np.where(diagonal == 0, (problem.unit + abs(multiplier)) * v / (v.max() or 1.0), 0.0)
             positive, negative = positive + extra, negative + extra
         slope_at_zero = problem.slope(point, multiplier) - diagonal * v
-        lower = waiting_place(v, slope_at_zero, problem.vanishing(v, self.clamp))
+        lower = clamped_lower(v, slope_at_zero, problem.vanishing(v, self.clamp))
         parts = {"positive": positive, "negative": negative, "lower": lower, "upper": upper}
         if signs is None:
             following = step(v, problem.b, **parts)
@@ -123,31 +118,31 @@ class MultiplicativeUpdates:
             following, multiplier = balanced_step(
                 v, problem.b, signs=signs, total=total, multiplier=multiplier, **parts
             )
-        # what waits at zero counts as zero, and what rounding keeps below its bound as on it
+        # The residual treats clamped variables as zero, and variables that rounding keeps below their bound as at the bound.
         settled = np.where(v >= upper * (1.0 - 1e-12), upper, v)
         settled = np.where(v <= 2.0 * problem.vanishing(v, self.clamp), 0.0, settled)
         scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else abs(multiplier))
-        miss = problem.violation(settled, problem.slope(point, multiplier), scale)
+        residual = problem.violation(settled, problem.slope(point, multiplier), scale)
         return UpdatesState(
             point=point,
             following=following,
             multiplier=multiplier,
-            miss=miss,
+            residual=residual,
             objective=point.F,
             stalled=np.array_equal(following, v),
-            finished=not problem.is_certified and miss <= tol,
+            finished=not problem.is_certified and residual <= tol,
             total=total,
             tol=tol,
             **more,
         )
 
     def _extrapolated(self, problem: SplitProgram, state: UpdatesState) -> np.ndarray | None:
-        """Anderson's point inside the bounds and on the constraint."""
+        """The extrapolated point, moved inside the bounds and onto the constraint; None if there is none."""
         v, new, upper = state.point.v, state.following, problem.upper
         guess = None if state.memory is None else state.memory.propose(v, new)
         if guess is None:
             return None
-        # a bound that the plain update meets is kept; what waits at zero is not sent further down
+        # Variables that the plain update puts at a bound stay there; clamped variables are not reduced further.
         inside = new < upper
         guess = np.maximum(guess, np.minimum(new, problem.vanishing(new, self.clamp)))
         guess = np.where(inside, np.minimum(guess, upper), upper)
@@ -157,7 +152,7 @@ class MultiplicativeUpdates:
         return guess if problem.keeps_total(guess, state.total) else None
 
     def clamped(self, problem: SplitProgram, proof: UpdatesCertificate, tol: float) -> UpdatesCertificate:
-        """The certificate with zeros for what has vanished (footnote 2), if objective and gap agree."""
+        """The certificate with clamped variables set to zero (footnote 2), unless the objective or the gap grows."""
         state, point = proof.state, proof.state.point
         slope_at_zero = problem.slope(point, state.multiplier) - problem.diagonal * point.v
         gone = (point.v > 0) & (point.v <= 2.0 * problem.vanishing(point.v, self.clamp)) & (slope_at_zero >= 0)
@@ -175,7 +170,7 @@ class MultiplicativeUpdates:
 
 
 def _ones(problem: SplitProgram) -> Point:
-    """The source's start, shrunk into the box and to a zero sum, then scaled to the least objective."""
+    """The start of the paper, ones, shrunk into the box and to a zero sum, then scaled to the smallest objective."""
     upper, b = problem.upper, problem.b
     v = np.minimum(1.0, 0.5 * upper)
     if problem.signs is not None:
@@ -185,27 +180,31 @@ def _ones(problem: SplitProgram) -> Point:
             v[side] *= min(sums) / own if own > 0 else 0.0
     point = problem.at(v)
     slope, curve = float(b @ v), float(v @ (point.p - point.q))
-    room = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
-    # where the ray rises, at least the size is made right
-    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, room) if curve > 0 else 1.0
+    most = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
+    # F(t v) = t slope + t^2 curve / 2 is least at t = -slope / curve; if slope >= 0, use the size of its terms
+    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, most) if curve > 0 else 1.0
     if not (np.isfinite(t) and t > 0):
         return point
     return Point(t * v, t * point.p, t * point.q, t * slope + 0.5 * t * (t * curve))
 
 
 class _Extrapolation:
-    """Anderson's acceleration in logarithms: remembers the last steps and proposes where their errors cancel.
+    """Anderson acceleration of the updates ``x -> g(x)`` in logarithms, which keep every extrapolated point positive.
 
-    The logarithms keep every proposal positive. Errors are weighed by ``sqrt(v_i length_i / max)``: an entry that
-    vanishes has large relative errors that matter to nobody.
+    The residuals ``g - x`` are weighted by ``sqrt(v_i length_i / max)``, because large relative errors of vanishing variables are
+    irrelevant.
 
     Parameters
     ----------
     depth : int
-        Differences that are remembered.
+        Number of differences that are kept.
     length : ndarray, shape (n,)
-        ``sqrt(A_ii)``, which makes entries of different units comparable.
+        ``sqrt(A_ii)``, which makes variables of different units comparable.
     """
+
+    LEAST = 1e-300  # replaces zero before logarithms are taken
+    RIDGE = 1e-10  # added to the diagonal of the small system, relative to its trace
+    LARGEST_LOG = 10.0  # largest logarithm of the factor between an entry and its plain update
 
     def __init__(self, depth: int, length: np.ndarray) -> None:
         self._depth, self._length = depth, length
@@ -213,17 +212,17 @@ class _Extrapolation:
         self._to: list[np.ndarray] = []
 
     def forget(self) -> None:
-        """Keep the last step only."""
+        """Keep only the last step."""
         del self._from[:-1], self._to[:-1]
 
     def propose(self, v: np.ndarray, new: np.ndarray) -> np.ndarray | None:
-        """Learn the step from ``v`` to ``new``; the extrapolated point, or None where nothing is to be had.
+        """Add the step from ``v`` to ``new``, and return the extrapolated point, or None if there is none.
 
-        ``x = log v`` and ``g = log new``. The combination of the last differences of ``g - x`` nearest to the last
-        ``g - x`` is taken off ``g``.
+        With ``x = log v``, ``g = log new`` and residuals ``r = g - x``, weights w minimise ``|r - w dr|`` over the last differences dr of
+        residuals. The extrapolated point is ``exp(g - w dg)``.
         """
-        self._from = [*self._from, np.log(np.maximum(v, _LEAST))][-self._depth - 1 :]
-        self._to = [*self._to, np.log(np.maximum(new, _LEAST))][-self._depth - 1 :]
+        self._from = [*self._from, np.log(np.maximum(v, self.LEAST))][-self._depth - 1 :]
+        self._to = [*self._to, np.log(np.maximum(new, self.LEAST))][-self._depth - 1 :]
         size = new * self._length
         largest = float(size.max(initial=0.0))
         if len(self._to) < 2 or not (largest > 0 and np.isfinite(largest)):
@@ -232,7 +231,7 @@ class _Extrapolation:
         errors = (ends - np.array(self._from)) * np.sqrt(size / largest)
         changes = np.diff(errors, axis=0)
         system = changes @ changes.T
-        system.reshape(-1)[:: len(system) + 1] += _RIDGE * np.trace(system)
+        system.reshape(-1)[:: len(system) + 1] += self.RIDGE * np.trace(system)
         if not (np.isfinite(system).all() and system.trace() > 0):
             return None
         try:
@@ -240,7 +239,7 @@ class _Extrapolation:
         except np.linalg.LinAlgError:
             return None
         logs = ends[-1] - weights @ np.diff(ends, axis=0)
-        guess = np.exp(np.clip(logs, ends[-1] - _LEAP, ends[-1] + _LEAP))
+        guess = np.exp(np.clip(logs, ends[-1] - self.LARGEST_LOG, ends[-1] + self.LARGEST_LOG))
         return np.where((new > 0) & (v > 0), guess, 0.0)
 
 
@@ -254,41 +253,29 @@ def run_updates(
     max_iter: int | None = None,
     log: RunLog | None = None,
 ) -> Outcome:
-    """A run of the updates (Sha 2002, eq. 3; bounds and sum constraint as Sha 2007), and zeros for what has vanished at its end.
+    """Run the updates (Sha 2002, eq. 3; bounds and sum constraint as in Sha 2007), then set clamped variables to zero.
 
     Parameters
     ----------
     problem : SplitProgram
     settings : MultiplicativeUpdates, optional
     start : ndarray, shape (n,), optional
-        Copied; used as it is apart from zeros (see ``clamp``). By default ones as in the source, shrunk into the box and to a
-        zero sum, then scaled to the least objective.
+        Copied; only its zeros are changed (see ``clamp``). By default ones as in the paper, shrunk into the box and to a
+        zero sum, then scaled to the smallest objective.
     tol : float
-        Gap, or without one optimality residual, at which the run stops; dimensionless.
+        Gap, or for programs without one the optimality residual, at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default that of the settings.
     log : RunLog, optional
-        With callback and limit on wall time.
+        Has the callback and the limit on wall time.
 
     Returns
     -------
     Outcome
-        With an :class:`UpdatesCertificate`; also after a KeyboardInterrupt. In the history, ``violation`` is the largest relative
-        optimality residual. Where F has no lower bound the status is UNBOUNDED, ``certificate.dual`` is the direction and
-        ``conflict`` its variables.
+        With an :class:`UpdatesCertificate`. In the history, ``violation`` is the largest relative optimality residual. If F has no lower
+        bound, the status is UNBOUNDED, ``certificate.dual`` is the direction and ``conflict`` its variables.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
-    try:
-        outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
-    except KeyboardInterrupt:  # in the very first pass
-        take_interrupt()
-        given = np.zeros(problem.split.n) if start is None else np.array(start, dtype=float)
-        point = problem.at(np.clip(given, 0.0, problem.upper))
-        state = UpdatesState(
-            point=point, following=point.v, multiplier=0.0, miss=np.inf, objective=point.F, stalled=False
-        )
-        proof, reason = problem.certify(state), ExitReason.INTERRUPTED
-        return Outcome(proof, proof.status(tol), reason, tol, 0, log.seconds(), log.history, settings.name)
-    # what overflows is refused or reported, not warned about
+    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
     with np.errstate(all="ignore"):
         return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))

@@ -1,4 +1,4 @@
-"""What a nonnegative quadratic program returns, in the caller's units."""
+"""The result of a nonnegative quadratic program."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ _ADVICE = {
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class QPResult(Result):
-    """The minimiser of ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``, and its proof.
+    """The minimiser of ``1/2 x'Ax + b'x`` over ``0 <= x <= upper``, ``E x = e``, with its certificate.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of all results (:class:`bregmat.Result`):
 
     Attributes
     ----------
     x : ndarray, shape (n,)
         Inside the box.
     dual : ndarray, shape (n,)
-        Reduced gradient ``A x + b + E' equality_dual``: its positive part is the multiplier of ``x >= 0``, its negative part that of
+        Reduced gradient ``A x + b + E' equality_dual``. Its positive part is the multiplier of ``x >= 0``, its negative part that of
         ``x <= upper``, in units of the objective per unit of x.
     equality_dual : ndarray, shape (m,)
         Multipliers of ``E x = e``. For INFEASIBLE the proof: ``y'E x < y'e`` for every x in the box, with y = equality_dual.
     gap : float
-        ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 1e-6 (|b|'x + |equality_dual|'|E|x))``, and where
-        all these vanish 1e-4 of what single variables could gain; dimensionless; inf where nothing is proven.
+        ``(objective - dual_bound) / max(|objective|, 1/2 x'Ax, 1e-6 (|b|'x + |equality_dual|'|E|x))``. If this maximum is 0, the gap is
+        relative to 1e-4 of what single variables could gain. Dimensionless; inf if nothing is proven.
     kkt_residual : float
-        Largest violation of the optimality conditions by ``dual``, every gradient in units of sqrt(A_ii) and relative to the
-        larger of its own ``|b_i|`` and the largest b that matters; an entry whose variable it keeps at zero does not.
+        Largest violation of the optimality conditions by ``dual``. Every entry is divided by sqrt(A_ii), and is relative to the
+        larger of its own ``|b_i|`` and the largest relevant b in these units; a b_i that only keeps its variable at zero is not relevant.
     max_violation : float
-        ``max|E x - e|`` relative to the size of its terms; a few roundings of the largest variable are allowed for.
+        ``max|E x - e|`` relative to the size of its terms; a few roundings of the largest variable are allowed.
     bound_perturbation : float
-        0 where ``dual_bound`` is proven for b itself. Where optima lie on a ray, nothing can be in rounded arithmetic; then the
-        bound is proven for b raised somewhere by at most this, relative to the largest b that matters, and for b itself at
-        points that are no farther out than x. Never more than 1e-12.
+        0 if ``dual_bound`` is proven for b itself. If the optima form a ray, rounded arithmetic proves no such bound. The
+        bound is then proven for a b that is raised by at most this, relative to the largest relevant b, and for b itself at
+        points that are no farther out than x. At most 1e-12.
     curvature_tolerance : float
-        delta, relative to the largest diagonal entry of A: ``A + delta max(A_ii) I`` is positive semidefinite. At every point w of the
-        problem the objective is at least ``dual_bound - 1/2 delta max(A_ii) r^2``, with r the larger of ``|w|`` and ``|w - x|``. A
-        problem whose objective falls without end farther out, along a direction of rounding, is OPTIMAL in this sense. It is at
-        most a little above ``1e-10 sqrt(n)``, and 0 for least squares; inf where the test of A was interrupted.
+        delta for which ``A + delta max(A_ii) I`` is positive semidefinite. At every feasible point w, the objective is at least
+        ``dual_bound - 1/2 delta max(A_ii) r^2``, with r the larger of ``|w|`` and ``|w - x|``. A problem whose objective falls without
+        bound farther out, along a direction of negative curvature by rounding, is OPTIMAL in this sense. It is at
+        most a little above ``1e-10 sqrt(n)``, and 0 for least squares.
     direction : ndarray, shape (n,), or None
-        For UNBOUNDED: ``direction >= 0``, ``b'direction < 0``; ``A direction = 0`` and ``E direction = 0`` to the rounding of their
-        terms, and no curvature along it beyond a quarter of a unit in the last place.
+        For UNBOUNDED: ``direction >= 0``, ``b'direction < 0``; ``A direction = 0`` and ``E direction = 0`` up to the rounding of their
+        terms, and the curvature along it is at most a quarter of a unit in the last place.
     n_iter : int
-        Free sets tried, exchanges, or updates, as the solver counts. In the history, ``violation`` is the KKT residual.
+        Steps of the exact solvers, or updates. In the history, ``violation`` is the KKT residual.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A nonnegative quadratic program whose matrix is known by what its positive and negative parts do to a vector."""
+"""Nonnegative quadratic programs as the multiplicative updates need them: by products with the parts A+ and A- of the matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bregmat.base.linalg import EPS, cholesky, cholesky_solve
 from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
-from bregmat.quadratic.program import QuadraticProgram, onto_row
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import DenseSplit, Split
 from bregmat.quadratic.updates import spread
 from bregmat.run.loop import State
@@ -19,7 +19,7 @@ from bregmat.run.loop import State
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A point v, its pass over the matrix p = ``A+ v`` and q = ``A- v``, shapes (n,), and its objective F."""
+    """A point v with its products p = ``A+ v`` and q = ``A- v``, shapes (n,), and its objective F."""
 
     v: np.ndarray
     p: np.ndarray
@@ -29,20 +29,20 @@ class Point:
 
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point with the plain update of it, the multiplier found on the way, and the point's relative optimality residual.
+    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual.
 
     Attributes
     ----------
     multiplier : float
-        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine; else 0.
-    miss : float
+        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine. 0 without constraint.
+    residual : float
         See :meth:`SplitProgram.violation`; dimensionless.
     """
 
     point: Point
     following: np.ndarray
     multiplier: float
-    miss: float
+    residual: float
     objective: float
     stalled: bool
     finished: bool = False
@@ -50,17 +50,17 @@ class UpdatesState(State):
     n_passes: int = 1
     total: float = 0.0  # of the sum constraint
     tol: float = 0.0
-    memory: Any = None  # of an acceleration, which a step of it changes
+    memory: Any = None  # of the acceleration; a step changes it
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """Passes over the matrix, which refused extrapolations add to."""
+        """Number of passes over the matrix, those for rejected extrapolations included."""
         return {"n_passes": np.array(self.n_passes)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class UpdatesCertificate(Certificate):
-    """A state of the updates and, where the program has more to say than its objective, the ``proof`` of its point."""
+    """A state of the updates and, if the program has a dual bound, the ``proof`` of its point."""
 
     state: UpdatesState
     proof: Any = None
@@ -72,24 +72,24 @@ class UpdatesCertificate(Certificate):
 
     @property
     def unit(self) -> float:
-        """That of the proof."""
+        """What the gap of the proof is relative to."""
         return super().unit if self.proof is None else self.proof.unit
 
     @property
     def gap(self) -> float:
-        """That of the proof; inf without one."""
+        """Gap of the proof; inf without one."""
         return np.inf if self.proof is None else self.proof.gap
 
     def joined(self, new: Self) -> Self:
-        """The later point: F never rises."""
+        """The later certificate: F never rises."""
         return new
 
 
 class SplitProgram(Problem):
-    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A known by a split.
+    """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
 
-    As it is, nothing is proven of a point: the updates end by their own rule. A subclass with ``is_certified = True`` has
-    :meth:`prove`, whose gap ends them.
+    This class proves nothing about a point: the updates end when the optimality residual is small. A subclass with ``is_certified =
+    True`` defines :meth:`prove`, and the updates end at its gap.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class SplitProgram(Problem):
     upper : float or ndarray, shape (n,), optional
         Bounds >= 0, in the units of the variables.
     signs : ndarray of +-1, shape (n,), optional
-        The sum constraint; ``total`` is that of the start.
+        Coefficients of the sum constraint; ``total`` is the sum of the start.
     """
 
     is_certified: ClassVar[bool] = False
@@ -113,49 +113,49 @@ class SplitProgram(Problem):
         self.diagonal = np.maximum(split.diagonal, 0.0)
         self.length = np.sqrt(self.diagonal)
         self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
-        # what counts as zero where everything vanishes: next to the minima along single variables, b_i / A_ii
+        # If the optimum is 0, variables count as zero relative to the minima along single variables, |b_i| / A_ii.
         with np.errstate(all="ignore"):
             alone = np.where(self.diagonal > 0, np.abs(self.b) / self.diagonal, 0.0)
         self.least = EPS * float((alone * self.length).max(initial=0.0))
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
     def prove(self, point: Point) -> Any:
-        """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None where nothing is proven."""
+        """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None if nothing is proven."""
         return None
 
     def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """A start, shape (n,), that meets what the program knows of its sum; None for the updates' own."""
+        """The start, shape (n,), made feasible if the program knows its sum; None for the default start of the updates."""
         return start
 
-    # ---------------------------------------------------------------- what the loop asks
+    # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
-        """Nothing has to be restored first; without proofs an estimate says as much."""
+        """Whether a certificate is cheap: yes, but without proofs it says no more than an estimate."""
         return self.is_certified
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
-        """Every step, where there is a gap to stop by."""
+        """Whether to certify this step: every one if the gap ends the run."""
         return self.is_certified
 
     def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
-        """F, and the optimality residual as the violation."""
-        return super().estimate(state, works_on) | {"violation": state.miss}
+        """F, with the optimality residual as the violation."""
+        return super().estimate(state, works_on) | {"violation": state.residual}
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The point with its proof, if there is one."""
+        """The certificate of a state."""
         proof, F = self.prove(state.point), state.objective
         return UpdatesCertificate(
             dual=self.slope(state.point, state.multiplier),
             objective=F if proof is None else proof.objective,
             dual_bound=-np.inf if proof is None else proof.dual_bound,
             upper=F if proof is None else proof.objective,
-            violation=state.miss,
+            violation=state.residual,
             state=state,
             proof=proof,
         )
 
     def proof_beforehand(self) -> Proof | None:
-        """A variable that only the linear term holds, and that it does not hold; under a sum constraint, a pair of them."""
+        """A variable without curvature and upper bound along which F falls; under a sum constraint, a pair of such variables."""
         free = (self.diagonal == 0) & np.isinf(self.upper)
         if self.signs is None:
             rows = np.flatnonzero(free & (self.b < 0))[:1]
@@ -170,23 +170,23 @@ class SplitProgram(Problem):
         ray[rows] = 1.0
         return Proof(ray, rows, Status.UNBOUNDED)
 
-    # ---------------------------------------------------------------- what the solver asks
+    # ---------------------------------------------------------------- for the updates
     def at(self, v: np.ndarray) -> Point:
-        """One pass over the matrix."""
+        """The point v with its products, by one pass over the matrix."""
         p, q = self.split.positive_negative(v)
         # F(v) = 1/2 v'(A+ v - A- v) + b'v (eq. 1)
         return Point(v, p, q, float(v @ (0.5 * (p - q) + self.b)))
 
     def slope(self, point: Point, multiplier: float) -> np.ndarray:
-        """Gradient ``A+ v - A- v + b`` (eq. 4), with the multiplier's part."""
+        """Gradient ``A+ v - A- v + b`` (eq. 4), plus ``multiplier signs``."""
         g = point.p - point.q + self.b
         return g if self.signs is None else g + multiplier * self.signs
 
     def violation(self, v: np.ndarray, g: np.ndarray, scale: np.ndarray) -> float:
-        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: zero exactly where the optimality conditions hold.
+        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``, which is 0 exactly if the optimality conditions hold.
 
-        ``g`` is the gradient with the multiplier's part, judged itself where ``A_ii = 0``, and ``scale`` the size of the terms that
-        it is a sum of; all shapes (n,).
+        ``g`` is the gradient of :meth:`slope`, which takes the place of the clipped step if ``A_ii = 0``; ``scale`` is the size of its
+        terms. All have shape (n,).
         """
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             moved = self.diagonal * (v - np.clip(v - g / self.diagonal, 0.0, self.upper))
@@ -195,12 +195,12 @@ class SplitProgram(Problem):
             return float(np.where(size == 0, 0.0, size / scale).max(initial=0.0))
 
     def vanishing(self, v: np.ndarray, clamp: float) -> np.ndarray:
-        """How large a variable is that waits instead of vanishing, shape (n,)."""
+        """Size below which variables are not reduced further, shape (n,): ``clamp`` times the largest variable, times sqrt(A_ii)."""
         floor = max(float((v * self.length).max(initial=0.0)), self.least) / self.length
         return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
 
     def on_constraint(self, v: np.ndarray, total: float, movable: np.ndarray | None = None) -> np.ndarray:
-        """``v`` with ``signs'v = total``, by factors for the ``movable`` entries (all)."""
+        """``v`` with ``signs'v = total``, where the ``movable`` entries (default: all) are multiplied by factors."""
         if self.signs is None:
             return v
         chosen = np.ones(len(v), dtype=bool) if movable is None else movable
@@ -210,19 +210,14 @@ class SplitProgram(Problem):
         return out
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
-        """Whether the sum constraint is met to rounding."""
+        """Whether the sum constraint holds up to rounding."""
         return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(v.sum()))
 
 
 class DenseUpdates(SplitProgram):
-    """A quadratic program whose matrix is there, as the updates see it: every step has a certificate.
+    """A quadratic program with a dense matrix for the updates, which certifies every step.
 
-    Parameters
-    ----------
-    problem : QuadraticProgram
-        With independent rows.
-    is_rough : bool
-        Whether the time is up, so that no direction is worth a factorisation.
+    ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
 
     is_certified = True
@@ -244,14 +239,17 @@ class DenseUpdates(SplitProgram):
                 self.directions.append(cholesky_solve(factor, root))
 
     def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """A start that meets the row."""
+        """A start that satisfies the row."""
         if self.signs is None:
             return start
         begin = np.ones(self.problem.n) if start is None else start
-        return onto_row(begin, self.signs, self.given_total, self.problem.upper)
+        # factors cannot move zeros, so these start at a small share of the largest variable
+        least = 1e-3 * (float(begin.max()) or 1.0)
+        begin = np.minimum(np.maximum(begin, least), self.problem.upper)
+        return spread(begin, signs=self.signs, total=self.given_total, upper=self.problem.upper)
 
     def prove(self, point: Point) -> QPCertificate:
-        """What a point proves, with the multipliers that its free variables ask for."""
+        """The certificate of a point, with the least-squares multipliers of its free variables."""
         x, product = point.v, point.p - point.q
         y = self.problem.free_multiplier(x, product + self.problem.b)
         directions = [(x, product), *((w, None) for w in self.directions)]

@@ -1,4 +1,4 @@
-"""Ways to get ``A+ v`` and ``A- v`` (Sha 2002, eq. 2) from one pass over a matrix: any matrix, nonnegative kernels."""
+"""Products ``A+ v`` and ``A- v`` (Sha 2002, eq. 2) in one pass over a matrix: of any symmetric matrix, or of a nonnegative kernel."""
 
 from __future__ import annotations
 
@@ -10,86 +10,80 @@ import numpy as np
 from bregmat._kernels import tiles
 from bregmat.base.threads import in_parts
 
-_SHARED = 2_000_000  # numbers of a pass from which its sums are taken in parts
-_PARTS = 16  # their number, whatever the threads: sums do not depend on those
+_SHARED = 2_000_000  # size of a matrix from which its sums are computed in parts
+_PARTS = 16  # number of parts; fixed, so that sums do not depend on the number of threads
 
 
 class Split(Protocol):
-    """``A = P - Q`` with nonnegative symmetric ``P`` and ``Q``, known by what they do to a nonnegative vector."""
+    """``A = P - Q`` with nonnegative symmetric ``P`` and ``Q``, of which only products with nonnegative vectors are needed."""
 
     n: int
     diagonal: np.ndarray  # A_ii, shape (n,) float64
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(P v, Q v)`` for ``v >= 0``, both (n,) float64 and nonnegative; NaN in ``v`` comes out as NaN."""
+        """``(P v, Q v)`` for ``v >= 0``, both (n,) float64 and nonnegative; NaN in ``v`` gives NaN."""
         ...
 
 
 class DenseSplit:
-    """Any symmetric matrix, kept as it is: one pass gives ``A v`` and ``|A| v``, whose half sum and difference are wanted.
+    """The split of eq. 2 of any symmetric matrix.
 
     Parameters
     ----------
-    A : ndarray, shape (n, n), float32 or float64
-        Not copied where it is C-contiguous of the wanted type. Entries of A+ and A- are those of eq. 2.
-    dtype : dtype, optional
-        Type that the pass runs in; by default that of ``A`` (float64 unless it is float32). In float32 the sums carry
-        a relative error of about 1e-6, and the monotone decrease ends there.
+    A : ndarray, shape (n, n)
+        Not copied if it is float64 and C-contiguous.
 
     Notes
     -----
-    Cost of a pass: ``n^2`` numbers are read once. Sha 2002, section 2.1; the source stores A+ and A-, which reads twice as much.
+    One pass computes ``A v`` and ``|A| v``; ``A+ v`` is half their sum and ``A- v`` half the difference. It reads ``n^2`` numbers once.
+    Sha 2002, section 2.1, stores A+ and A-, which reads twice as much.
     """
 
-    def __init__(self, A: np.ndarray, *, dtype: Any = None) -> None:
-        A = np.asarray(A)
-        self._A, self._unit = _stored(_square("A", A), dtype)
-        self.n = len(A)
-        self.diagonal = A.diagonal().astype(np.float64)
+    def __init__(self, A: np.ndarray) -> None:
+        self._A = np.ascontiguousarray(_square("A", np.asarray(A)), dtype=np.float64)
+        self.n = len(self._A)
+        self.diagonal = self._A.diagonal().copy()
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(A+ v, A- v)``."""
-        x, unit = _narrowed(v, self._A.dtype, self._unit)
-        p, q = np.empty((2, self.n), self._A.dtype)
+        x = np.ascontiguousarray(v, dtype=np.float64)
+        p, q = np.empty((2, self.n))
         in_parts(lambda *part: tiles.signed_pass_inplace(p, q, self._A, x, *part), self.n, self._A.size, 4)
-        # the half difference of two sums can fall below zero by rounding
-        return unit * p.astype(np.float64), unit * np.maximum(q.astype(np.float64), 0.0)
+        # half the difference of two sums may be negative by rounding
+        return p, np.maximum(q, 0.0)
 
 
 class ClassBlocks:
     """The matrix of a margin machine, ``A_ij = y_i y_j K_ij + ridge_i [i = j]``, from a kernel without negative entries.
 
-    ``A+`` is the two blocks of the kernel within the classes, ``A-`` the block between them. Only the lower triangle is
-    kept, in square tiles that lie within one block each and serve their rows and their columns when they are loaded: half
-    the memory of the matrix.
+    ``A+`` consists of the two blocks of the kernel within the classes, ``A-`` of the block between them. Only the lower triangle is
+    stored, which takes half of the memory. It consists of square tiles, each within one block. A pass loads each tile once and uses
+    it for its rows and its columns.
 
     Parameters
     ----------
-    K : ndarray, shape (n, n), or an object with ``block(I, J, dtype)``
-        Symmetric kernel, entries >= 0. ``block`` gives ``K[I][:, J]`` for arrays of row numbers, so that the whole
-        matrix is never there. Of a matrix, the rows are read; it is not kept.
+    K : ndarray, shape (n, n), or KernelSource
+        Symmetric kernel with entries >= 0. ``K.block(I, J)`` of a source returns ``K[I][:, J]``, so that the whole matrix is never
+        formed. A matrix is copied.
     y : ndarray of +-1, shape (n,)
     ridge : float or ndarray, shape (n,)
         Added to the diagonal of A, >= 0, in the units of the kernel: ``1 / C`` for the squared hinge.
-    dtype : dtype, optional
-        float64 or float32; by default that of ``K`` if it is an array, else float64.
 
     Raises
     ------
     ValueError
-        For a negative or missing entry, by its row and column (use :class:`DenseSplit`), and for wrong shapes.
+        A negative entry or NaN, whose row and column are named (use :class:`DenseSplit`), or wrong shapes.
     """
 
-    def __init__(self, K: Any, y: np.ndarray, *, ridge: np.ndarray | float = 0.0, dtype: Any = None) -> None:
+    def __init__(self, K: Any, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> None:
         y = np.asarray(y)
         self.n = n = len(y)
         if not np.isin(y, (-1, 1)).all():
             raise ValueError(f"y must hold -1 and 1 only; got {np.unique(y)[:5].tolist()}.")
-        block: Callable[..., np.ndarray] = K.block if hasattr(K, "block") else _block_of(_square("K", np.asarray(K), n))
-        kind = np.dtype(dtype if dtype is not None else getattr(K, "dtype", np.float64))
-        self._dtype = kind if kind == np.float32 else np.dtype(np.float64)
+        block = _block_of(_square("K", K, n)) if isinstance(K, np.ndarray) else K.block
         self._ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (n,))
         size = tile_size(n)
+        # rows in groups of one class each: first the groups of y > 0, then those of y < 0
         members = [np.flatnonzero(y > 0), np.flatnonzero(y < 0)]
         groups = [rows[k : k + size] for rows in members for k in range(0, len(rows), size)]
         first_negative = -(-len(members[0]) // size)
@@ -99,16 +93,11 @@ class ClassBlocks:
         pairs = [(i, j) for i in range(len(groups)) for j in range(i + 1)]
         row, column = np.array(pairs, dtype=np.int64).T
         self._places = np.array([row, column, (row < first_negative) == (column < first_negative)])
-        self._tiles = np.zeros((len(pairs) * size, size), self._dtype)  # one below the other
+        self._tiles = np.zeros((len(pairs) * size, size))  # one below the other
         diagonal = np.empty(n)
         for tile, (i, j) in zip(self._tiles.reshape(-1, size, size), pairs):
-            values = block(groups[i], groups[j], self._dtype)
-            if not (values >= 0).all():
-                k, l = np.argwhere(~(values >= 0))[0]
-                raise ValueError(
-                    f"ClassBlocks needs a kernel without negative or missing entries; K[{groups[i][k]}, {groups[j][l]}] = "
-                    f"{values[k, l]}. Use DenseSplit."
-                )
+            values = block(groups[i], groups[j])
+            _check_nonnegative(values, groups[i], groups[j])
             tile[: len(groups[i]), : len(groups[j])] = values
             if i == j:
                 diagonal[groups[i]] = values.diagonal()
@@ -117,85 +106,72 @@ class ClassBlocks:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the tiles take."""
+        """Bytes of the tiles."""
         return self._tiles.nbytes
 
     def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``(A+ v, A- v)``."""
-        narrow, unit = _narrowed(v, self._dtype, 1.0)
-        x = np.zeros(self._length, self._dtype)
-        x[self._place] = narrow[self._rows]
-        P, Q = np.empty((2, self._parts, self._length), self._dtype)
+        x = np.zeros(self._length)
+        x[self._place] = v[self._rows]
+        P, Q = np.empty((2, self._parts, self._length))
         packed = self._tiles, self._places, x
         in_parts(lambda *part: tiles.packed_pass_inplace(P, Q, *packed, *part), self._parts, 2.0 * self._tiles.size)
         p, q = np.empty((2, self.n))
         p[self._rows] = P.sum(axis=0)[self._place]
         q[self._rows] = Q.sum(axis=0)[self._place]
-        return unit * p + self._ridge * v, unit * q
+        return p + self._ridge * v, q
 
 
-def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0, dtype: Any = None) -> Split:
-    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` where no entry is negative, else :class:`DenseSplit`.
+def _check_nonnegative(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
+    """Raise for a negative entry or NaN in a block of the kernel."""
+    if (values >= 0).all():
+        return
+    k, l = np.argwhere(~(values >= 0))[0]
+    raise ValueError(
+        f"ClassBlocks needs a kernel without negative or missing entries; K[{rows[k]}, {columns[l]}] = {values[k, l]}. "
+        "Use DenseSplit."
+    )
+
+
+def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> Split:
+    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`.
 
     Parameters
     ----------
     K : ndarray, shape (n, n)
-    y, ridge, dtype
+    y, ridge
         As for :class:`ClassBlocks`.
     """
     K = np.asarray(K)
     if (K >= 0).all():
-        return ClassBlocks(K, y, ridge=ridge, dtype=dtype)
+        return ClassBlocks(K, y, ridge=ridge)
     A = K * y[:, None]
     A *= y
     A.reshape(-1)[:: len(A) + 1] += np.asarray(ridge, dtype=A.dtype)
-    return DenseSplit(A, dtype=dtype)
+    return DenseSplit(A)
 
 
 def tile_size(n: int) -> int:
-    """Side of the tiles: 256 numbers of a row are read at a stretch, but small matrices would be mostly padding."""
+    """Side of the tiles: 256 for fast reads of consecutive numbers, less for small matrices, which would be mostly padding."""
     if n >= 2048:
         return 256
     return 64 if n >= 256 else 16
 
 
 def _square(name: str, A: np.ndarray, n: int | None = None) -> np.ndarray:
-    """``A`` if it is (n, n)."""
+    """Return ``A``, or raise if it is not square (of order n)."""
     if A.ndim != 2 or A.shape[0] != A.shape[1] or (n is not None and len(A) != n):
         wanted = "square" if n is None else f"of shape {(n, n)}"
         raise ValueError(f"{name} must be {wanted}; got shape {A.shape}.")
     return A
 
 
-def _block_of(K: np.ndarray) -> Callable[..., np.ndarray]:
-    """``block`` of a matrix: a view where the rows and the columns are neighbours."""
+def _block_of(K: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """The function from rows and columns to a block of a matrix, which is a view if both are consecutive."""
 
-    def block(I: np.ndarray, J: np.ndarray, dtype: Any) -> np.ndarray:
+    def block(I: np.ndarray, J: np.ndarray) -> np.ndarray:
         if I[-1] - I[0] == len(I) - 1 and J[-1] - J[0] == len(J) - 1:
             return K[I[0] : I[-1] + 1, J[0] : J[-1] + 1]
         return K[np.ix_(I, J)]
 
     return block
-
-
-def _stored(A: np.ndarray, dtype: Any) -> tuple[np.ndarray, float]:
-    """``A`` in the type of the pass, divided by a unit that keeps float32 in range, and that unit."""
-    kind = np.dtype(dtype if dtype is not None else A.dtype)
-    if kind != np.float32:
-        return np.ascontiguousarray(A, dtype=np.float64), 1.0
-    if A.dtype == np.float32:
-        return np.ascontiguousarray(A), 1.0
-    unit = float(np.abs(A).max(initial=0.0))
-    unit = unit if unit > 0 and np.isfinite(unit) else 1.0
-    return np.ascontiguousarray(A / unit, dtype=np.float32), unit
-
-
-def _narrowed(v: np.ndarray, dtype: np.dtype, unit: float) -> tuple[np.ndarray, float]:
-    """``v`` in the type of the pass; float32 holds it divided by its largest entry. The unit of the sums comes along."""
-    if dtype == np.float64:
-        return np.ascontiguousarray(v, dtype=np.float64), unit
-    largest = float(v.max(initial=0.0))
-    if not (largest > 0 and np.isfinite(largest)):
-        largest = 1.0
-    with np.errstate(under="ignore"):
-        return (v / largest).astype(dtype), unit * largest

@@ -1,7 +1,7 @@
-"""The multiplicative updates, one step at a time: Sha, Saul and Lee 2002, eq. 3 to 12, with bounds and with a sum constraint.
+"""One step of the multiplicative updates: Sha, Saul and Lee 2002, eq. 3 to 12, with bounds and with a sum constraint.
 
-Minimised is ``F(v) = 1/2 v'Av + b'v`` over ``v >= 0``. A step needs ``A`` only through ``positive = A+ v`` and
-``negative = A- v`` for some ``A = A+ - A-`` with nonnegative entries (eq. 2): the classes of :mod:`bregmat.quadratic.splits`.
+They minimise ``F(v) = 1/2 v'Av + b'v`` over ``v >= 0``. A step needs ``A`` only through ``positive = A+ v`` and
+``negative = A- v`` for some ``A = A+ - A-`` with nonnegative entries (eq. 2): see :mod:`bregmat.quadratic.splits`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from bregmat.base.linalg import EPS
 
 
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """What every variable is multiplied by: ``(-b + sqrt(b^2 + 4 (A+ v)(A- v))) / (2 A+ v)`` (eq. 5).
+    """Factors of the variables: ``(-b + sqrt(b^2 + 4 (A+ v)(A- v))) / (2 A+ v)`` (eq. 5).
 
-    Where ``b > 0`` the equal form ``2 (A- v) / (b + sqrt(...))`` avoids the cancellation. Where ``A+ v = 0`` the factor
-    is the limit: inf for ``b < 0`` (the objective falls without end), else 0 where ``A- v = 0`` too.
+    For ``b > 0`` the equal form ``2 (A- v) / (b + sqrt(...))`` avoids cancellation. If ``A+ v = 0``, the factor
+    is the limit: inf for ``b < 0`` (the objective falls without bound), else 0 if also ``A- v = 0``.
 
     Parameters
     ----------
@@ -27,16 +27,16 @@ def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.
     Returns
     -------
     ndarray, shape (n,)
-        Nonnegative and dimensionless; NaN where an argument is.
+        Nonnegative and dimensionless; NaN if an argument is NaN.
     """
-    # whose squares may lie outside the range of the numbers
+    # hypot, because squares may overflow
     r = np.hypot(b, 2.0 * np.sqrt(positive) * np.sqrt(negative))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return _quotients(b, r, positive=positive, negative=negative)
 
 
 def _quotients(b: np.ndarray, r: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """The factors from the square root ``r``: above the line where it adds up, below it where it would cancel."""
+    """The factors from the square root ``r``: ``(r - b) / 2 A+v`` or, for b > 0, ``2 A-v / (r + b)``."""
     up = b > 0
     top, bottom = np.where(up, 2.0 * negative, r - b), np.where(up, b + r, 2.0 * positive)
     return np.where(top == 0, 0.0, top / bottom)
@@ -53,8 +53,8 @@ def step(
 ) -> np.ndarray:
     """One update ``v_i <- clip(v_i eta_i, lower_i, upper_i)`` (eq. 3; Sha 2007 for bounds).
 
-    It minimises the auxiliary function (eq. 12) over the box exactly, so that ``F`` does not rise when ``lower <= v <= upper``:
-    it is a sum of convex functions of one variable each, so that any subset of the variables may be updated, too.
+    It minimises the auxiliary function (eq. 12) over the box exactly, so that ``F`` does not rise if ``lower <= v <= upper``.
+    The auxiliary function is a sum of convex functions of one variable each, so any subset of the variables may be updated.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def step(
     Returns
     -------
     ndarray, shape (n,)
-        The new point; an entry is inf where the objective falls without end along that variable.
+        The new point; an entry is inf if the objective falls without bound along that variable.
     """
     eta = factors(b, positive=positive, negative=negative)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -74,7 +74,7 @@ def step(
 
 
 def _times(v: np.ndarray, eta: np.ndarray) -> np.ndarray:
-    """``v eta`` with ``0 inf = 0``: a variable at zero stays there (NaN passes through)."""
+    """``v eta`` with ``0 inf = 0``, so that a variable at zero stays there; NaN stays NaN."""
     return np.where(v == 0, 0.0, v * eta)
 
 
@@ -90,11 +90,11 @@ def balanced_step(
     upper: np.ndarray | float = np.inf,
     multiplier: float = 0.0,
 ) -> tuple[np.ndarray, float]:
-    """One update under ``signs'v = total``: the multiplier is the intercept of a margin machine.
+    """One update under ``signs'v = total``; the multiplier is the intercept of a margin machine.
 
-    With ``b_i + multiplier signs_i`` for ``b_i`` in eq. 3, the sum of the new point falls as the multiplier grows, so a
-    safeguarded Newton iteration finds the one that meets the total. The new point minimises the auxiliary function over box
-    and constraint, so ``F`` does not rise when ``v`` meets both.
+    With ``b_i + multiplier signs_i`` in place of ``b_i`` in eq. 3, the sum of the new point falls as the multiplier grows. A
+    safeguarded Newton iteration finds the multiplier for which the sum is the total. The new point minimises the auxiliary
+    function over box and constraint, so ``F`` does not rise if ``v`` satisfies both.
 
     Parameters
     ----------
@@ -103,9 +103,9 @@ def balanced_step(
     signs : ndarray of +-1, shape (n,)
         The labels ``y`` of a margin machine.
     total : float
-        Value of ``signs'v`` to hold, in the units of ``v``.
+        Value of ``signs'v``, in the units of ``v``.
     multiplier : float
-        Where the search starts, in the units of ``b``: the last one.
+        Start of the search, in the units of ``b``: the multiplier of the previous update.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def balanced_step(
     signs = np.asarray(signs, dtype=float)
 
     def moved(shift: float) -> tuple[np.ndarray, np.ndarray]:
-        """The point of a multiplier, and v eta / sqrt(...), minus its derivative times the sign, between the bounds."""
+        """The point of a multiplier, and ``v eta / sqrt(...)``, its negative derivative times the sign, 0 at bounds."""
         c = b + shift * signs
         r = np.hypot(c, side)
         free = _times(v, _quotients(c, r, positive=positive, negative=negative))
@@ -129,7 +129,7 @@ def balanced_step(
 
 
 def spread(v: np.ndarray, *, signs: np.ndarray, total: float = 0.0, upper: np.ndarray | float = np.inf) -> np.ndarray:
-    """The point ``min(v_i exp(-t signs_i), upper_i)`` with ``signs'v = total``: the nearest one in relative entropy.
+    """The point ``min(v_i exp(-t signs_i), upper_i)`` with ``signs'v = total``, which is the nearest one in relative entropy.
 
     Parameters
     ----------
@@ -160,18 +160,18 @@ def _falling_root(
     start: float,
     unit: float,
 ) -> tuple[np.ndarray, float]:
-    """The zero of ``t -> signs'x(t) - total``, which never rises; ``moved(t)`` gives ``x`` and ``-signs dx/dt``.
+    """The root of ``t -> signs'x(t) - total``, which never rises; ``moved(t)`` returns ``x`` and ``-signs dx/dt``.
 
-    Newton's step where it stays inside the bracket, else its middle, else a leap of growing length. Where the bracket is
-    one number wide and the sum not met to rounding, the point is the mean of its ends that meets it.
+    Each step is Newton's step if it stays inside the bracket, else bisection; without a bracket, a step of growing length. If no
+    number lies between the ends of the bracket, the result is their weighted mean with the required sum.
     """
-    ends: list[tuple[float, float, np.ndarray] | None] = [None, None]  # t, miss, x: below the zero, and above it
+    ends: list[tuple[float, float, np.ndarray] | None] = [None, None]  # (t, miss, x) below and above the root
     leap, t, x = unit, start, np.zeros(0)
     for _ in range(200):
         x, rate = moved(t)
         miss, slope, scale = float(signs @ x) - total, float(rate.sum()), float(np.abs(x).sum()) + abs(total)
         if np.isinf(scale):
-            # the sign of the infinite entries decides; 0 where both have some
+            # the sign of the sum is that of the infinite entries; 0 if there are some of both signs
             miss = float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
             slope = np.nan
         if np.isnan(scale) or abs(miss) <= 2.0 * EPS * scale:
@@ -194,21 +194,13 @@ def _falling_root(
     return x, t
 
 
-def waiting_place(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarray) -> np.ndarray:
-    """Lower bounds of a step under footnote 2: a vanishing variable waits where zero meets the optimality conditions.
+def clamped_lower(v: np.ndarray, slope_at_zero: np.ndarray, threshold: np.ndarray) -> np.ndarray:
+    """Lower bounds of a step under footnote 2, at which vanishing variables stop if zero satisfies their optimality condition.
 
-    The updates cannot reach zero and would shrink on for ever. A variable below its threshold whose derivative at zero
-    is nonnegative is held where it is; it may grow again. Such a bound lies between the point and the minimum of the
+    The updates cannot reach zero, so a variable whose optimum is zero would shrink forever. A variable below its threshold whose
+    derivative at zero is nonnegative keeps its value; it may grow again. Such a bound lies between the point and the minimum of the
     auxiliary function, so ``F`` still does not rise.
 
-    Parameters
-    ----------
-    v, slope_at_zero, threshold : ndarray, shape (n,)
-        Point; derivative of ``F`` where this variable alone is set to zero; size that counts as zero.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        At most ``v``; 0 where a variable may shrink freely.
+    ``slope_at_zero`` is the derivative of ``F`` if this variable alone is set to zero, ``threshold`` the size that counts as zero.
     """
     return np.where(slope_at_zero >= 0, np.minimum(v, threshold), 0.0)

@@ -1,10 +1,10 @@
-"""The only iteration loop: limits, certificates, history, callback, interruption. What a problem proves is its own affair."""
+"""The loop that drives every solver: limits, certificates, history, callback, interruption."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
     from bregmat.coordinates.iterates import Iterate
 
 CallBack = Callable[[Record], Any]
-BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem that does not converge, a scalar that overflows
-RECENT, FALL = 5, 0.3  # steps, and what they leave of a signal that falls fast
+BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
+RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
 
 
 class NoStart(ArithmeticError):
-    """A solver has no first point: its own numbers overflow there."""
+    """A solver has no first point, because its numbers overflow there."""
 
 
 class State:
-    """What the loop reads of a solver's private state; a dataclass of the solver's own derives from it."""
+    """The attributes of a solver's state that the loop reads; each solver derives a dataclass of its own."""
 
     objective: float
-    signal: float  # estimate of the absolute gap; inf where there is none
+    signal: float  # estimate of the absolute gap; inf if the solver has none
     stalled: bool
-    finished: bool = False  # whether the solver's own stopping rule is met; most leave it to the certificate
+    finished: bool = False  # whether a stopping rule of the solver itself is met; most solvers have none
 
     @property
     def ended(self) -> ExitReason | None:
-        """Why the solver itself goes no further, None where it does."""
+        """Why the solver cannot continue; None if it can."""
         return ExitReason.TOLERANCE if self.finished else ExitReason.STALLED if self.stalled else None
 
     @property
     def last(self) -> Any:
-        """The point itself, before a certificate restores feasibility; None where results do not keep it."""
+        """The point before a certificate restores feasibility; None if results do not keep it."""
         return None
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """What only this solver records, one array per name."""
+        """Arrays that only this solver records, by name."""
         return {}
 
     def is_finite(self) -> bool:
@@ -57,10 +57,10 @@ class State:
 
 
 class MatrixState(State):
-    """A state of a solver for (P): a matrix with the values of its rows, and their dual weights."""
+    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
 
     dual: np.ndarray
-    if TYPE_CHECKING:  # attributes, or properties that are worked out when a certificate asks
+    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
 
         @property
         def iterate(self) -> Iterate: ...
@@ -69,11 +69,11 @@ class MatrixState(State):
 
     @property
     def last(self) -> Iterate | None:
-        """The matrix of this state, where it is one (dense states of other problems are not)."""
-        return getattr(self, "iterate", None)
+        """The matrix of this state."""
+        return self.iterate
 
     def violation(self, problem: Nearness) -> float:
-        """Largest relative violation of a hard row, for the history; nan where there is none."""
+        """Largest relative violation of a hard row; nan if no row is hard."""
         if not problem.losses.has_hard:
             return np.nan
         return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
@@ -84,12 +84,12 @@ class MatrixState(State):
 
 
 class Solver(Protocol):
-    """Frozen settings; all that changes is in the state."""
+    """A solver: frozen settings. Everything that changes is in the state."""
 
     @property
     def name(self) -> str: ...
     @property
-    def works_on(self) -> str: ...  # what its state calls objective where rows are hard: "objective" or "dual_bound"
+    def works_on(self) -> str: ...  # whose value the state's objective is if rows are hard: "objective" or "dual_bound"
     @property
     def max_iter(self) -> int: ...  # steps that a run may take unless told otherwise
     def check(self, problem: Any) -> None: ...
@@ -107,10 +107,10 @@ SOLVERS = Registry(
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """A certificate with the story of the run.
+    """The best certificate of a run, and how the run went.
 
-    The reason is that of the certificate: TOLERANCE where it proves a gap within the tolerance, however the run ended, and else only
-    where the solver stopped by a rule of its own (``by_own_rule``).
+    ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
+    run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
     """
 
     certificate: Any  # the problem's own subclass of Certificate
@@ -124,7 +124,7 @@ class Outcome:
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     last: Any = None  # point of the solver's last state
-    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver that does not test the gap
+    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
 
     def __post_init__(self) -> None:
         reason = self.exit_reason
@@ -137,16 +137,28 @@ class Outcome:
     def shared(self) -> dict[str, Any]:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
-        own = ("certificate", "last", "by_own_rule")
-        story = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in own}
-        numbers = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
-        return story | numbers | {"max_violation": proof.violation}
+        return {
+            "status": self.status,
+            "exit_reason": self.exit_reason,
+            "objective": proof.objective,
+            "dual_bound": proof.dual_bound,
+            "gap": proof.gap,
+            "unit": proof.unit,
+            "max_violation": proof.violation,
+            "tol": self.tol,
+            "n_iter": self.n_iter,
+            "seconds": self.seconds,
+            "history": self.history,
+            "solver": self.solver,
+            "conflict": self.conflict,
+            "trace": self.trace,
+        }
 
 
 class RunLog:
-    """Clock, history and callback of one run, or of several that count as one.
+    """Clock, history and callback of one run, or of several runs that count as one.
 
-    Also for inner solvers whose steps are too short for :func:`solve`: they write the same records.
+    Solvers whose steps are too short for :func:`solve` write the same records.
 
     Parameters
     ----------
@@ -155,9 +167,9 @@ class RunLog:
     max_seconds : float, optional
         Limit on wall time from here on.
     units : callable, optional
-        Record -> Record in the caller's units, where the run has others.
+        Converts a record into the user's units.
     watch : callable, optional
-        Called with the number of each step and the solver's state, which a checkpoint is made of.
+        Called with the number of each step and the solver's state, to write checkpoints.
     """
 
     def __init__(
@@ -173,7 +185,7 @@ class RunLog:
         self.before = 0  # steps of the runs before this one
 
     def beside(self, *, is_quiet: bool = False) -> RunLog:
-        """A log with a history of its own, by the same clock and to the same limit."""
+        """A log with a history of its own, and the same clock and time limit."""
         log = RunLog(None if is_quiet else self.callback, self.max_seconds, self.units)
         log.clock = self.clock
         return log
@@ -183,18 +195,18 @@ class RunLog:
         return time.perf_counter() - self.clock
 
     def is_late(self) -> bool:
-        """Whether the time is up."""
+        """Whether the time limit is exceeded."""
         return self.max_seconds is not None and self.seconds() > self.max_seconds
 
     def note(self, iteration: int, **figures: Any) -> Record:
-        """Add a line to the history."""
+        """Add a record to the history."""
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in figures.items()}
         row = Record(self.before + iteration, self.seconds(), **plain)
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
     def tell(self, iteration: int, **figures: Any) -> bool:
-        """Add a line to the history and call back; whether the callback asks to stop."""
+        """Add a record to the history and call the callback; whether the callback asks to stop."""
         row = self.note(iteration, **figures)
         return self.callback is not None and bool(self.callback(row))
 
@@ -213,41 +225,41 @@ def solve(
 ) -> Outcome:
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
-    Never raises for a numerical outcome and never prints. A KeyboardInterrupt, or a callback that returns True, ends
-    the run with the best certified point; of the former the caller's caller is told (:mod:`bregmat.base.interrupts`).
+    It never raises for a numerical outcome and never prints. A KeyboardInterrupt, or a callback that returns True, ends the run
+    with the best certified point. The function that the user called warns of an interrupt (:mod:`bregmat.base.interrupts`).
 
     Parameters
     ----------
     problem : Problem
         Certifies points and proves infeasibility.
     solver : Solver
-        Refuses what it cannot handle before the first step (``TypeError``).
+        Raises ``TypeError`` before the first step if it cannot solve the problem.
     tol : float
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
     share : int, optional
-        Steps after which another solver may be better: the run ends there unless its signal falls to .3 in five steps.
+        Steps after which the run ends unless its signal falls fast, so that another solver can be tried.
     max_seconds : float, optional
         Limit on wall time.
     start : optional
-        A warm start, as the solver's ``init`` takes it: dual weights, shape (c,), for (P). Copied.
+        A warm start for the solver's ``init``: dual weights, shape (c,), for (P). Copied.
     callback : callable, optional
         Called with each :class:`Record`.
     log : RunLog, optional
-        Of a run that this one continues, in place of ``max_seconds`` and ``callback``.
+        The log of a run that this one continues; replaces ``max_seconds`` and ``callback``.
     """
     solver.check(problem)
     run = _Run(problem, solver, tol, RunLog(callback, max_seconds) if log is None else log)
     limit = solver.max_iter if max_iter is None else max_iter
     share = limit if share is None else share
-    # overflow far from the solution is part of the search: steps that are not finite are refused, not reported
+    # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
     with single_thread_blas(), np.errstate(all="ignore"):
         return run.iterate(start, limit, share)
 
 
 class _Run:
-    """One run: best certificate, proof that there is nothing to find."""
+    """One run: its best certificate, and a proof of infeasibility if one is found."""
 
     def __init__(self, problem: Problem, solver: Solver, tol: float, log: RunLog) -> None:
         self.problem, self.solver, self.tol, self.log = problem, solver, tol, log
@@ -258,67 +270,57 @@ class _Run:
         self._signals: list[float] = []
 
     def iterate(self, start: Any, max_iter: int, share: int) -> Outcome:
-        """The loop itself, for at most so many steps, or a share of them where the signal does not fall fast."""
-        problem, solver = self.problem, self.solver
-        iteration, state = 0, None
+        """Run at most ``max_iter`` steps; only ``share`` of them if the signal does not fall fast."""
+        problem, solver, iteration = self.problem, self.solver, 0
         try:
-            try:
-                state = solver.init(problem, self.tol, start)
-            except BROKEN as error:
-                raise NoStart(
-                    f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
-                ) from error
+            state = solver.init(problem, self.tol, start)
+        except BROKEN as error:
+            raise NoStart(
+                f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
+            ) from error
+        try:
             self.proof = problem.proof_beforehand()
-            while True:
-                self._signals.append(state.signal)
-                is_spent = iteration >= max_iter or (iteration >= share and not self._falls_fast())
-                last = state.ended is not None or is_spent
-                if self.record(iteration, state, last):
-                    reason = ExitReason.INTERRUPTED
-                elif self.proof is None and self.best is not None and self.best.proves(self.tol):
-                    reason = ExitReason.TOLERANCE
-                elif self.contradiction(iteration, state, last):
-                    reason = ExitReason.CERTIFICATE
-                elif state.ended is not None:
-                    reason = state.ended
-                elif is_spent:
-                    reason = ExitReason.MAX_ITER
-                elif self.log.is_late():
-                    reason = ExitReason.TIME
-                else:
-                    try:
-                        following = solver.step(problem, state)
-                    except BROKEN:
-                        following = None
-                    iteration += 1
-                    if following is not None and following.is_finite():
-                        state = following
-                        continue
-                    # weights that grow beyond all numbers may carry a proof before they do
-                    broken = self.contradiction(iteration, state, last=True)
-                    reason = ExitReason.CERTIFICATE if broken else ExitReason.NONFINITE
-                break
+            while (reason := self.reason_to_stop(iteration, state, max_iter, share)) is None:
+                try:
+                    following = solver.step(problem, state)
+                except BROKEN:
+                    following = None
+                iteration += 1
+                if following is None or not following.is_finite():
+                    # the dual weights may have grown into a proof of infeasibility before they overflow
+                    is_proven = self.contradiction(iteration, state, last=True)
+                    reason = ExitReason.CERTIFICATE if is_proven else ExitReason.NONFINITE
+                    break
+                state = following
         except KeyboardInterrupt:
-            if state is None:
-                raise
             take_interrupt()
             reason = ExitReason.INTERRUPTED
-        except np.linalg.LinAlgError:  # of a certificate
-            if state is None:
-                raise
+        except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
         return self.outcome(reason, iteration, state)
 
-    def _falls_fast(self) -> bool:
-        """Whether the least signal of the last few steps is far below the least before them."""
+    def reason_to_stop(self, iteration: int, state: Any, max_iter: int, share: int) -> ExitReason | None:
+        """Record and certify a state; why the run ends with it, None if it continues."""
+        self._signals.append(state.signal)
         recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
-        return min(recent) < FALL * min(before, default=0.0)
+        falls_fast = min(recent) < FAST * min(before, default=0.0)
+        is_spent = iteration >= max_iter or (iteration >= share and not falls_fast)
+        last = state.ended is not None or is_spent
+        if self.record(iteration, state, last):
+            return ExitReason.INTERRUPTED
+        if self.proof is None and self.best is not None and self.best.proves(self.tol):
+            return ExitReason.TOLERANCE
+        if self.contradiction(iteration, state, last):
+            return ExitReason.CERTIFICATE
+        if last:
+            return state.ended or ExitReason.MAX_ITER
+        return ExitReason.TIME if self.log.is_late() else None
 
     def record(self, iteration: int, state: Any, last: bool) -> bool:
-        """Certify where it is worth it, write the history, call back; whether the callback asks to stop.
+        """Certify a promising state, write the history, call the callback; whether the callback asks to stop.
 
-        A certificate has its price (for (P) about one product of each row with a matrix, and a Gram system where hard rows
-        must be restored), so it waits for the solver's own signal, unless somebody watches.
+        A certificate of (P) costs about one product of each row with a matrix, and a linear system to restore hard rows. So it is
+        computed only if the solver's own estimate of the gap is small, or if there is a callback.
         """
         problem = self.problem
         if self.log.watch is not None:
@@ -333,15 +335,15 @@ class _Run:
         return self.log.tell(iteration, **{"gap": np.nan} | problem.estimate(state, self.solver.works_on))
 
     def certify(self, state: Any) -> Certificate:
-        """The certificate of a state; the best point and the best bound of all are kept."""
+        """The certificate of a state; the best point and the best bound so far are kept."""
         new = self.problem.certify(state)
         self.best = new if self.best is None else self.best.joined(new)
         return new
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
-        """Look for a proof of infeasibility when the weights have doubled since the second step, and once more at the end."""
-        met = self.best is not None and self.best.is_feasible  # then nothing contradicts anything
-        if self.proof is None and not met:
+        """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
+        is_met = self.best is not None and self.best.is_feasible
+        if self.proof is None and not is_met:
             size = self.problem.dual_size(state)
             if iteration == 2:
                 self._largest_dual = size
@@ -353,7 +355,7 @@ class _Run:
         return self.proof is not None
 
     def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:
-        """The certified end of the run."""
+        """The outcome of the run, with its best certificate."""
         if reason is ExitReason.TIME:
             self.problem.conclude(state)
         if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
@@ -389,9 +391,9 @@ def solve_in_turn(
     callback: CallBack | None = None,
     log: RunLog | None = None,
 ) -> Outcome:
-    """Try solvers one after the other until one is done; one history, and the best certificate of all.
+    """Try solvers one after the other until the problem is solved; one history, and the best certificate of all runs.
 
-    A solver that comes again starts from the dual weights of that certificate.
+    A solver that is tried again starts from the dual weights of the best certificate.
 
     Parameters
     ----------
@@ -412,12 +414,12 @@ def solve_in_turn(
             start = best.certificate.dual
         try:
             outcome = solve(problem, solver, tol=tol, max_iter=left, share=min(share, left), start=start, log=log)
-        except KeyboardInterrupt:  # while the next solver was setting up: what the last one found is kept
+        except KeyboardInterrupt:  # while the next solver was starting: the outcome of the last one is kept
             if best is None:
                 raise
             take_interrupt()
             return replace(best, exit_reason=ExitReason.INTERRUPTED)
-        except NoStart:  # the next one starts elsewhere
+        except NoStart:  # another solver may have a first point
             if best is None and k + 1 == len(plan):
                 raise
             continue
@@ -434,7 +436,7 @@ def solve_in_turn(
 
 
 def _continued(first: Outcome, then: Outcome) -> Outcome:
-    """Two runs with one log as one, with the better point and the better bound, unless the second proves that there is none."""
+    """The outcome of two runs with one log: the better point and the better bound, or the second run's proof of infeasibility."""
     joined, status = then.certificate, then.status
     if status not in (Status.INFEASIBLE, Status.UNBOUNDED):
         joined = first.certificate.joined(then.certificate)

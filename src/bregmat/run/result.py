@@ -1,11 +1,11 @@
-"""What every solver returns: the point, what is proven about it, and how the run went."""
+"""The result of a run: the point, its certificate, and how the run went."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -20,20 +20,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bregmat.certificates.certify import MatrixCertificate
-    from bregmat.coordinates.coordinates import Coordinates
     from bregmat.coordinates.iterates import Iterate
+    from bregmat.coordinates.priors import Coordinates
 
 __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Status", "check"]
 
-WIDE = 1e8  # factor between slack weights from which on squares of their ratios are rounding
-ROUNDINGS = 1e3  # of the terms of a bound that sums of them may leave
+WIDE = 1e8  # ratio of slack weights whose square is below rounding relative to 1
+ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
 OWN_RULE = "The stopping rule of the method was met, which does not test the gap."
-STATE_VERSION = 2  # of what to_state writes; states without a version are of version 1
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Result:
-    """What all results have in common; subclasses add the point and what is theirs.
+    """The attributes that all results have in common; subclasses add the point.
 
     Attributes
     ----------
@@ -44,14 +43,14 @@ class Result:
     objective, dual_bound : float
         Primal value of the point and the proven lower bound, in units of the problem.
     gap : float
-        ``(objective - dual_bound) / unit``, with what hard rows miss by rounding added to the objective; dimensionless; inf where
+        ``(objective - dual_bound) / unit``, where the objective includes the cost of violations by rounding; dimensionless; inf if
         nothing is proven.
     unit : float
-        What the gap is measured in: the objective, or the natural size of objectives of this problem where that is larger.
+        Unit of the gap: the objective, or the natural size of the objective of this problem if that is larger.
     max_violation : float
         Largest relative violation of a hard constraint.
     tol : float
-        The relative gap that was asked for.
+        The relative gap that the caller asked for.
     n_iter : int
     seconds : float
     history : list of Record
@@ -60,7 +59,7 @@ class Result:
     conflict : ndarray of int or None
         Rows that carry the proof of infeasibility.
     trace : dict of str to ndarray
-        What only this solver records, one array per name: see its class.
+        Arrays that only this solver records, by name: see its class.
 
     Examples
     --------
@@ -88,25 +87,25 @@ class Result:
     trace: dict[str, np.ndarray] = field(default_factory=dict)
     unit: float = 1.0
 
-    noun: ClassVar[str] = "point"  # what was looked for, in sentences
+    noun: ClassVar[str] = "point"  # the point in sentences
     statuses: ClassVar[frozenset[Status]] = frozenset(Status) - {Status.UNBOUNDED}  # that results of this kind can have
-    has_priced_errors: ClassVar[bool] = False  # errors have a price instead of being forbidden
+    has_priced_errors: ClassVar[bool] = False  # whether violations cost instead of being forbidden
     gap_is_ratio: ClassVar[bool] = (
-        True  # False: a gap is 0 where only rounding of larger terms separates objective and bound
+        True  # False: the gap is 0 if only rounding of larger terms separates objective and bound
     )
     shown: ClassVar[Sequence[str]] = ("objective", "dual_bound", "gap", "max_violation")  # in the repr
-    advice_for: ClassVar[dict[ExitReason, str]] = {}  # where this kind of problem needs other words
+    advice_for: ClassVar[dict[ExitReason, str]] = {}  # advice of this kind of problem in place of the general one
 
     @property
     def advice(self) -> str:
-        """What to change."""
+        """What to change so that a further run succeeds."""
         if self.exit_reason is ExitReason.TOLERANCE and self.status is not Status.OPTIMAL:
             return self.advice_for.get(self.exit_reason, OWN_RULE)
         return self.advice_for.get(self.exit_reason, self.exit_reason.advice)
 
     @property
     def ending(self) -> str:
-        """How the run ended, in a line."""
+        """How the run ended, in one line."""
         return (
             f"{self.status} after {self.n_iter} iterations ({self.exit_reason}): objective {self.objective:.6g}, "
             f"gap {self.gap:.1e}, {self.seconds:.2f} s"
@@ -114,7 +113,7 @@ class Result:
 
     @property
     def progress(self) -> str:
-        """How far the run came, to go on after "stopped" or "interrupted"."""
+        """How far the run came; continues a sentence after "stopped" or "interrupted"."""
         return (
             f"after {self.n_iter} iterations with status {self.status}: gap {self.gap:.2g}, "
             f"violation {self.max_violation:.2g}, tol {self.tol:g}"
@@ -122,7 +121,7 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """What is left open and by how much, in a sentence or two; empty where the status is a proof."""
+        """What is not proven and by how much, in a sentence or two; empty if the status is a proof."""
         if self.status is Status.UNKNOWN:
             return self._why_unknown()
         return self._why_not_optimal() if self.status is Status.FEASIBLE else ""
@@ -132,7 +131,7 @@ class Result:
             return self._why_not_optimal()
         if self.max_violation > 0:
             return f"Hard constraints are missed by up to {self.max_violation:.2g} of their bounds."
-        return f"The objective of the {self.noun.split()[-1]} is {self.objective:.6g}: nothing finite is known of it."
+        return f"The objective of the {self.noun.split()[-1]} is {self.objective:.6g}: no finite upper bound is known."
 
     def _why_not_optimal(self) -> str:
         if not np.isfinite(self.dual_bound):
@@ -141,46 +140,6 @@ class Result:
             return f"Nothing is proven beyond the lower bound {self.dual_bound:.6g}."
         asked = f", which is {self.gap / self.tol:.2g} times the tolerance" if self.tol > 0 else ""
         return f"The gap is {self.gap:.2g}{asked}."
-
-    # ------------------------------------------------------------------ files
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta: dict[str, Any] = {"version": STATE_VERSION}
-        arrays: dict[str, np.ndarray] = {}
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name == "history":
-                value = np.array([astuple(row) for row in value], dtype=float).reshape(-1, len(fields(Record)))
-            if f.name == "trace":
-                arrays |= {f"trace.{name}": series for name, series in value.items()}
-            elif isinstance(value, np.ndarray):
-                arrays[f.name] = value
-            else:
-                meta[f.name] = value.value if isinstance(value, Status | ExitReason) else value
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """Inverse of :meth:`to_state`; reads states of version 1, too."""
-        if meta.get("version", 1) == 1:
-            meta, arrays = cls._from_version_1(dict(meta), dict(arrays))
-        names = {f.name for f in fields(cls)}
-        given = {name: x for name, x in (meta | arrays).items() if name in names}
-        given |= {
-            "status": Status(meta["status"]),
-            "exit_reason": ExitReason(meta["exit_reason"]),
-            "history": [Record.of(row) for row in arrays["history"]],
-            "trace": {name.removeprefix("trace."): x for name, x in arrays.items() if name.startswith("trace.")},
-        }
-        given.setdefault("unit", max(1.0, abs(given["objective"])))  # what it was before files had it
-        return cls(**given)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """A state as the first files have it, in today's words."""
-        return meta, arrays
 
     # ------------------------------------------------------------------ for people
     def __repr__(self) -> str:
@@ -191,11 +150,11 @@ class Result:
         )
 
     def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
-        """(name, value) of every number of the certificate, as text; `has_hard`: whether a row must hold, where that is known."""
+        """(name, value) of every number of the certificate, as text; ``has_hard`` says whether a row is hard, if that is known."""
         return certificate_rows(self, has_hard)
 
     def proof_text(self) -> str:
-        """What is proven, as one or two plain sentences."""
+        """What is proven, in one or two sentences."""
         return proof_text(self)
 
     def _repr_html_(self) -> str:
@@ -203,7 +162,7 @@ class Result:
 
 
 def _short(name: str, value: Any) -> str:
-    """A number as the repr shows it."""
+    """A number in the form in which the repr shows it."""
     if not isinstance(value, float):
         return repr(value)
     return f"{value:.1e}" if name == "gap" or name.endswith(("violation", "residual")) else f"{value:.8g}"
@@ -213,9 +172,9 @@ _R = TypeVar("_R", bound=Result)
 
 
 class SolverError(RuntimeError):
-    """A problem has no usable solution; ``.result`` holds what is known.
+    """A problem has no usable solution; ``.result`` is the result.
 
-    Raised by a fit, ``.constraints`` are the rows that ``result.conflict`` counts; else None.
+    If a fit raised it, ``.constraints`` are the rows whose numbers are in ``result.conflict``; otherwise it is None.
 
     Examples
     --------
@@ -241,25 +200,26 @@ class SolverError(RuntimeError):
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class MatrixResult(Result):
-    """The certified matrix and its proof (api: ``nearest_kernel``, ``nearest_metric``).
+    """The certified matrix of :func:`nearest_kernel` and :func:`nearest_metric`.
 
-    Beside what all results have (:class:`Result`):
+    In addition to the attributes of :class:`Result`:
 
     Attributes
     ----------
     iterate, coordinates
-        Where the matrix lives; :attr:`factor`, :meth:`kernel`, :meth:`metric` and :meth:`transform` bring it back.
+        The matrix in the coordinates of the solver; :attr:`factor`, :meth:`kernel`, :meth:`metric` and :meth:`transform` convert it.
     last
-        The iterate that the solver ended at, as it left it: ``result.kernel(result.last)``. Differs from ``iterate`` where the
-        certificate had to restore hard rows to feasibility, and where an earlier matrix was better; the certificate is not about it.
+        The last iterate of the solver: ``result.kernel(result.last)``. It differs from ``iterate`` if the certificate restored hard
+        rows to feasibility, or if an earlier matrix was better. The certificate is not about it.
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
-        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all. Of sharded rows these are
-        columns that stay where the rows are; ``numpy.asarray`` brings them here, and files leave them out.
+        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all. For sharded rows
+        these are columns that stay with the rows; ``numpy.asarray`` fetches them, and model files leave them out.
     singular : ndarray of int or None
-        Hard rows that, up to rounding, only singular matrices meet, where the divergence is finite for none of these (LogDet).
+        Hard rows that, up to rounding, only singular matrices meet, at which the divergence is infinite (LogDet). Only computed if
+        the status is FEASIBLE or UNKNOWN.
     weight_span : float
-        Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 where there are none.
+        Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 if there is none.
 
     Examples
     --------
@@ -286,8 +246,8 @@ class MatrixResult(Result):
 
     @property
     def advice(self) -> str:
-        """What to change."""
-        if self.singular is None or self.status not in (Status.FEASIBLE, Status.UNKNOWN):
+        """What to change so that a further run succeeds."""
+        if self.singular is None:
             return super().advice
         rows = ", ".join(str(int(k)) for k in self.singular[:8]) + (", ..." if len(self.singular) > 8 else "")
         return (
@@ -296,7 +256,7 @@ class MatrixResult(Result):
         )
 
     def _why_unknown(self) -> str:
-        if not isinstance(self.violation, np.ndarray):  # of sharded rows
+        if not isinstance(self.violation, np.ndarray):  # a column of sharded rows
             return super()._why_unknown()
         missed = np.flatnonzero(self.violation == self.max_violation)
         if not self.max_violation > 0 or not len(missed):
@@ -318,7 +278,7 @@ class MatrixResult(Result):
 
     @property
     def certificate(self) -> MatrixCertificate:
-        """Matrix, weights and bound as the problem certified them."""
+        """The certificate: matrix, dual weights and bound."""
         from bregmat.certificates.certify import MatrixCertificate
 
         upper = self.dual_bound + self.gap * self.unit if np.isfinite(self.gap) else np.inf
@@ -344,71 +304,30 @@ class MatrixResult(Result):
         return self.coordinates.factor(self.iterate)
 
     def transform(self, X: Points) -> np.ndarray:
-        """``X @ B``, shape (n, k), without forming B where the data has many columns; a tensor where X is one, on its device."""
+        """``X @ B``, shape (n, k), without forming B if the data has many columns; for a tensor X, a tensor on its device."""
         points = as_array_points("X", X) if is_foreign(X) else as_points("X", X)
         return self.coordinates.transform(points, self.iterate)
 
     def kernel(self, iterate: Iterate | None = None) -> np.ndarray:
-        """``W``, shape (n, n), at the certified matrix or at another iterate such as :attr:`last`."""
+        """``W``, shape (n, n), of the certified matrix or of another iterate such as :attr:`last`."""
         G = self.coordinates.factor(self.iterate if iterate is None else iterate)
         return G @ G.T
 
     def metric(self, iterate: Iterate | None = None) -> np.ndarray:
-        """``B B'``, shape (r, r): the Mahalanobis matrix where the prior is one; at the certified matrix or at another iterate."""
+        """``B B'``, shape (r, r), the Mahalanobis matrix of a metric; of the certified matrix or of another iterate."""
         return self.coordinates.metric(self.iterate if iterate is None else iterate)
 
     def spectrum(self) -> np.ndarray:
-        """Ascending eigenvalues of the learned matrix in the coordinates it was solved in; shape (k,)."""
+        """Ascending eigenvalues of the learned matrix in the coordinates of the solver; shape (k,)."""
         return self.coordinates.spectrum(self.iterate)
 
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
         self.coordinates.write_factor(path, self.iterate, rows)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`. The data is not kept: ``factor`` of a metric needs it again."""
-        meta, arrays = super().to_state()
-        for name in ("dual", "values", "violation"):
-            if name not in arrays:  # of sharded rows: they stay where they are
-                meta.pop(name)
-                arrays[name] = np.zeros(0)
-        for name in ("iterate", "coordinates"):
-            meta[name], more = meta[name].to_state()
-            arrays |= more
-        if self.last is self.iterate:
-            meta["last"] = "iterate"
-        elif self.last is not None:
-            meta["last"], more = self.last.to_state()
-            arrays |= {f"last.{name}": x for name, x in more.items()}
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """Inverse of :meth:`to_state`."""
-        from bregmat.coordinates.coordinates import Coordinates
-        from bregmat.coordinates.iterates import iterate_from_state
-
-        if meta.get("version", 1) == 1:
-            meta, arrays = cls._from_version_1(dict(meta), dict(arrays))
-        coordinates = Coordinates.from_state(meta["coordinates"], arrays)
-        iterate, last = iterate_from_state(meta["iterate"], coordinates.t0, arrays), meta.get("last")
-        if last is not None:
-            own = {name.removeprefix("last."): x for name, x in arrays.items() if name.startswith("last.")}
-            last = iterate if last == "iterate" else iterate_from_state(last, coordinates.t0, own)
-        return super().from_state(meta | {"coordinates": coordinates, "iterate": iterate, "last": last}, arrays)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 had the numbers of the proof apart, and called the iterate a chart."""
-        numbers = {name: float(x) for name, x in meta.pop("proof").items()}
-        numbers["max_violation"] = numbers.pop("violation")
-        return meta | numbers | {"iterate": meta.pop("chart"), "version": STATE_VERSION}, arrays
-
 
 def check(result: _R) -> _R:
-    """Turn an outcome into a warning or an error, in one place.
+    """Raise an error or give a warning if a result is not usable as it is; otherwise return it.
 
     Raises
     ------

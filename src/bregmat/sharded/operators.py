@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators.operators import Operator, PairGraph, drawn_numbers
+from bregmat.operators.linear_maps import Operator, drawn_numbers
+from bregmat.operators.pair_graph import PairGraph
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from bregmat.certificates.nearest_matrix import build_problem, slack_weights
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Coordinates
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.sharded.shared_points import SHARED_POINTS, with_shared_points
 from bregmat.sharded.sources import ShardSource
 

@@ -3,9 +3,9 @@
 ``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` with ``H = A (Psi o A* .) + diag(slope)``, the second-order
 model of a dual bound; H is known by its products only.
 
-Pivoting finds exact active sets from a handful of factorisations, for quadratics on which conjugate gradients are slow: nearly
-dependent rows, heavy slack. All rows on the wrong side of their conditions change sides at once; where that does not help, one at a
-time, which ends (Judice and Pires 1994; Kim and Park 2011 for least squares).
+Block principal pivoting finds the exact active set with a few factorisations. It is for quadratics on which conjugate gradients are
+slow: nearly dependent rows, heavy slack. All variables that violate their optimality condition change sides at once; if their number
+does not fall, one changes at a time, which terminates (Judice and Pires 1994; Kim and Park 2011 for least squares).
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ import numpy as np
 
 from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.numerics import Exchanges, conjugate_gradients, pivot_in_box
-from bregmat.operators.operators import Operator
-
-NOISE = (1e-9, 1e-13)  # gradients below these shares of the largest entries of the linear term and of H d are rounding
-FLOPS = 3e9  # limit of one factorisation: about a tenth of a second
+from bregmat.operators.linear_maps import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +28,13 @@ class Model:
     operator : Operator
         Rows in the frame, in the precision of the products.
     weight : ndarray, shape (r, r), or None
-        Divided differences Psi of the inverse link; None stands for 1.
+        Divided differences Psi of the inverse link; None for 1.
     slope : ndarray, shape (c,)
         Second derivative of the conjugate losses and the proximal term.
     diagonal : ndarray, shape (c,)
-        Diagonal of H (or a bound of it): the preconditioner, and the unit of every norm here.
+        Diagonal of H, or an upper bound of it: the preconditioner, and the weight of every norm here.
     flat : float
-        Curvature relative to the diagonal below which a direction counts as flat: rounding of the products.
+        Curvature, relative to the diagonal, below which a direction is flat: the rounding of the products.
     """
 
     operator: Operator
@@ -80,16 +77,16 @@ def minimize_in_box(
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """An approximate minimiser d, ``H d``, and whether the reduction was reached.
 
-    Each round solves on the free rows by conjugate gradients, projects, searches along the projected direction, and takes
-    the generalised Cauchy point where that is better (duplicate and dependent rows make H singular).
+    Each round solves on the free rows by conjugate gradients, projects, and searches along the projected direction. If the
+    generalised Cauchy point is better, it is taken instead: duplicate and dependent rows make H singular.
 
     Parameters
     ----------
     lower, upper : ndarray, shape (c,)
         Box of d; contains 0.
     partner : ndarray of int, shape (m, 2)
-        Opposite rows with one matrix (an interval): a "<=" row first, which ends at ``lower``, then a ">=" row, which
-        ends at ``upper``. Only one of them moves away from its end at a time, else the two are a flat direction.
+        Opposite rows with the same matrix (an interval): a "<=" row, whose weight is 0 at ``lower``, then a ">=" row, whose weight
+        is 0 at ``upper``. Only one weight of each pair is nonzero at a time; the two together are a flat direction.
     reduction : float
         Stops when the projected gradient has fallen by this factor; dimensionless.
     """
@@ -98,16 +95,17 @@ def minimize_in_box(
     reached = False
     for _ in range(rounds):
         lo, hi = _intervals_blocked(lower - d, upper - d, partner)
+        # rows at a bound whose gradient points out of the box stay there
         free = ~(((lo >= 0) & (q > 0)) | ((hi <= 0) & (q < 0)))
         if not free.any():
             break
-        share = free.mean()
-        inner = model if share > 0.8 else model.restrict(free)
-        part = slice(None) if share > 0.8 else free
+        is_whole = free.mean() > 0.8  # then products with all rows cost less than copies of the free ones
+        inner, part = (model, slice(None)) if is_whole else (model.restrict(free), free)
         s = np.zeros_like(d)
         target = 0.5 * reduction * first
         s[part] = _solve_on_free(inner, np.where(free, -q, 0.0)[part], free[part], lo[part], hi[part], target, cg_steps)
         e, He = _projected_search(model, q, s, lo, hi)
+        # decrease of the model q . e + e' H e / 2
         gain = -(q @ e + 0.5 * (e @ He))
         if gain < 1e-3 * model.projected_norm(q, lo, hi) ** 2:
             e, He, gain = _cauchy(model, q, lo, hi, (e, He, gain))
@@ -121,7 +119,7 @@ def minimize_in_box(
 
 
 def _intervals_blocked(lo: np.ndarray, hi: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The box with the idle row of each interval held while the other is in use."""
+    """The box with the row of each interval fixed whose partner has a nonzero weight."""
     if len(partner):
         above, below = partner.T
         up, down = lo[above] < 0, hi[below] > 0
@@ -146,7 +144,7 @@ def _solve_on_free(
     def blocked(steps: int, s: np.ndarray, v: np.ndarray, curvature: float, rz: float) -> bool:
         if is_flat(v, curvature):
             return True
-        if steps % 3 < 2:
+        if steps % 3 < 2:  # the box is looked at every third step
             return False
         moved = s + rz / curvature * v
         return bool(((moved < lo) | (moved > hi)).sum() > 0.1 * free.sum())
@@ -165,11 +163,11 @@ def _solve_on_free(
 def _until_bound(
     s: np.ndarray, v: np.ndarray, lo: np.ndarray, hi: np.ndarray, curvature: float, rz: float, D: np.ndarray
 ) -> float:
-    """Step along a flat direction: to the first bound, or far but finite where there is none."""
-    room = np.full(len(v), np.inf)
+    """Step along a flat direction: to the first bound, or a long finite one if there is no bound."""
+    distance = np.full(len(v), np.inf)
     up, down = v > 0, v < 0
-    room[up], room[down] = (hi[up] - s[up]) / v[up], (lo[down] - s[down]) / v[down]
-    alpha = max(float(room.min(initial=np.inf)), 0.0)
+    distance[up], distance[down] = (hi[up] - s[up]) / v[up], (lo[down] - s[down]) / v[down]
+    alpha = max(float(distance.min(initial=np.inf)), 0.0)
     if np.isfinite(alpha):
         return alpha
     far = 1e3 / max(float(np.abs(v * np.sqrt(D)).max()), 1e-300)
@@ -179,7 +177,7 @@ def _until_bound(
 def _projected_search(
     model: Model, q: np.ndarray, s: np.ndarray, lo: np.ndarray, hi: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Along the projected path of s to a clear decrease, so that rows reach their bounds; else the best point of a chord."""
+    """Search along the projected path of s for a sufficient decrease; else the best point of a chord from 0 to the path."""
     best, most = (np.zeros_like(q), np.zeros_like(q)), 0.0
     for alpha in (1.0, 0.3, 0.1, 0.01):
         e = np.minimum(np.maximum(alpha * s, lo), hi)
@@ -194,9 +192,10 @@ def _projected_search(
 
 
 def _along(model: Model, q: np.ndarray, e: np.ndarray) -> tuple[np.ndarray, float, float, float, float]:
-    """``H e``, slope and curvature along e, and the best t in [0, 1] with the gain of ``t e`` where the slope is negative."""
+    """``H e``, slope and curvature along e, and the best t in [0, 1] with its gain, meaningful for a negative slope."""
     H = model.product(e)
     slope, curvature = float(q @ e), float(e @ H)
+    # minimiser of t slope + t^2 curvature / 2 on [0, 1]
     t = -slope / curvature if slope < 0 < slope + curvature else 1.0
     return H, slope, curvature, t, -(t * slope + 0.5 * t * t * curvature)
 
@@ -204,7 +203,7 @@ def _along(model: Model, q: np.ndarray, e: np.ndarray) -> tuple[np.ndarray, floa
 def _cauchy(
     model: Model, q: np.ndarray, lo: np.ndarray, hi: np.ndarray, best: tuple[np.ndarray, np.ndarray, float]
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Best of a given step and projected gradient steps that grow while they gain."""
+    """The generalised Cauchy point: projected gradient steps that grow while they gain; or the given step if that is better."""
     length = 1.0
     for _ in range(8):
         e = np.minimum(np.maximum(-length * q / model.diagonal, lo), hi)
@@ -222,29 +221,32 @@ def _cauchy(
 # ---------------------------------------------------------------------- block principal pivoting
 def flops(model: Model, free: int) -> float:
     """Operations of one factorisation over this many free rows."""
-    n = model.operator.r * (model.operator.r + 1) / 2
+    n = model.operator.r * (model.operator.r + 1) / 2  # entries of a symmetric matrix
     if free > n:
         return n * n * free
     return free**3 / 3 + (free * free * n if model.weight is not None else 0.0)
 
 
 def minimize_exactly(
-    model: Model, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray, start: np.ndarray, *, most: int = 60
+    model: Model, gradient: np.ndarray, lower: np.ndarray, upper: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """The minimiser of ``gradient . d + d' H d / 2`` over the box, or the best point met.
+    """The minimiser of ``gradient . d + d' H d / 2`` over the box, or the best point on the way.
 
     Parameters
     ----------
     start : ndarray, shape (c,)
         A point of the box; the rows at their bounds are the first guess of the active set.
-    most : int
-        Limit on factorisations.
     """
+    flops_limit = 3e9  # of one factorisation: about a tenth of a second
+    noise = (
+        1e-9,
+        1e-13,
+    )  # gradients below these shares of the largest entries of the linear term and of H d are rounding
     side = np.where(start <= lower, -1, np.where(start >= upper, 1, 0))
     best, value = start, float(gradient @ start + 0.5 * (start @ model.product(start)))
 
     def solve(free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-        return None if flops(model, len(free)) > FLOPS else _solve(model, free, b)
+        return None if flops(model, len(free)) > flops_limit else _solve(model, free, b)
 
     def watch(d: np.ndarray, H: np.ndarray) -> None:
         nonlocal best, value
@@ -255,14 +257,13 @@ def minimize_exactly(
             best, value = inside, new
 
     exchanges, unit = Exchanges(patience=4), 1.0 / np.sqrt(model.diagonal)
-    pivot_in_box(
-        solve, model.product, gradient, lower, upper, side, exchanges, unit=unit, noise=NOISE, most=most, watch=watch
-    )
+    pivot_in_box(solve, model.product, gradient, lower, upper, side, exchanges, unit=unit, noise=noise, watch=watch)
     return best
 
 
 def _solve(model: Model, free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
-    """``H x = b`` on the free rows, by the matrix of order |free| or, where it is smaller, of order r (r + 1) / 2."""
+    """``H x = b`` on the free rows, by a matrix of order |free| or, if that is smaller, of order r (r + 1) / 2."""
+    # scaled by the root of the diagonal D: (D^-1/2 H D^-1/2) (D^1/2 x) = D^-1/2 b
     X = model.operator.restrict(free).astype(np.float64)
     unit, slope = 1.0 / np.sqrt(model.diagonal[free]), model.slope[free] / model.diagonal[free]
     S = None if model.weight is None else np.sqrt(model.weight.astype(float))
@@ -273,6 +274,8 @@ def _solve(model: Model, free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
         K[np.diag_indices_from(K)] += slope
         C, ok = cholesky(K)
         return cholesky_solve(C, b) * unit if ok else None
+    # H = Phi Phi' + diag(slope), so by Woodbury's formula, with w = 1 / slope:
+    # H^-1 = w - w Phi (I + Phi' w Phi)^-1 Phi' w
     Phi = X.features(S) * unit[:, None]
     weight = 1.0 / slope
     P = Phi * np.sqrt(weight)[:, None]
@@ -282,7 +285,7 @@ def _solve(model: Model, free: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     if not ok:
         return None
     x, rest = np.zeros_like(b), b
-    for _ in range(3):  # refinement: the weights of hard rows are large
+    for _ in range(3):  # iterative refinement, since the weights 1 / slope of hard rows are large
         x = x + weight * (rest - Phi @ cholesky_solve(C, Phi.T @ (weight * rest)))
         rest = b - Phi @ (Phi.T @ x) - slope * x
     return x * unit

@@ -18,17 +18,17 @@ from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionStat
 
 @dataclass(eq=False)
 class CyclicState(ProjectionState):
-    """After a number of sweeps."""
+    """The state after a number of sweeps."""
 
     sweeps: list[dict[str, float]] = field(default_factory=list)
 
     def violation(self, problem: Nearness) -> float:
-        """The largest one that the last sweep met, each row at its turn."""
+        """The largest relative violation that the last sweep met, each row before its projection."""
         return self.sweeps[-1]["violation"] if self.sweeps and problem.losses.has_hard else np.nan
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """One entry a sweep."""
+        """One entry per sweep."""
         return {name: np.array([s[name] for s in self.sweeps]) for name in (self.sweeps[0] if self.sweeps else ())}
 
 
@@ -36,17 +36,17 @@ class CyclicState(ProjectionState):
 class CyclicProjection(SolverWithNeeds):
     """The papers' algorithm: exact Bregman projections onto one row after the other.
 
-    The reference that other solvers are checked against; prefer it to them for a few constraints at a moderate accuracy, or to
-    reproduce the paper. Its convergence is linear and slows down with the number of active rows.
+    It is the reference for the other solvers. Prefer it to them for a few constraints at a moderate accuracy, or to reproduce the
+    paper. Its convergence is linear and slows down with the number of active rows.
 
     Parameters
     ----------
     corrected : bool
-        Whether multipliers keep their sign (eq. 8). Without, only violated rows are projected onto: the run ends as soon as all
-        rows hold, in general not at the nearest matrix (Appendix B).
+        Whether multipliers keep their sign (eq. 8). If False, only violated rows are projected onto, and the run ends as soon as
+        all rows hold, in general not at the nearest matrix (Appendix B).
     movement_atol, movement_tol : float, optional
-        The paper's own stopping rule (section 5.1.4): stop when a sweep changes the multipliers by at most this, as a norm in their
-        own units, or relative to their length. By default only the certificate stops the run.
+        The stopping rule of the paper (section 5.1.4): stop when a sweep changes the multipliers by at most this, as a norm in
+        their own units, or relative to their norm. By default only the certificate stops the run.
     violation_tol : float
         Relative violation at which a run without corrections ends; dimensionless.
     root_tol : float
@@ -57,19 +57,19 @@ class CyclicProjection(SolverWithNeeds):
     Attributes
     ----------
     Result.trace
-        Per sweep: ``skipped`` (rows left out because no bound on them could be violated), ``held`` (zero steps found by
-        evaluation), ``projections``, ``evaluations`` (of the zero finder), ``violation`` (largest relative one met),
-        ``movement`` (length of the change of the multipliers), ``drift`` (relative distance of the updated from the rebuilt
-        matrix, nan where not rebuilt).
+        Per sweep: ``skipped`` (rows that were known to hold), ``held`` (rows that were evaluated and held), ``projections``,
+        ``evaluations`` (of the zero finder), ``violation`` (largest relative one met), ``movement`` (length of the change of the
+        multipliers), ``drift`` (relative distance of the updated from the rebuilt matrix, nan where not rebuilt).
 
     Notes
     -----
     Kulis 2009, sections 5 and 6.2. LogDet: rank one and the hard rank two in closed form, O(r^2). Von Neumann: the zero of a
     monotone function by Newton's method on its logarithm, each evaluation one spectrum of a rank-one update, O(r^2). The
-    product of the eigenvectors is dense, O(r^3), where the paper counts O(r^2) by the fast multipole method, which it did not have
-    either: 0.2 ms at r = 128, 8 ms at r = 512 (docs/performance.md).
-    What differs: rows that held with multiplier 0 are skipped while a running bound says that they still hold (LogDet); any
-    symmetric ``A_i`` is taken, as a sum of outer products.
+    product of the eigenvectors is dense, O(r^3): 0.2 ms at r = 128, 8 ms at r = 512 (docs/performance.md). The paper counts O(r^2),
+    by the fast multipole method, but did not use it either.
+
+    Differences from the paper: rows that held with multiplier 0 are skipped as long as a running bound proves that they hold (LogDet);
+    any symmetric ``A_i`` is taken, as a sum of outer products.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class CyclicProjection(SolverWithNeeds):
         return {check_flag: ("corrected",), positive: ("violation_tol", "root_tol", *moved), count: ("refresh",)}
 
     def has_settled(self, movement: float, length: float) -> bool:
-        """Whether a sweep that moved the multipliers so far, to a vector of this length, is the last one by the paper's rule."""
+        """Whether the stopping rule of the paper ends the run: ``movement`` is the change of the multipliers, ``length`` their norm."""
         absolute = self.movement_atol is not None and movement <= self.movement_atol
         return absolute or (self.movement_tol is not None and movement <= self.movement_tol * max(length, 1e-300))
 
@@ -109,6 +109,7 @@ class CyclicProjection(SolverWithNeeds):
         return CyclicState(matrix, mu, kind.rows(problem), bounds, problem.operator, self._value(problem, matrix, mu))
 
     def _value(self, problem: NearestMatrix, matrix: Projected, mu: np.ndarray) -> float:
+        """The dual bound ``phi*(T0) - phi*(T) - sum loss*(mu)``."""
         return problem.offset + matrix.dual_part() - float(problem.losses.conjugate(mu).sum())
 
     def step(self, problem: NearestMatrix, state: CyclicState) -> CyclicState:
@@ -116,7 +117,7 @@ class CyclicProjection(SolverWithNeeds):
         matrix, mu = state.matrix.copy(), state.dual.copy()
         sweep = matrix.sweep(mu, state, self)
         sweep["drift"] = np.nan
-        if (len(state.sweeps) + 1) % self.refresh == 0:
+        if (len(state.sweeps) + 1) % self.refresh == 0:  # M = psi(T0 - A*(mu)), without accumulated rounding
             rebuilt = type(matrix).at(problem, mu)
             sweep["drift"] = matrix.distance(rebuilt)
             matrix = rebuilt

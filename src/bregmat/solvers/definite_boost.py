@@ -21,12 +21,10 @@ from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
 OUTER, DENSE, _ = von_neumann.FORMS
-# a violation of this size, relative to value and bound, is rounding: of a copy of a row that was just projected onto
-ROUNDING = 1e-15
 
 
-class Boosted(NamedTuple):
-    """What steps do not change: the rows ``A_j``, their bounds and the interval of the eigenvalues of each; (c,) unless told."""
+class BoostRows(NamedTuple):
+    """The rows ``A_j``, their bounds, and an interval that holds the eigenvalues of each; arrays have shape (c,) unless noted."""
 
     V: np.ndarray  # (m, r) the vectors of all terms
     sums: Any  # sparse (c, m): the coefficients of each row's terms
@@ -36,12 +34,12 @@ class Boosted(NamedTuple):
     total: float  # the trace
     b: np.ndarray  # bounds at trace one
     sense: np.ndarray  # int8: 1 for <=, -1 for >=, 0 for ==
-    share: np.ndarray  # makes violations relative; 0 where unusable
-    curvature: np.ndarray  # the largest one of the dual objective, the square of half of the interval
+    share: np.ndarray  # factor that makes a violation relative; 0 if not usable
+    curvature: np.ndarray  # largest second derivative of the dual objective along the row: (high - low)^2 / 4
 
     @classmethod
-    def of(cls, rows: OuterRows, bounds: RowBounds, low: np.ndarray, high: np.ndarray, total: float) -> Boosted:
-        """Of flat rows.
+    def of(cls, rows: OuterRows, bounds: RowBounds, low: np.ndarray, high: np.ndarray, total: float) -> BoostRows:
+        """From flat rows.
 
         Parameters
         ----------
@@ -66,7 +64,7 @@ class Boosted(NamedTuple):
         return np.asarray(self.sums @ (np.square(Y, out=Y) @ (e / e.sum())))
 
     def side(self, value: float, j: int) -> tuple[float, float, float, float]:
-        """Sign s, violation r, ends of the spectrum of ``C_j = s (A_j - b_j / total I)``; an equality takes the side it violates."""
+        """Sign s, violation r and spectrum (low, high) of ``C_j = s (A_j - b_j / total I)``; s of an equality is that of its violation."""
         b, sense, low, high = float(self.b[j]), self.sense[j], float(self.low[j]), float(self.high[j])
         gap = value - b
         if sense < 0 or (sense == 0 and gap < 0.0):
@@ -74,16 +72,17 @@ class Boosted(NamedTuple):
         return 1.0, gap, low - b, high - b
 
     def choose(self, p: np.ndarray, dual: np.ndarray, corrected: bool) -> tuple[int, float]:
-        """The row to project onto, -1 if none is violated, and the largest relative violation.
+        """The row to project onto (-1 if none is violated) and the largest relative violation.
 
-        As published it is the most violated row. With corrections it gains most in the quadratic model ``gap step - q step^2 / 2``, where q
-        is the largest curvature.
+        As published, it is the most violated row. With corrections, it is the row with the largest gain in the quadratic model
+        ``gap step - q step^2 / 2``, where q is the largest curvature.
         """
         gap = p - self.b
         r = np.where(self.sense == 0, np.abs(gap), self.sense * gap)
         worst = float((r * self.share).max(initial=0.0))
         score = np.where(self.usable, r, 0.0)
         if corrected:
+            # maximiser of the model; a multiplier shrinks at most to 0 (Kulis 2009, eq. 8)
             step = gap / self.curvature
             step = np.where(self.sense * (step + dual) < 0.0, -dual, step)
             score = np.where(self.usable, step * (gap - 0.5 * self.curvature * step), 0.0)
@@ -95,11 +94,12 @@ def approximate_step(r: float, low: float, high: float) -> float:
     """The minimiser of the bound of Theorem 4.1 for ``low <= r <= high``. Eq. 13 is misprinted: it holds only for ``high = -low``."""
     if r == 0.0:
         return 0.0
-    if not low < 0.0:  # only singular matrices satisfy the row
+    if not low < 0.0:  # only singular matrices satisfy the row: a long step
         return 10.0 / max(high - low, 1e-300)
     if not high > 0.0 or r <= low:
         return -np.inf
-    r = min(r, high * (1.0 - 1e-15))  # as long as a step needs to be to leave nothing on the other eigenvalues
+    r = min(r, high * (1.0 - 1e-15))  # a finite step, which leaves nothing on the other eigenvalues
+    # alpha = log((1 - r / low) / (1 - r / high)) / (high - low)
     return float((np.log1p(-r / low) - np.log1p(-r / high)) / (high - low))
 
 
@@ -126,39 +126,39 @@ def log_step_bound(r: float, low: float, high: float, alpha: float) -> float:
 
 @dataclass(eq=False, kw_only=True)
 class BoostState(ProjectionState):
-    """After a number of steps; lam of the matrix is without the level, so that its largest entry is 0."""
+    """The state after a number of steps; lam of the matrix is shifted so that its largest entry is 0."""
 
-    level: np.ndarray  # what was taken off lam, log dual objective, log of the bound of Theorem 4.1
-    cone: Boosted
+    level: np.ndarray  # shift of lam, log of the dual objective, log of the bound of Theorem 4.1
+    boost_rows: BoostRows
     worst: float = np.nan  # largest relative violation met last
     series: list[np.ndarray] = field(default_factory=list)
 
     @cached_property
     def iterate(self) -> Iterate:
-        """The matrix, with its trace."""
+        """The matrix, scaled to its trace."""
         it = self.matrix
-        t = it.lam - np.log(np.exp(it.lam).sum() / self.cone.total)
+        t = it.lam - np.log(np.exp(it.lam).sum() / self.boost_rows.total)
         return VonNeumannProjected(it.divergence, it.t0, t, it.Vt).iterate()
 
     def violation(self, problem: Nearness) -> float:
-        """The largest one that the last step met."""
+        """The largest relative violation that the last step met."""
         return self.worst
 
     @property
     def trace(self) -> dict[str, np.ndarray]:
-        """One entry a step."""
+        """One entry per step."""
         series = np.concatenate([*self.series, np.zeros((0, len(SERIES)))])
         return {name: series[:, k].astype(int if k in (0, 4) else float) for k, name in enumerate(SERIES)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefiniteBoost(SolverWithNeeds):
-    """Tsuda's algorithm: choose the row that is violated most, project, keep the trace.
+    """Tsuda's algorithm: choose the most violated row, project onto it at a fixed trace, repeat.
 
-    For the von Neumann divergence with a trace constraint and hard rows. Prefer it where few of very many rows will matter, or to
-    reproduce the paper; with ``projection="approximate", corrected=False`` it is the algorithm as published, which ends at *a*
+    For the von Neumann divergence with a trace constraint and hard rows. Prefer it if few of very many rows will be active, or to
+    reproduce the paper. With ``projection="approximate", corrected=False`` it is the algorithm as published. That ends at *a*
     matrix that meets all rows, in general not at the nearest one (Kulis 2009, Appendix B): its result is FEASIBLE, and the gap
-    says how far away it is.
+    says how far from the optimum it is.
 
     Parameters
     ----------
@@ -168,30 +168,30 @@ class DefiniteBoost(SolverWithNeeds):
     corrected : bool
         Whether multipliers may shrink again, down to 0 (Kulis 2009, eq. 8); then the limit is the projection.
     order : {"greedy", "cyclic"}
-        The most violated row (with corrections: the one that promises the largest gain), or one after the other.
+        The most violated row (with corrections: the row with the largest predicted gain), or one row after the other.
     spectrum : (float, float), optional
-        Interval that holds the eigenvalues of all ``C_j = +-(A_j - b_j / tau I)``; by default each one's own. (-1, 1) makes the
-        approximate step AdaBoost's.
+        Interval that holds the eigenvalues of all ``C_j = +-(A_j - b_j / tau I)``; by default that of each row. With (-1, 1) the
+        approximate step is that of AdaBoost.
     violation_tol : float
         Relative violation at which a run without corrections ends; dimensionless.
     root_tol : float
         Relative accuracy of an exact projection; dimensionless.
     block : int, optional
-        Steps between two records of the history; by default as many as there are rows (a cycle). Cyclic order: always a cycle.
+        Steps between two records of the history; by default the number of rows (a cycle). Cyclic order: always a cycle.
 
     Attributes
     ----------
     Result.trace
         Per step: ``row``, ``step`` (change of its multiplier), ``log_dual_objective`` (logarithm of tr exp(log W1 - sum gamma_j
-        C_j), W1 the prior at trace one), ``log_bound`` (that of the product of rho(r_t), Theorem 4.1; steps that a correction cut
-        short enter with the same bound at their length), ``evaluations`` (of the zero finder).
+        C_j), W1 the prior at trace one), ``log_bound`` (logarithm of the product of rho(r_t), Theorem 4.1; a step that a correction
+        shortened enters with the bound at its length), ``evaluations`` (of the zero finder).
 
     Notes
     -----
-    Tsuda 2004, section 4; the exponent is kept as in 3.2. Differs from the page: eq. 13 is misprinted (right only for
+    Tsuda 2004, section 4; the exponent is stored as in section 3.2. Eq. 13 is misprinted (right only for
     ``lambda_max = -lambda_min``); here ``alpha = log((1 - r / lambda_min) / (1 - r / lambda_max)) / (lambda_max - lambda_min)``.
-    Any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values of all rows (m r^2 for m
-    terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
+    In addition to the paper, any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values
+    of all rows (m r^2 for m terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
 
     Examples
     --------
@@ -231,7 +231,7 @@ class DefiniteBoost(SolverWithNeeds):
         check_integer("DefiniteBoost: block", self.block, 1)
 
     def check(self, problem: NearestMatrix) -> None:
-        """Von Neumann, hard rows, one of them the trace."""
+        """Raise ``TypeError`` unless the divergence is von Neumann's, all rows are hard and one of them is the trace."""
         trace = (
             "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
             "(in nearest_metric a trace row is about the kernel of the data)"
@@ -248,22 +248,23 @@ class DefiniteBoost(SolverWithNeeds):
         usable = rows.shift == 0.0
         matrix = VonNeumannProjected.at(problem, np.where(usable, mu, 0.0))
         low, high = self._intervals(problem, rows, total)
-        cone = Boosted.of(rows, bounds, low, high, total)
+        boost_rows = BoostRows.of(rows, bounds, low, high, total)
         # at the prior the dual objective tr exp(log W1) is 1
         lam = matrix.lam
         log_dual = float(np.log(np.exp(lam - lam[-1]).sum()) + lam[-1] - np.log(problem.prior.sum()))
         log_dual += float(mu[usable] @ bounds.bound[usable]) / total
         level = np.array([lam[-1], log_dual, log_dual])
         matrix.lam = lam - lam[-1]
-        bound = _set_trace_row(problem, matrix, level, mu, cone)
-        return BoostState(matrix, mu, rows, bounds, problem.operator, bound, level=level, cone=cone)
+        bound = _set_trace_row(problem, matrix, level, mu, boost_rows)
+        return BoostState(matrix, mu, rows, bounds, problem.operator, bound, level=level, boost_rows=boost_rows)
 
     def _intervals(self, problem: NearestMatrix, rows: OuterRows, total: float) -> tuple[np.ndarray, np.ndarray]:
-        """For each row, numbers below and above all eigenvalues of A_j."""
+        """For each row, numbers below and above all eigenvalues of A_j: the given interval, or the smallest one."""
         low, high = np.zeros(problem.c), np.zeros(problem.c)
         counts = np.diff(rows.ptr)
         single = np.flatnonzero(counts == 1)
         V = rows.terms()
+        # coef v v' has the eigenvalue coef |v|^2, and 0
         size = rows.coef * np.einsum("ij,ij->i", V, V)
         ends = size[rows.ptr[single]]
         low[single], high[single] = np.minimum(ends, 0.0), np.maximum(ends, 0.0)
@@ -289,80 +290,71 @@ class DefiniteBoost(SolverWithNeeds):
 
     def step(self, problem: NearestMatrix, state: BoostState) -> BoostState:
         """A block of projections."""
+        # copies, since projections change them in place
         matrix, level, mu = state.matrix.copy(), state.level.copy(), state.dual.copy()
-        cone = state.cone
+        boost_rows = state.boost_rows
         greedy = self.order == "greedy"
-        size = self.block if self.block is not None and greedy else max(1, int(cone.usable.sum()))
-        course = Course(
-            self,
-            matrix.lam,
-            matrix.Vt,
-            mu,
-            level,
-            matrix.work,
-            matrix.square(state.rows),
-            state.rows,
-            state.bounds,
-            cone,
+        size = self.block if self.block is not None and greedy else max(1, int(boost_rows.usable.sum()))
+        square = matrix.square(state.rows)
+        steps = BoostSteps(
+            self, matrix.lam, matrix.Vt, mu, level, matrix.work, square, state.rows, state.bounds, boost_rows
         )
-        series, worst = course.run(size)
+        series, worst = steps.run(size)
         done = len(series)
         state.series.append(series)
-        bound = _set_trace_row(problem, matrix, level, mu, cone)
+        bound = _set_trace_row(problem, matrix, level, mu, boost_rows)
         new = replace(state, matrix=matrix, dual=mu, level=level, worst=worst, **state.progress(bound, self.corrected))
         new.finished = not self.corrected and worst <= self.violation_tol
         new.stalled = (done == 0 or new.idle >= 20) and not new.finished
         return new
 
 
-class Course(NamedTuple):
+class BoostSteps(NamedTuple):
     """A block of steps: the matrix ``exp(Vt' diag(lam) Vt)``, multipliers and level, which change in place, and the rows."""
 
     how: DefiniteBoost
     lam: np.ndarray  # (r,) ascending, the largest is 0
     Vt: np.ndarray  # (r, r)
     dual: np.ndarray  # (c,)
-    level: np.ndarray  # what was taken off lam, log dual objective, log of the bound of Theorem 4.1
+    level: np.ndarray  # shift of lam, log of the dual objective, log of the bound of Theorem 4.1
     work: EigenWork
     X: np.ndarray  # (r, r) memory for a row; (0, 0) if every row is a single outer product
     rows: OuterRows
     bounds: RowBounds
-    cone: Boosted
+    boost_rows: BoostRows
 
     def run(self, size: int) -> tuple[np.ndarray, float]:
         """Up to so many steps: the entries of the trace, (steps, 5), and the largest relative violation met last."""
-        how, cone, lam, dual, level = self.how, self.cone, self.lam, self.dual, self.level
+        how, rows, lam, dual, level = self.how, self.boost_rows, self.lam, self.dual, self.level
         is_greedy = how.order == "greedy"
-        # log dual = log tr exp H + rest, rest = sum mu b / total + constant
+        # log dual = log tr exp(H) + rest with rest = sum mu_j b_j / total + constant
         rest, worst = level[1] - np.log(np.exp(lam).sum()) - level[0], 0.0
         series: list[tuple[float, ...]] = []
-        for i in repeat(-1, size) if is_greedy else np.flatnonzero(cone.usable).tolist():
+        for i in repeat(-1, size) if is_greedy else np.flatnonzero(rows.usable).tolist():
             value = np.nan
             if is_greedy:
-                p = cone.values(lam, self.Vt)
-                i, worst = cone.choose(p, dual, how.corrected)
+                p = rows.values(lam, self.Vt)
+                i, worst = rows.choose(p, dual, how.corrected)
                 if i < 0 or (not how.corrected and worst <= how.violation_tol):
                     break
                 value = p[i]
             form, raw = von_neumann.row_in_basis_inplace(self.work, self.X, self.Vt, lam, self.rows, i)
-            value = value if is_greedy else raw / np.exp(lam).sum()
-            b, sense, mu = float(cone.b[i]), int(cone.sense[i]), float(dual[i])
-            s, r, low, high = cone.side(float(value), i)
+            s, r, low, high = rows.side(float(value if is_greedy else raw / np.exp(lam).sum()), i)
             if not is_greedy:
-                worst = max(worst, r * float(cone.share[i]))
-                holds = r <= ROUNDING * (abs(value) + abs(b))
-                if holds and sense != 0 and (mu == 0.0 or not how.corrected):
+                worst = max(worst, r * float(rows.share[i]))
+                if self._holds(i, r):
                     continue
+            # step alpha of the bound of Theorem 4.1, in the sense of the row; a correction may shorten it
             model = s * approximate_step(r, low, high)
             if how.corrected:
-                model = outer_rows.corrected_step(model, mu, sense)
+                model = outer_rows.corrected_step(model, float(dual[i]), int(rows.sense[i]))
             delta, evaluations = self._move(form, i, model)
             if delta == 0.0 and is_greedy:  # nothing left to gain beyond the accuracy of a projection
                 break
             if delta == 0.0:
                 continue
-            dual[i] = 0.0 if delta == -mu else mu + delta
-            rest += delta * b
+            dual[i] = 0.0 if delta == -dual[i] else dual[i] + delta
+            rest += delta * float(rows.b[i])
             level[0] += lam[-1]
             lam -= lam[-1]
             level[1] = np.log(np.exp(lam).sum()) + level[0] + rest
@@ -370,12 +362,18 @@ class Course(NamedTuple):
             series.append((i, delta, level[1], level[2], evaluations))
         return np.array(series).reshape(-1, len(SERIES)), worst
 
+    def _holds(self, i: int, r: float) -> bool:
+        """Whether an inequality with violation r holds up to rounding, and its multiplier is not to be corrected."""
+        b = abs(float(self.boost_rows.b[i]))
+        holds = r <= 1e-15 * (2.0 * b + abs(r))  # a copy of a row that was just projected onto is violated by rounding
+        return holds and self.boost_rows.sense[i] != 0 and (self.dual[i] == 0.0 or not self.how.corrected)
+
     def _move(self, form: int, i: int, model: float) -> tuple[float, int]:
-        """Step onto row i, which is in the eigenbasis; its length, and evaluations of the zero finder."""
+        """Project onto row i, which is in the eigenbasis; the change of its multiplier, and evaluations of the zero finder."""
         lam, Vt, work, B = self.lam, self.Vt, self.work, self.bounds
         if self.how.projection == "exact":
             row = (outer_rows.HARD, B.sense[i], B.bound[i], B.gamma[i], B.scale[i], self.dual[i], B.unit[i])
-            how = (0.0, self.cone.total, row, self.how.corrected, self.how.root_tol)
+            how = (0.0, self.boost_rows.total, row, self.how.corrected, self.how.root_tol)
             return von_neumann.project_inplace(lam, Vt, work, self.X, form, *how)
         if form == OUTER:
             eigen_update.rank_one_update_inplace(lam, Vt, work.rows_of_projections[1], -model, work)
@@ -386,7 +384,7 @@ class Course(NamedTuple):
 
 
 def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
-    """All rows as outer products but the trace, which is kappa I also where rounding hides it (Z'Z of a factor)."""
+    """All rows as outer products, but the trace row as kappa I exactly, since Z'Z of a factor has rounding errors."""
     others = np.delete(np.arange(problem.c), at)
     if not len(others):
         rows = problem.operator.outer()
@@ -395,12 +393,14 @@ def _rows_but(problem: NearestMatrix, at: int, kappa: float) -> OuterRows:
     return rows._replace(ptr=np.insert(rows.ptr, at, rows.ptr[at]), shift=np.insert(rows.shift, at, kappa))
 
 
-def _set_trace_row(problem: NearestMatrix, matrix: Any, level: np.ndarray, mu: np.ndarray, cone: Boosted) -> float:
-    """Write the multiplier of the trace, and 0 for rows that are idle, into mu; returns the dual bound."""
+def _set_trace_row(
+    problem: NearestMatrix, matrix: Any, level: np.ndarray, mu: np.ndarray, boost_rows: BoostRows
+) -> float:
+    """Write the multiplier of the trace, and 0 for other multiples of the identity, into mu; returns the dual bound."""
     assert problem.trace_row is not None
     at, kappa = problem.trace_row
-    mu[~cone.usable] = 0.0
+    mu[~boost_rows.usable] = 0.0
     # exp(H - kappa mu I) has the trace tau
-    mu[at] = (np.log(np.exp(matrix.lam).sum() / cone.total) + level[0]) / kappa
+    mu[at] = (np.log(np.exp(matrix.lam).sum() / boost_rows.total) + level[0]) / kappa
     D = problem.divergence
-    return problem.offset + D.constant(problem.t0) - cone.total - float(mu @ problem.losses.bound)
+    return problem.offset + D.constant(problem.t0) - boost_rows.total - float(mu @ problem.losses.bound)

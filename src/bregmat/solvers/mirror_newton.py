@@ -10,34 +10,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregmat.base.checks import check_share, rows_text
+from bregmat.base.checks import rows_text
 from bregmat.base.linalg import add_diagonal, eigh
 from bregmat.base.numerics import armijo
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
-from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, count
+from bregmat.solvers.needs import SolverWithNeeds, check_needs
 from bregmat.solvers.newton_system import solve_newton_system
 from bregmat.solvers.stages import Stage
 
-MANY = 200_000  # rows from which on a sample of them is solved first
-SHARE = 0.125  # of the rows in it
-RICH = 50  # rows of a sample, over entries of the matrix: a poorer one costs what it saves
-PATIENCE = 12  # steps on a sample
-SMALL = (
-    1e-3  # relative decrease of a step after which a sample is solved; directions that grow slowly are cheaper there
+SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
+SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
+ROWS_PER_ENTRY = (
+    50  # rows of a sample per entry of the matrix, at least: with fewer, the sample costs more than it saves
 )
-TOLD = 0.25  # share of its own progress that may be lost on all rows
-LIGHT = 30.0  # strength of the rows in the first stage, geometric mean; dimensionless
-ROUGH = 1e-2  # how near to its solution a stage is left, relative to its objective
-LIGHT = 30.0  # strength of the rows in the first stage: median, dimensionless
-ROUGH = 1e-2  # how near to its solution a stage is left, relative to its objective
+SAMPLE_STEPS = 12  # steps on a sample, at most
+STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
 
 
 class _Point(NamedTuple):
-    """An iterate with the rows in its frame, their values, and the objective of a stage."""
+    """An iterate with the rows in its frame, their values, and the objective of the stage."""
 
     iterate: Iterate
     rows: Operator
@@ -47,7 +42,7 @@ class _Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MirrorNewtonState(MatrixState):
-    """One iterate of a stage: violated rows in its frame, values, losses' derivatives, objectives and residual."""
+    """One iterate of a stage, with its violated rows, values, derivatives of the losses, objectives and residual."""
 
     stage: Stage
     iterate: Iterate
@@ -58,23 +53,22 @@ class MirrorNewtonState(MatrixState):
     cost: float  # objective of the stage
     objective: float
     residual: np.ndarray
-    metric: np.ndarray | None
-    excess: float  # estimate of what the cost has still to fall
+    metric: np.ndarray | None  # S
+    excess: float  # estimate of the gap of the stage: |S o R|^2 / 2
     tol: float
     stalled: bool = False
-    linear_steps: int = 0
 
     @property
     def signal(self) -> float:  # type: ignore[override]
-        """Estimate of the absolute gap; none before the last stage."""
+        """Estimate of the absolute gap; inf before the last stage."""
         return self.excess if self.stage.is_last else np.inf
 
 
 @dataclass(frozen=True, eq=False)
 class SampledState(MatrixState):
-    """An iterate for a sample of the rows, from which all of them start.
+    """An iterate for a sample of the rows, from which the solver starts on all rows.
 
-    Values and dual weights are those of all rows, worked out when a certificate asks.
+    Values and dual weights are those of all rows, computed when a certificate needs them.
     """
 
     stage: Stage  # of all rows
@@ -87,17 +81,17 @@ class SampledState(MatrixState):
 
     @property
     def iterate(self) -> Iterate:
-        """Of the sample."""
+        """The iterate of the sample."""
         return self.inner.iterate
 
     @property
     def objective(self) -> float:  # type: ignore[override]
-        """Of the sample, whose weights make up for the rows that are not in it."""
+        """The objective of the sample, whose rows have weights that stand for the others."""
         return self.inner.objective
 
     @cached_property
     def values(self) -> np.ndarray:
-        """Of all rows at the iterate."""
+        """Values of all rows at the iterate."""
         return _framed(self.stage.problem, self.iterate)[1]
 
     @cached_property
@@ -106,7 +100,7 @@ class SampledState(MatrixState):
         return self.stage.problem.losses.derivatives(self.values)[0]
 
     def is_finite(self) -> bool:
-        """Whether no number of the sample has overflowed."""
+        """Whether all numbers of the sample are finite."""
         return self.inner.is_finite()
 
 
@@ -114,20 +108,13 @@ class SampledState(MatrixState):
 class MirrorNewton(SolverWithNeeds):
     """Newton's method in mirror coordinates; the default for losses and slack.
 
-    Parameters
-    ----------
-    max_linear_steps : int
-        Limit on conjugate gradient steps per Newton step.
-    sufficient : float
-        Share of the predicted decrease that a step must bring (Armijo).
-
     Notes
     -----
     Heavy slack weights are approached in stages: the problem with light ones first, roughly solved, then with up to ten times heavier
-    ones, to those that were given (the path of a penalty method; Nocedal and Wright 2006, chapter 17).
+    ones, up to the given ones (the path of a penalty method; Nocedal and Wright 2006, chapter 17).
 
-    Many rows (from 200,000 on, and 400 per entry of the matrix) start from the solution for a sample of an eighth of them, roughly
-    solved: three or four steps are left for all rows. What is proven is proven of all.
+    From 200,000 rows on, and 400 per entry of the matrix, the solver first solves a sample of an eighth of the rows roughly. Three or
+    four steps remain for all rows. Certificates always refer to all rows.
 
     Cost per step: a few dozen products of each row with an r x r matrix, restricted to rows with curvature, and one
     factorisation or eigendecomposition per line-search trial. Heavy slack weights on badly scaled data make the loss
@@ -139,29 +126,22 @@ class MirrorNewton(SolverWithNeeds):
     max_iter = 200
     needs_divergence = ("from_diagonal", "divided")
     needs_loss = ("is_smooth",)
-    max_linear_steps: int = 500
-    sufficient: float = 1e-4
-
-    def _settings(self) -> Settings:
-        return {count: ("max_linear_steps",), check_share: ("sufficient",)}
 
     def check(self, problem: NearestMatrix) -> None:
-        """A finite loss of every row, at the prior too, where the first step starts."""
+        """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
         L = problem.losses
         low = np.zeros(0, np.int64) if L.has_hard else L.outside(problem.operator.values_diagonal(problem.prior))
-        further = [f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"] * bool(
-            len(low)
-        )
-        check_needs(self, problem, further=further)
+        further = [f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"]
+        check_needs(self, problem, further=further if len(low) else [])
 
     def init(
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
     ) -> MirrorNewtonState | SampledState:
-        """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at a matrix as it is."""
+        """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at the given matrix."""
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
         stage = Stage.of(problem, _first_share(problem) if start is None else 1.0, 1.0)
-        if start is None and _is_rich(problem, problem.c):
-            sample = stage.problem.sampled(SHARE)
+        if start is None and _is_sample_large(problem, problem.c):
+            sample = stage.problem.sampled(SAMPLE_SHARE)
             inner = _measured(sample, Stage.of(sample, 1.0, 1.0), _shrunk_prior(sample), tol)
             return SampledState(stage, sample, inner, inner.objective)
         point = None if iterate is None else _point(problem, iterate)
@@ -170,36 +150,40 @@ class MirrorNewton(SolverWithNeeds):
         return _measured(problem, stage, point, tol)
 
     def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
-        """One inexact Newton step with Armijo's rule, for a sample as long as that helps, and for light weights before heavy ones."""
-        if not isinstance(state, SampledState):
-            return self._forward(problem, self._newton_step(problem, state))
+        """One inexact Newton step: on a sample as long as that helps, then on all rows, stage after stage."""
+        if isinstance(state, SampledState):
+            return self._sample_step(problem, state)
+        state = self._newton_step(problem, state)
+        is_far = state.excess > STAGE_TOL * abs(state.cost) and not state.stalled
+        if state.stage.is_last or is_far:
+            return state
+        stage = state.stage.next(problem)
+        return _measured(problem, stage, _point(stage.problem, state.iterate), state.tol)
+
+    def _sample_step(self, problem: NearestMatrix, state: SampledState) -> MirrorNewtonState | SampledState:
+        """A step on the sample; the first state of all rows if the sample is solved roughly."""
+        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
         inner = self._newton_step(state.sample, state.inner)
         if inner.is_finite():
             last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
-            if inner.objective < (1.0 - SMALL) * last and not inner.stalled and state.steps < PATIENCE:
+            is_falling = inner.objective < (1.0 - least_decrease) * last
+            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
                 return state
-        return _measured(problem, state.stage, _told(state) or _shrunk_prior(state.stage.problem), inner.tol)
-
-    def _forward(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
-        """The state in the next stage, or as it is in the last one and far from the solution of its own."""
-        if state.stage.is_last or (state.excess > ROUGH * abs(state.cost) and not state.stalled):
-            return state
-        stage = state.stage.next(problem)
-        return _measured(problem, stage, _point(stage.problem, state.iterate), state.tol, state.linear_steps)
+        return _measured(problem, state.stage, _transferred(state) or _shrunk_prior(state.stage.problem), inner.tol)
 
     def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         S, R, F, stage = state.metric, state.residual, state.cost, state.stage
+        # E + S o A*(h . A(S o E)) = -S o R, solved until the residual falls by min(0.1, |S o R|)
         B = -R if S is None else -(S * R)
         norm = float(np.linalg.norm(B))
         active, h = state.active, state.curvature
-        enough = np.sqrt(0.2 * (state.tol if stage.is_last else ROUGH) * max(1.0, abs(F)))
-        rough = _sampled(active, h) if _is_rich(problem, active.c) else None
-        goal = max(min(0.1, norm) * norm, enough)
-        solution = solve_newton_system(active, h, S, B, tol=goal, max_steps=self.max_linear_steps, rough=rough)
-        E = solution.E
+        # |S o R|^2 / 2 is the gap to second order: a tenth of its goal is enough
+        enough = np.sqrt(0.2 * (state.tol if stage.is_last else STAGE_TOL) * max(1.0, abs(F)))
+        rough = _sampled(active, h) if _is_sample_large(problem, active.c) else None
+        E = solve_newton_system(active, h, S, B, tol=max(min(0.1, norm) * norm, enough), rough=rough).E
         dT = E if S is None else _mirror_step(E, S, R, active, h)
+        # slope of the objective: <R, dM> with dM = S o E
         slope = float(np.vdot(R, E if S is None else S * E))
-        floor = 1e-15 * abs(F) * problem.r
 
         def trial(alpha: float) -> tuple[_Point, float] | None:
             iterate = state.iterate.moved(E, dT, alpha)
@@ -208,51 +192,54 @@ class MirrorNewton(SolverWithNeeds):
             point = _point(stage.problem, iterate)
             return point, point.cost
 
-        found = armijo(trial, F, slope, rounding=floor, sufficient=self.sufficient)
+        found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
         if found is None:
             return replace(state, stalled=True)
-        new = _measured(problem, stage.stepped(), found[0], state.tol, state.linear_steps + solution.steps)
+        new = _measured(problem, stage.stepped(), found[0], state.tol)
         return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
 
 
-def _is_rich(problem: NearestMatrix, rows: int) -> bool:
-    """Whether a sample of so many rows says much of all of them."""
-    return rows >= max(MANY, RICH / SHARE * problem.r * (problem.r + 1) / 2)
+def _is_sample_large(problem: NearestMatrix, rows: int) -> bool:
+    """Whether there are so many rows that a sample determines the matrix well."""
+    return rows >= max(SAMPLE_FROM, ROWS_PER_ENTRY / SAMPLE_SHARE * problem.r * (problem.r + 1) / 2)
 
 
 def _sampled(op: Operator, h: np.ndarray) -> tuple[Operator, np.ndarray]:
-    """A sample of rows, with curvatures that make up for the others."""
-    rows = op.drawn(SHARE)
-    return op.restrict(rows), h[rows] / SHARE
+    """A sample of rows, with curvatures that stand for the others."""
+    rows = op.drawn(SAMPLE_SHARE)
+    return op.restrict(rows), h[rows] / SAMPLE_SHARE
 
 
 def _first_share(problem: NearestMatrix) -> float:
-    """Share of the slack weights with which rows are light; 1 where they are with all of them."""
+    """Share of the slack weights in the first stage: 30 over the geometric mean of the strengths of the rows, at most 1."""
+    light = 30.0
     strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
-    return min(1.0, LIGHT / max(strength, 1e-300))
+    return min(1.0, light / max(strength, 1e-300))
 
 
-def _told(state: SampledState) -> _Point | None:
-    """The point of a sample, where it is as good for all rows: what fits a few rows too well is a bad start."""
+def _transferred(state: SampledState) -> _Point | None:
+    """The point of a sample on all rows; None if it fits the sample much better than all rows, which is a bad start."""
+    most_lost = 0.25  # fraction of the sample's progress that may be lost on all rows
     problem = state.stage.problem
     point = _point(problem, state.iterate)
-    is_good = point.cost - state.objective <= TOLD * (state.first - state.objective)
+    is_good = point.cost - state.objective <= most_lost * (state.first - state.objective)
     return point if is_good and not len(problem.losses.outside(point.values)) else None
 
 
 def _framed(problem: NearestMatrix, iterate: Iterate) -> tuple[Operator, np.ndarray]:
+    """The rows in the frame of an iterate, and their values."""
     framed = problem.operator.congruence(iterate.F)
     return framed, framed.values_diagonal(iterate.x)
 
 
 def _point(problem: NearestMatrix, iterate: Iterate) -> _Point:
+    """An iterate with its values and the objective ``D(M, M0) + sum loss(p)``."""
     framed, p = _framed(problem, iterate)
     return _Point(iterate, framed, p, iterate.value() + problem.losses.value(p))
 
 
-def _measured(
-    problem: NearestMatrix, stage: Stage, point: _Point, tol: float, linear_steps: int = 0
-) -> MirrorNewtonState:
+def _measured(problem: NearestMatrix, stage: Stage, point: _Point, tol: float) -> MirrorNewtonState:
+    """The state at a point: derivatives of the losses, the residual ``R = T - T0 + A*(loss'(p))`` and the metric S."""
     iterate, framed, p, cost = point
     g, h = stage.problem.losses.derivatives(p)
     on = np.flatnonzero(h > 0)
@@ -261,11 +248,11 @@ def _measured(
     S = iterate.metric()
     excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
     F = cost if stage.is_last else iterate.value() + problem.losses.value(p)
-    return MirrorNewtonState(stage, iterate, active, h[on], p, g, cost, F, R, S, excess, tol, linear_steps=linear_steps)
+    return MirrorNewtonState(stage, iterate, active, h[on], p, g, cost, F, R, S, excess, tol)
 
 
 def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, h: np.ndarray) -> np.ndarray:
-    """``E / S``, and the equal but stable ``-R - A*(h . A(S o E))`` where S vanishes."""
+    """``dT = E / S``; where S vanishes, ``-R - A*(h . A(S o E))``, which is equal by the Newton equation but stable."""
     tiny = S < 1e-100
     if not tiny.any():
         return E / S
@@ -274,7 +261,7 @@ def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, 
 
 
 def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
-    """The mirror point ``T0 - A*(mu)``, shrunk into the domain."""
+    """The mirror point ``T0 - A*(mu)``, with mu halved until it is in the domain."""
     iterate = iterate_at_prior(problem.divergence, problem.t0)
     A = problem.operator.adjoint(mu)
     for _ in range(60):
@@ -286,9 +273,9 @@ def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
 
 
 def _shrunk_prior(problem: NearestMatrix) -> _Point:
-    """The prior, or ``(M0^-1 + theta A*(1/|b|))^-1`` for the best theta of a grid when that is clearly better.
+    """The prior, or ``(M0^-1 + theta A*(1/|b|))^-1`` for the best theta of a grid.
 
-    Helps where the prior violates its bounds by orders of magnitude, as on unscaled data.
+    It is better if the prior violates the bounds by orders of magnitude, as on unscaled data.
     """
     D = problem.divergence
     first = best = _point(problem, iterate_at_prior(D, problem.t0))

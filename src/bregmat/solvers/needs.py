@@ -1,4 +1,4 @@
-"""What solvers need of divergences and losses, looked at before the first step."""
+"""What a solver needs of the divergence and the losses, checked before the first step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from bregmat.base.checks import check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.objective.divergences import DIVERGENCES
 
-Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # names of settings by what looks at them
+Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # check -> names of the settings that it checks
 
-# what messages call the needs that not every divergence or loss meets
+# words for the needs that not every divergence or loss meets, in messages
 WORDS = {
     "row_projections": "compiled projections onto one row",
     "keeps_trace": "projections that keep the trace",
@@ -22,7 +22,7 @@ WORDS = {
 
 
 class SolverWithNeeds:
-    """A solver that says what it needs: names of methods, or of attributes that are neither None nor False."""
+    """A solver that lists what it needs: names of attributes that must be neither None nor False."""
 
     name: ClassVar[str]
     works_on: ClassVar[str]
@@ -31,13 +31,13 @@ class SolverWithNeeds:
     needs_loss: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        """Raise for settings that make no sense: each by the check of its kind, under the name of the class."""
+        """Raise for settings out of range, naming class and setting."""
         for check, names in self._settings().items():
             for name in names:
                 check(f"{type(self).__name__}: {name}", getattr(self, name))
 
     def _settings(self) -> Settings:
-        """Names of settings by what looks at each."""
+        """The checks of the settings."""
         return {}
 
     def check(self, problem: NearestMatrix) -> None:
@@ -46,31 +46,31 @@ class SolverWithNeeds:
 
 
 def not_negative(name: str, value: Any) -> None:
-    """Raise unless a setting is a number that is not below 0."""
+    """Raise unless a setting is a finite number of at least 0."""
     check_positive(name, value, finite=True, zero=True)
 
 
 def positive(name: str, value: Any) -> None:
-    """Raise unless a setting is a positive number."""
+    """Raise unless a setting is a finite positive number."""
     check_positive(name, value, finite=True)
 
 
 def count(name: str, value: Any) -> None:
-    """Raise unless a setting is a positive whole number."""
+    """Raise unless a setting is a positive integer."""
     check_integer(name, value, 1, optional=False)
 
 
 def check_needs(
     solver: SolverWithNeeds, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton"
 ) -> None:
-    """Raise ``TypeError`` naming what the problem's divergence or the losses of its rows lack for a solver.
+    """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for a solver.
 
     Parameters
     ----------
     further : iterable of str
-        What else the solver needs and the problem lacks.
+        Other needs that the problem does not meet.
     instead : str
-        Name of a solver that takes more.
+        Name of a solver that takes more problems.
     """
     missing = []
     D = problem.divergence
@@ -90,5 +90,5 @@ def check_needs(
 
 
 def _lacking(term: Any, needs: Iterable[str]) -> Iterable[str]:
-    """The needs that a term does not meet."""
+    """The needs that a term does not meet; divergences and losses of users may lack the attribute."""
     return (need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False)

@@ -1,4 +1,4 @@
-"""How a problem (P) is solved: what is asked for, checked; which solvers try it, and in which order."""
+"""The options of a run on problem (P), and the plan: which solvers try it, in which order."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from bregmat.solvers.newton_system import factor_flops
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
-# with the settings of "auto": settings never change, what does is in the state
+# the solvers of "auto" with their settings
 MIRROR, DUAL, INTERIOR, FROM_AFAR = MirrorNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
-BEYOND_FLOPS = 2e11  # of a factorisation, from where the interior point has none: mirror Newton's steps cost less
-MAX_ITER = 300  # of a plan; a solver that is asked for by name has its own
+MAX_FACTOR_FLOPS = 2e11  # operations of a factorisation above which mirror Newton with conjugate gradients costs less
+MAX_ITER = 300  # steps of the plan of "auto"; a solver that is asked for by name has its own limit
 
 
 @dataclass(frozen=True)
 class Options:
-    """Arguments of :func:`bregmat.nearest_metric` of these names, all but points, prior and constraints."""
+    """The arguments of :func:`bregmat.nearest_metric` other than points, prior and constraints."""
 
     divergence: SpectralDivergence
     loss: Any
@@ -43,7 +43,7 @@ class Options:
     checkpoint: Any
 
     def check(self, n_constraints: int | None = None) -> None:
-        """Raise for limits that make no sense, and for a start of another problem than one of so many rows (None: sharded ones)."""
+        """Raise for invalid limits, and for a warm start with more rows than ``n_constraints`` (None if rows are sharded)."""
         check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
         if self.warm_start is None or n_constraints is None:
             return
@@ -55,7 +55,7 @@ class Options:
             )
 
     def check_whole(self) -> None:
-        """Raise for what only sharded rows have a use for."""
+        """Raise for options that only sharded rows use."""
         if self.checkpoint is not None:
             raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
 
@@ -63,17 +63,17 @@ class Options:
 def plan_of(
     problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False
 ) -> list[tuple[Solver, int]]:
-    """Solvers to try in order, each with its share of the iterations; the last one's is the limit of all.
+    """The solvers to try in order, each with its share of the steps; the share of the last one is the limit of all.
 
     Parameters
     ----------
     problem : NearestMatrix
     solver : str or object
-        "auto", the name of one, or one with settings.
+        "auto", the name of a solver, or a solver.
     max_iter : int, optional
-        By default the solver's own limit, of "auto" 300.
+        By default the limit of the solver itself, or 300 for "auto".
     is_warm : bool
-        Whether there are weights to start from.
+        Whether there is a warm start.
     """
     if not (isinstance(solver, str) and solver == "auto"):
         found = SOLVERS.resolve(solver)
@@ -81,26 +81,25 @@ def plan_of(
     limit = MAX_ITER if max_iter is None else max_iter
     hard = problem.losses.hard
     plan: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
-    if (
-        hard.all()
-    ):  # the solution may be far from the prior, as for nearly parallel rows: a second path from further away
+    if hard.all():
+        # The solution may be far from the prior, for example with nearly parallel rows. Then a second path starts further away.
         plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
     elif not hard.any() and problem.divergence.keeps_range:
-        # mirror Newton where the losses are mild, the dual where nearly all rows can be met, the interior point where neither
+        # Mirror Newton suits mild losses, dual Newton rows that can nearly all be met, the interior point everything else.
         plan[0] = (DUAL, 25 if problem.c <= 3000 else 8)
-        is_beyond = factor_flops(problem.operator) > BEYOND_FLOPS
-        if problem.divergence.is_congruence_invariant or is_beyond:
+        is_large = factor_flops(problem.operator) > MAX_FACTOR_FLOPS
+        if problem.divergence.is_congruence_invariant or is_large:
             place = 0 if problem.divergence.is_congruence_invariant else 1
-            plan.insert(place, (MIRROR, 250 if is_beyond else 45))
+            plan.insert(place, (MIRROR, 250 if is_large else 45))
     if problem.is_nearly_linear and not is_warm:
         plan = [plan[1], plan[0], *plan[2:]]
-    plan.append((DUAL, limit))  # from the best weights of all
+    plan.append((DUAL, limit))  # starts from the best dual weights so far
     plan = [(solver, min(share, limit)) for solver, share in plan]
     return _able(plan, problem, limit)
 
 
 def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
-    """The solvers that take the problem; the last of them has all iterations that are left."""
+    """The part of a plan whose solvers can solve the problem; the last of them has all steps that are left."""
     able = []
     for solver, share in plan:
         try:

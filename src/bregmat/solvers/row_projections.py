@@ -1,7 +1,7 @@
-"""Matrices under one-row projections: the factored LogDet matrix and the spectral von Neumann matrix, with flat rows.
+"""Matrices that projections onto single rows change in place: the LogDet matrix by its factor, the von Neumann matrix by its spectrum.
 
-Both keep the exact relation ``M = psi(T0 - A*(dual))``, so that they can be rebuilt from the multipliers at any time, which
-is how rounding is bounded and its drift is measured.
+Both satisfy ``M = psi(T0 - A*(dual))``, so they can be rebuilt from the multipliers at any time. That bounds rounding errors and
+measures their drift.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.operators import Operator, RankOneRows
+from bregmat.operators.linear_maps import Operator, RankOneRows
 from bregmat.run.loop import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 
 
 def row_bounds(problem: NearestMatrix) -> RowBounds:
-    """The losses as flat arrays."""
+    """Bounds, losses and units of the rows as flat arrays for the kernels."""
     L = problem.losses
-    codes = np.array([loss.projection_code or 0 for loss in L.kinds], np.int8)  # of losses that no row has, too
+    codes = np.array([loss.projection_code or 0 for loss in L.kinds], np.int8)  # 0 for losses that no row has
     columns = (np.ascontiguousarray(x, dtype=float) for x in (L.bound, L.gamma, L.scale, problem.unit))
     bound, gamma, scale, unit = columns
     return RowBounds(bound, np.ascontiguousarray(L.sense, dtype=np.int8), gamma, scale, codes[L.kind], unit)
@@ -60,7 +60,7 @@ class ProjectionState(MatrixState):
     signal: float = np.inf
     stalled: bool = False
     finished: bool = False
-    idle: int = 0  # steps in a row that raised the bound by no more than rounding
+    idle: int = 0  # successive steps that raised the bound by no more than rounding
 
     @cached_property
     def iterate(self) -> Iterate:
@@ -68,16 +68,16 @@ class ProjectionState(MatrixState):
         return self.matrix.iterate()
 
     def is_finite(self) -> bool:
-        """Whether no number has overflowed; the values are left for the certificate."""
+        """Whether all numbers are finite; the values are computed for certificates only."""
         return bool(np.isfinite(self.objective) and np.isfinite(self.dual).all())
 
     @cached_property
     def values(self) -> np.ndarray:
-        """Values of all rows at the matrix; only certificates ask for them."""
+        """Values of all rows at the matrix."""
         return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
 
     def progress(self, objective: float, corrected: bool) -> dict[str, Any]:
-        """Objective, signal and idle of the state that follows; without corrections the bound need not rise."""
+        """Objective, signal and idle of the next state; without corrections the bound need not rise."""
         gained = objective - self.objective > 1e-15 * max(1.0, abs(objective))
         idle = 0 if gained or not corrected else self.idle + 1
         signal = abs(objective - self.objective) if corrected else np.inf
@@ -85,43 +85,37 @@ class ProjectionState(MatrixState):
 
 
 class Projected:
-    """A matrix that projections onto single rows change in place; the two of them say what its arrays are."""
+    """A matrix that projections onto single rows change in place; subclasses hold its arrays and call the compiled sweep."""
 
     name: ClassVar[str]  # of the divergence
-    changing: ClassVar[tuple[str, ...]]  # the arrays that projections write
-    pace: ClassVar[int]  # rows, times entries of the matrix, that take a fraction of a second
-    _project: Any  # the compiled sweep over some rows, from the multipliers on
-    matrix: Any  # the matrix itself, perhaps padded
-    dual_part: Any  # the dual function but for the losses' conjugates
-    _judged: tuple[OuterRows | None, bool] = (None, False)
+    changing: ClassVar[tuple[str, ...]]  # names of the arrays that projections write
+    pace: ClassVar[int]  # rows times entries of the matrix that take a fraction of a second
+    _project: Any  # the compiled sweep over some rows
+    matrix: Any  # method: the matrix itself, perhaps padded
+    dual_part: Any  # method: the dual function without the conjugates of the losses
+    _single: tuple[OuterRows | None, bool] = (None, False)  # the rows that is_single was last asked for, and its answer
 
     def copy(self) -> Self:
-        """An independent copy; work arrays hold nothing between projections."""
+        """An independent copy; work arrays are shared, since they hold nothing between projections."""
         new = copy(self)
         for name in self.changing:
             setattr(new, name, getattr(self, name).copy())
         return new
 
     def is_single(self, rows: OuterRows) -> bool:
-        """Whether they are single ones, looked at once."""
-        if self._judged[0] is not rows:
-            self._judged = rows, rows.are_single()
-        return self._judged[1]
+        """Whether every row is a single outer product."""
+        if self._single[0] is not rows:
+            self._single = rows, rows.are_single()
+        return self._single[1]
 
     def sweep(self, dual: np.ndarray, state: ProjectionState, settings: Any) -> dict[str, float]:
-        """Project onto every row of the state once, and move the multipliers; what it met and did, for the trace."""
+        """Project onto every row of the state once, and change the multipliers in place; the numbers for the trace."""
         totals, counts = np.zeros(5), np.zeros(4, np.int64)
-        chunk = max(1, self.pace // state.operator.r**2)  # a fraction of a second, after which Ctrl-C is heard
+        how = bool(settings.corrected), settings.root_tol
+        chunk = max(1, self.pace // state.operator.r**2)  # the interpreter sees Ctrl-C between two chunks
         for start in range(0, len(dual), chunk):
-            rest = (
-                state.rows,
-                state.bounds,
-                start,
-                min(len(dual), start + chunk),
-                bool(settings.corrected),
-                settings.root_tol,
-            )
-            self._project(dual, totals, counts, *rest)
+            stop = min(len(dual), start + chunk)
+            self._project(dual, totals, counts, state.rows, state.bounds, start, stop, *how)
         met = {"violation": float(totals[3]), "movement": float(np.sqrt(totals[4]))}
         return dict(zip(COUNTS, counts.tolist(), strict=True)) | met
 
@@ -138,16 +132,18 @@ class LogDetProjected(Projected):
 
     def __init__(self, B: np.ndarray, sense: np.ndarray) -> None:
         self.r = len(B)
-        padded = -(-self.r // 8) * 8
+        padded = -(-self.r // 8) * 8  # whole vectors of 8 numbers for the kernels
         self.Bt = np.zeros((padded, padded))
         self.Bt[: self.r, : self.r] = np.tril(B).T
         self.logdet = logdet_of_factor(B)
-        self.grown = np.zeros(2)  # sums of positive and of negative logarithms of the factors of M
+        # each projection multiplies M by factors: sums of their positive and of their negative logarithms
+        self.grown = np.zeros(2)
+        # growth up to which a row that held with multiplier 0 still holds, so that it is skipped
         self.limit = np.where(sense > 0, -np.inf, np.inf)
 
     @staticmethod
     def rows(problem: NearestMatrix) -> OuterRows:
-        """Outer products only: a multiple of the identity becomes the sum over the unit vectors."""
+        """Rows as outer products; a multiple of the identity becomes the sum over the unit vectors."""
         rows, r = problem.operator.outer(), problem.r
         whole, others = np.flatnonzero(rows.shift), np.flatnonzero(rows.shift == 0.0)
         if not len(whole):
@@ -159,6 +155,7 @@ class LogDetProjected(Projected):
     @classmethod
     def at(cls, problem: NearestMatrix, mu: np.ndarray) -> LogDetProjected:
         """``(I + A*(mu))^-1``, factored from the last column to the first."""
+        # M^-1 = P = I + A*(mu); with rows and columns reversed, P = C C' gives a lower triangular factor of M
         P = add_diagonal(problem.operator.adjoint(mu), 1.0)
         C, ok = cholesky(np.ascontiguousarray(P[::-1, ::-1]))
         if not ok:
@@ -181,7 +178,7 @@ class LogDetProjected(Projected):
         return Factored(np.ascontiguousarray(self.Bt[: self.r, : self.r].T), self.logdet)
 
     def dual_part(self) -> float:
-        """``phi*(T0) - phi*(T)``: the dual function but for the losses' conjugates."""
+        """``phi*(T0) - phi*(T) = -logdet M``: the dual function without the conjugates of the losses."""
         return -self.logdet
 
 
@@ -196,7 +193,7 @@ class VonNeumannProjected(Projected):
 
     @staticmethod
     def rows(problem: NearestMatrix) -> OuterRows:
-        """Outer products, and multiples of the identity as they are."""
+        """Rows as outer products and multiples of the identity."""
         return problem.operator.outer()
 
     @classmethod
@@ -214,7 +211,7 @@ class VonNeumannProjected(Projected):
         von_neumann_kernels.sweep_inplace(self.lam, self.Vt, dual, totals, counts, self.work, square, rows, *rest)
 
     def square(self, rows: OuterRows) -> np.ndarray:
-        """Work for the kernels, of the shape of M; without entries where no row needs it."""
+        """Memory of the shape of M for the kernels; empty if every row is a single outer product."""
         return np.empty((0, 0) if self.is_single(rows) else self.Vt.shape)
 
     def matrix(self) -> np.ndarray:
@@ -226,7 +223,7 @@ class VonNeumannProjected(Projected):
         return Spectral(self.divergence, self.t0, self.lam.copy(), np.ascontiguousarray(self.Vt.T))
 
     def dual_part(self) -> float:
-        """``tr M0 - tr M``: the dual function but for the losses' conjugates."""
+        """``tr M0 - tr M``: the dual function without the conjugates of the losses."""
         return self.divergence.constant(self.t0) - self.divergence.conjugate(self.lam)
 
 

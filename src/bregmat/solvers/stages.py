@@ -1,4 +1,7 @@
-"""Heavy slack weights approached in stages: the problem with a share of them, then with more, to the problem itself."""
+"""Continuation in the slack weights: problems with a growing share of heavy weights, up to the problem itself.
+
+The solution of each stage is the start of the next (the path of a penalty method; Nocedal and Wright 2006, chapter 17).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class Stage:
 
     problem: NearestMatrix
     share: float
-    decades: float  # by which the share grows next
+    decades: float  # powers of ten by which the share grows next
     steps: int = 0
 
     @classmethod
@@ -33,11 +36,11 @@ class Stage:
         return self.share == 1.0
 
     def stepped(self) -> Stage:
-        """The stage after one step more."""
+        """The stage after one more step."""
         return replace(self, steps=self.steps + 1)
 
     def next(self, problem: NearestMatrix) -> Stage:
-        """The following stage: further away where this one was easy."""
+        """The following stage: the share grows faster if this stage took at most 3 steps, more slowly if more than 6."""
         factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0
         decades = min(1.0, max(0.1, self.decades * factor))
         return Stage.of(problem, self.share * 10.0**decades, decades)

@@ -17,6 +17,7 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
     machines,
     matrices,
     programs,
+    semidefinite,
     vectors,
 )
 from bregmat.verification.figures import Verification, own_figures, recompute
@@ -39,6 +40,7 @@ def verify(problem: Any, result: Any) -> Verification:
         The arguments of the call that made the result, by name: ``{"prior": K, "constraints": c, "divergence": "logdet"}`` for
         :func:`nearest_kernel`, with ``X`` for :func:`nearest_metric` and the ``result_`` of estimators; ``{"A": A, "b": b}`` for
         :func:`nnqp`, ``{"X": X, "y": y}`` for :func:`nonnegative_least_squares`, ``{"C": C}`` for :func:`nearest_correlation`,
+        ``{"C": C, "constraints": c}`` for :func:`semidefinite_program`, ``{"X": X, "n_neighbors": k}`` for :func:`unfold`,
         ``{"graph": graph}`` for :func:`balanced_cut`, ``{"x0", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
         "y"}`` for :func:`boost_hypotheses`, and ``{"kernel": K, "signs": y}`` with the kernel matrix for :class:`MarginSVC`.
         Options that do not change the problem (``tol``, ``solver``) are ignored. None: only the figures of the result

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.certificates.status import Status
-from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.coordinates.priors import RANK_TOL, Factor
 from bregmat.objective.divergences import as_divergence
 from bregmat.verification.extended import (
     arithmetic,

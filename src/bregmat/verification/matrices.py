@@ -19,7 +19,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.losses import OwnSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds

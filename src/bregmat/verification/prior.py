@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.coordinates.priors import RANK_TOL, Factor
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED  # which rows are 0 is part of what the problem is
 from bregmat.verification.extended import eigenpairs, numbers

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
@@ -79,6 +80,13 @@ def _(result: CorrelationResult, model: Any, found: Verification) -> None:
     found.compare("smallest_eigenvalue", result.smallest_eigenvalue, values[0], 64 * ROUNDING * float(values[-1]))
     if (np.diag(result.X) != 1).any() or (result.X != result.X.T).any():
         found.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
+
+
+@_point.register
+def _(result: SemidefiniteResult, model: Any, found: Verification) -> None:
+    if not np.isfinite(result.iterate.matrix()).all():  # a product of factors, which is semidefinite
+        found.problem("the matrix is not finite", Status.UNKNOWN)
+    found.unchecked.append("of the matrix only its entries were looked at")
 
 
 @_point.register

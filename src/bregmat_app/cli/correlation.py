@@ -70,7 +70,7 @@ def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
         raise ValueError(f"{path}: {n} rows and {len(names)} columns of numbers; a correlation matrix is square")
     C = np.empty((n, n))
     for j, name in enumerate(names):
-        C[:, j], is_word = table.numbers(name)[:2]
+        C[:, j], is_word = table.numbers(name)
         bad = np.flatnonzero(is_word | ~np.isfinite(C[:, j]))
         if len(bad):
             raise table.not_a_number(int(bad[0]), name)

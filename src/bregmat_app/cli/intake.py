@@ -52,9 +52,9 @@ class PointTable:
         assert labels is not None
         if not _is_file(labels):
             words = points.columns[labels]
-            if points.table is not None and words.dtype.kind == "U":  # numbers with decimal commas are words there
-                numbers, is_word, has_commas = points.table.numbers(labels)
-                if has_commas and not (is_word & ~np.isin(points.table.columns[labels], NOT_AVAILABLE)).any():
+            if points.table is not None and points.has_decimal_commas:  # numbers are words there
+                numbers, is_word = points.table.numbers(labels)
+                if not (is_word & ~np.isin(points.table.columns[labels], NOT_AVAILABLE)).any():
                     return numbers if points.rows is None else numbers[points.rows]
             return words
         values = tables.read_npy(labels)
@@ -68,8 +68,8 @@ class PointTable:
             names = [name for name, reason in self.left_out.items() if reason == why]
             keep = " ".join(f"--keep {name}" for name in names[:3])
             remarks.append(f"left out: {listed(names)} ({why}); to use them as features: {keep}")
-        if points.decimal_commas:
-            remarks.append(f"read with decimal commas: {listed(points.decimal_commas)}")
+        if points.has_decimal_commas:
+            remarks.append("numbers are read with decimal commas")
         if points.n_missing:
             counts = listed([f"{name} ({count:,})" for name, count in points.n_missing.items()])
             done = (

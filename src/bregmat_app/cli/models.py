@@ -143,8 +143,7 @@ def _rows_of_stream(learner: Any, manifest: dict[str, Any]) -> list[tuple[str, A
     position = info.get("examples")
     rows: list[tuple[str, Any]] = [("learned from", info.get("source", "unknown"))]
     rows += [("examples of the stream", position)] if position is not None else []
-    state = manifest["state"]
-    given = {"dim": state.get("dim"), **state.get("settings", {}), **state.get("params", {})}
+    given = learner.get_params(deep=False)
     rows += [(name, _word(value)) for name, value in given.items() if value is not None]
     rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
     if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
@@ -154,4 +153,4 @@ def _rows_of_stream(learner: Any, manifest: dict[str, Any]) -> list[tuple[str, A
 
 
 def _word(value: Any) -> Any:
-    return value.get("name", value) if isinstance(value, dict) else value
+    return f"an array of shape {value.shape}" if isinstance(value, np.ndarray) else value

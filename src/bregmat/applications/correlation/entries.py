@@ -18,7 +18,7 @@ from bregmat.base.checks import Labels
 from bregmat.base.linalg import EPS
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
-from bregmat.operators.operators import Operator, RankOneRows
+from bregmat.operators.linear_maps import Operator, RankOneRows
 
 NEAR = 1e-6  # eigenvalue of a fixed block below which Newton's method may stall
 

@@ -20,10 +20,10 @@ from bregmat.base.checks import (
 )
 from bregmat.base.linalg import cholesky, eigh, symmetrize
 from bregmat.base.threads import single_thread_blas
-from bregmat.coordinates.coordinates import RANK_TOL, Factor
+from bregmat.coordinates.priors import RANK_TOL, Factor
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import VANISHING
+from bregmat.operators.linear_maps import VANISHING
 from bregmat.typing import RepairName
 
 _HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."

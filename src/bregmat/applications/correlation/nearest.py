@@ -19,7 +19,7 @@ from bregmat.base.checks import check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.certificates.certify import dual_bound
-from bregmat.coordinates.coordinates import Factor
+from bregmat.coordinates.priors import Factor
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.run.result import ExitReason, Record, Status

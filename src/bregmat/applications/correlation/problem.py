@@ -25,12 +25,12 @@ from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.infeasibility import irreducible
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Certificate, Proof
-from bregmat.coordinates.coordinates import RANK_TOL
+from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.operators import Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
 
 
@@ -41,6 +41,7 @@ class DenseState(MatrixState, ABC):
     """
 
     spectrum: np.ndarray | None = None
+    last = None  # results of this room do not keep it
 
     @abstractmethod
     def matrix(self) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -155,28 +155,6 @@ class CorrelationResult(Result):
         """Number of variables."""
         return len(self.X)
 
-    def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Plain values and arrays for :func:`bregmat.save`."""
-        meta, arrays = super().to_state()
-        meta["repaired"] = None if self.repaired is None else list(astuple(self.repaired))
-        meta["labels"] = None if self.labels is None else [[_label(x) for x in names] for names in self.labels]
-        return meta, arrays
-
-    @classmethod
-    def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
-        """Inverse of :meth:`to_state`; labels that are neither numbers nor text have become text."""
-        repaired = None if meta["repaired"] is None else Repair(*meta["repaired"])
-        labels = None if meta["labels"] is None else (meta["labels"][0], meta["labels"][1])
-        return super().from_state(meta | {"repaired": repaired, "labels": labels}, arrays)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 wrote numbers that are not finite as text."""
-        numbers = ("objective", "dual_bound", "gap", "max_violation", "residual")
-        return meta | {name: float(meta[name]) for name in numbers}, arrays
-
     def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
         """(name, value) of every number of the certificate, as text."""
         rows = super().certificate_rows(has_hard)
@@ -207,10 +185,3 @@ class CorrelationResult(Result):
 
     def _name(self, axis: int, k: int) -> str:
         return str(k if self.labels is None else self.labels[axis][k])
-
-
-def _label(x: Any) -> Any:
-    """A label that JSON can hold."""
-    if isinstance(x, np.generic):
-        x = x.item()
-    return x if isinstance(x, str | int | float | bool) else str(x)

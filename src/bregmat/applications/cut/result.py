@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -87,14 +87,6 @@ class CutResult(Result):
         if self.exit_reason is ExitReason.TOLERANCE and not self.is_optimal:
             return "The relaxation is solved; what is left is its own gap, or a better cut that was not found."
         return super().advice
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 knew the objective and its bound by their names of old."""
-        moved = {"objective": meta["cut"], "dual_bound": meta["lower_bound"], "max_violation": 0.0, "version": 2}
-        return meta | moved, arrays
 
     def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
         """(name, value) of every number of the certificate, as text."""

@@ -213,14 +213,3 @@ class BoostResult(Result):
     def predict(self, H: Points) -> np.ndarray:
         """Labels -1 or 1, shape (d,); a tied vote is 1."""
         return np.where(self.decision_function(H) >= 0, 1, -1)
-
-    @classmethod
-    def _from_version_1(
-        cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]
-    ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """Version 1 had no story of the run."""
-        loss = float(arrays["loss"][-1]) if len(arrays["loss"]) else 1.0
-        n_iter = len(arrays["loss"])
-        story = {"status": "FEASIBLE", "exit_reason": "MAX_ITER", "n_iter": n_iter, "solver": "definite_boost"}
-        numbers = {"objective": loss, "dual_bound": 0.0, "gap": loss / max(1.0, loss), "max_violation": 0.0}
-        return story | numbers, arrays | {"history": np.zeros((0, 6))}

@@ -32,7 +32,8 @@ def as_numbers(
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
     try:
-        array = np.asarray(to_numpy(name, values))
+        is_here = isinstance(values, np.ndarray | float | int)  # not an array of another library
+        array = np.asarray(values if is_here else to_numpy(name, values))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}.") from error
     kind = array.dtype.kind

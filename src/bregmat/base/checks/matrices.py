@@ -116,13 +116,15 @@ def is_exactly_symmetric(
         In units of A; by default its largest entry.
     """
     gap, i, j = asymmetry(A)
+    if gap == 0.0:
+        return True
     if gap > tol * (largest_entry(A) if scale is None else scale):
         word = "Hermitian" if A.dtype.kind == "c" else "symmetric"
         raise ValueError(
             f"{name} must be {word}; the largest asymmetry is {gap:.3g}: {A[i, j]:.12g} at {entry_text(i, j, labels)} but "
             f"{A[j, i]:.12g} at {entry_text(j, i, labels)}.{hint}"
         )
-    return gap == 0.0
+    return False
 
 
 def asymmetry(A: Any) -> tuple[float, int, int]:

@@ -1,6 +1,4 @@
-"""Linear maps of a constraint set: ``p_i = <A_i, Z X Z'>`` and its adjoint ``Z' (sum w_i A_i) Z`` (:mod:`bregmat.operators.binding`).
-
-The forms differ in nothing but cost:
+"""The linear map of bound constraints, ``p_i = <A_i, X>``, and its adjoint ``sum w_i A_i``, in forms that differ in cost only.
 
 ====================  =============================================================  ===========================
 :class:`RankOneRows`  one vector per row, ``p_i = v_i' X v_i``                        c r^2 a product, c r memory
@@ -8,7 +6,7 @@ The forms differ in nothing but cost:
 :class:`MatrixRows`   a symmetric r x r matrix per row                               c r^2
 ====================  =============================================================  ===========================
 
-and those that are made of other operators (:mod:`bregmat.operators.compound`), sums of their rows and several side by side.
+Others are made of these (:mod:`bregmat.operators.compound`): signed sums of rows, and several operators side by side.
 """
 
 from __future__ import annotations
@@ -19,15 +17,10 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
-from bregmat.base.threads import in_parts
 
-NEAR_BYTES = 2**20  # points that stay in a core's own cache
-SORTED_WORK = 5e6  # entries that a pass must gather before an order of its own pays
-GATHERED = 8.0  # operations of a matrix product in the time of one on points that are gathered
-VANISHING = 1e-13  # share of what an entry is the sum of, below which it is rounding
+VANISHING = 1e-13  # an entry below this share of the terms that it is the sum of may be rounding
 
 
 class Operator(Protocol):
@@ -37,12 +30,12 @@ class Operator(Protocol):
     r: int
     is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
     is_sharded: ClassVar[bool] = (
-        False  # whether rows, values and weights are kept elsewhere, and no row can be asked for by itself
+        False  # whether rows, values and weights are distributed, so that single rows cannot be read
     )
 
     @property
     def n_vectors(self) -> int:
-        """Vectors that one product of all rows with a matrix multiplies."""
+        """Number of vectors that a product of all rows with a matrix multiplies."""
         return self.c
 
     def values(self, X: np.ndarray) -> np.ndarray:
@@ -65,7 +58,7 @@ class Operator(Protocol):
         """Some of the rows."""
 
     def drawn(self, share: float) -> np.ndarray:
-        """Numbers of about so large a share of the rows, as if drawn at random, the same every time."""
+        """Numbers of a pseudo-random sample of about this share of the rows, the same in every call."""
         return drawn_numbers(0, self.c, share)
 
     def astype(self, dtype: type) -> Operator:
@@ -75,24 +68,24 @@ class Operator(Protocol):
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors ``v_i`` of some rows, of any shape: (..., r); where ``is_rank_one``."""
+        """The vectors ``v_i`` of some rows (numbers of any shape), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
-        """``tr(|A_i| diag(prior))``: the natural size of a row whose bound is 0."""
+        """``tr(|A_i| diag(prior))``: the unit of a row with bound 0."""
 
     def norms(self) -> np.ndarray:
         """Frobenius norms of the A_i, or upper bounds of them."""
 
     def exact_norms(self) -> np.ndarray:
-        """Frobenius norms of the A_i, a few megabytes of matrices at a time."""
+        """Frobenius norms of the A_i; forms a few megabytes of matrices at a time."""
         out = np.empty(self.c)
         for part in blocks(self.c, self.r * (self.r + 1) // 2, 2**22):
             out[part] = np.linalg.norm(self.restrict(np.arange(self.c)[part]).features(None), axis=1)
         return out
 
     def vanishing(self, N: np.ndarray) -> np.ndarray:
-        """Which rows are 0 up to rounding on the directions N (r, k), but are not 0 themselves; boolean, shape (c,)."""
+        """Whether each row is 0 up to rounding on the directions N (r, k) without being 0 itself; boolean, shape (c,)."""
         before = self.norms()
         if not N.shape[1]:
             return before > 0
@@ -100,7 +93,7 @@ class Operator(Protocol):
         norms = inside.norms()
         gone = norms <= VANISHING**2 * before
         rest = np.flatnonzero(~gone)
-        if len(rest) and not self.is_rank_one:  # sums of terms that are left may cancel
+        if len(rest) and not self.is_rank_one:  # the terms of a sum may cancel
             gone[rest] = inside.restrict(rest).exact_norms() <= VANISHING * norms[rest]
         return gone & (before > 0)
 
@@ -108,13 +101,13 @@ class Operator(Protocol):
         """``<A_i, Psi o A_i>`` of every row, or bounds of them; None stands for 1."""
 
     def extents(self, w: np.ndarray) -> np.ndarray:
-        """s (r,) such that no entry (k, l) of what ``sum_i w_i |A_i|`` is the sum of exceeds ``sqrt(s_k s_l)``, for w >= 0."""
+        """s (r,) with ``sum_i w_i |A_i|_kl <= sqrt(s_k s_l)``, also for the terms that the A_i are sums of; w >= 0."""
 
     def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
         """``sum_i h_i f_i f_i'`` for the rows f_i of :meth:`features`, of order r (r + 1) / 2."""
         m = self.r * (self.r + 1) // 2
         H = np.zeros((m, m))
-        block = max(m, 2**23 // m)  # rows at a time: never more than the matrix itself
+        block = max(m, 2**23 // m)  # rows at a time, at most as many numbers as H has
         for first in range(0, self.c, block):
             rows = slice(first, first + block)
             Phi = (self if self.c <= block else self.restrict(np.arange(self.c)[rows])).features(S)
@@ -123,7 +116,7 @@ class Operator(Protocol):
         return H
 
     def product_flops(self) -> float:
-        """Operations of :meth:`values` and :meth:`adjoint` together."""
+        """Floating point operations of :meth:`values` and :meth:`adjoint` together."""
         return 4.0 * self.c * self.r**2
 
     def outer(self) -> OuterRows:
@@ -136,7 +129,7 @@ class Operator(Protocol):
 
 
 def drawn_numbers(first: int, count: int, share: float) -> np.ndarray:
-    """Which of ``first + range(count)`` are drawn, less ``first``: a matter of each number alone (SplitMix64, Steele et al. 2014)."""
+    """The numbers in ``first + range(count)`` that are in the sample, less ``first``, by their hashes (SplitMix64, Steele et al. 2014)."""
     x = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -212,14 +205,14 @@ class RankOneRows(OuterProducts):
     def features(self, S: np.ndarray | None) -> np.ndarray:
         k, l, weight = svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
-        columns = np.ascontiguousarray(self.V.T)  # gathering whole rows of it is quicker than picking columns
+        columns = np.ascontiguousarray(self.V.T)  # reading whole rows is faster than reading columns
         found = columns[k]
         found *= columns[l]
         found *= weight[:, None]
         return found.T
 
     def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r)."""
+        """The vectors of some rows (numbers of any shape), shape (..., r)."""
         return self.V[rows]
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
@@ -237,176 +230,7 @@ class RankOneRows(OuterProducts):
 
     def outer(self) -> OuterRows:
         """One term a row."""
-        return _plain_terms(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
-
-
-def is_identity(F: np.ndarray) -> bool:
-    """Whether a frame changes nothing."""
-    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
-
-
-def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Compressed rows of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign`` in their order.
-
-    The edges of point u and the points at their other ends are at ``ptr[u] ... ptr[u + 1] - 1``. A term with sign 0 is the point
-    alone and is listed once.
-
-    Parameters
-    ----------
-    a, b : (m,) int32
-        The points of each term ``z_a + sign z_b``.
-    sign : (m,) int8
-    n : int
-    """
-    m = len(a) + np.count_nonzero(sign)
-    ptr, edge, other = np.empty(n + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
-    kernels.adjacency_inplace(ptr, edge, other, a, b, sign)
-    return ptr, edge, other, sign[edge]
-
-
-class PairGraph(OuterProducts):
-    """Vectors ``z_a + sign z_b`` of rows of Z, never built."""
-
-    points_a_vector: ClassVar[float] = 1  # more points than so many a row: the vectors themselves are smaller
-
-    def __init__(
-        self,
-        Z: np.ndarray,
-        a: np.ndarray,
-        b: np.ndarray,
-        sign: np.ndarray,
-        graph: tuple | None = None,
-        squares: np.ndarray | None = None,
-    ) -> None:
-        self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
-        self.c, self.r = len(a), Z.shape[1]
-        self._graph = graph
-        self._order: tuple | None = None  # of gathers, once there was one
-        self._squares = squares  # squared lengths of the vectors, once they are known
-
-    @property
-    def n_vectors(self) -> int:
-        return len(self.Z)
-
-    @property
-    def graph(self) -> tuple:
-        """Adjacency of the pairs, and their signs in its order; built when first needed and shared by congruent operators."""
-        if self._graph is None:
-            self._graph = adjacency(self.a, self.b, self.sign, len(self.Z))
-        return self._graph
-
-    def values(self, X: np.ndarray) -> np.ndarray:
-        """``(z_a + s z_b)' X (z_a + s z_b)`` by one product with X and a gather."""
-        out = np.empty(self.c, self.Z.dtype)
-        self._gather(kernels.bilinear_inplace, out, self.Z, self._image(X))
-        return out
-
-    def _image(self, X: np.ndarray) -> np.ndarray:
-        return self.Z @ X
-
-    def adjoint(self, w: np.ndarray) -> np.ndarray:
-        """``Z' L(w) Z`` with L the weighted graph matrix of the pairs."""
-        Y = np.empty_like(self.Z)
-        ptr, edge, other, sign = self.graph
-        graph = ptr, other, sign, w[edge], self.Z
-        work = float(len(edge) * self.r)
-        in_parts(lambda *rows: kernels.laplacian_product_inplace(Y, *graph, *rows), len(Y), work)
-        return self.Z.T @ Y
-
-    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        if x is not None and not (x == 1.0).all():
-            return self._sq_norms(self.Z * np.sqrt(x))
-        if self._squares is None:
-            self._squares = self._sq_norms(self.Z)
-            self._squares.setflags(write=False)
-        return self._squares
-
-    def _sq_norms(self, Z: np.ndarray) -> np.ndarray:
-        out = np.empty(self.c)
-        self._gather(kernels.sq_norms_inplace, out, Z)
-        return out
-
-    def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
-        """A kernel over all pairs, in the order in which it finds most points in a cache, shared among threads."""
-        order, a, b, sign = self._ordered()
-        found = out if order is None else np.empty_like(out)
-
-        def run(start: int, stop: int) -> None:
-            some = slice(start, stop)
-            kernel(found[some], *points, a[some], b[some], sign[some])
-
-        in_parts(run, self.c, float(self.c * self.r))
-        if order is not None:
-            out[order] = found
-
-    def _ordered(self) -> tuple:
-        """The pairs by blocks of their second points, within these by their first: (order or None, a, b, sign); kept by congruent ones.
-
-        A block is no larger than that each point has two or three pairs with it, so that their first point is fetched once for them.
-        """
-        if self._order is None:
-            n, pieces = len(self.Z), -(-self.Z.nbytes // NEAR_BYTES)
-            if pieces == 1 or self.c * self.r < SORTED_WORK:
-                self._order = None, self.a, self.b, self.sign
-            else:
-                blocks = max(1, min(pieces, int(0.4 * self.c / n), 256))
-                groups = 2**16 // blocks
-                first, second = self.a // -(-n // groups), self.b // -(-n // blocks)
-                order = np.argsort((second * groups + first).astype(np.uint16), kind="stable").astype(np.int32)
-                self._order = order, self.a[order], self.b[order], self.sign[order]
-        return self._order
-
-    def product_flops(self) -> float:
-        return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
-
-    def congruence(self, F: np.ndarray) -> PairGraph:
-        return self if is_identity(F) else self._with(self.Z @ F)
-
-    def _with(self, Z: np.ndarray) -> PairGraph:
-        """The same pairs of other points."""
-        made = type(self)(Z, self.a, self.b, self.sign, self._graph)
-        made._order = self._order
-        return made
-
-    def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
-        """Some of the rows; their vectors themselves once there are fewer of them than points."""
-        a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
-        if self.points_a_vector * len(a) <= len(self.Z):
-            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
-        squares = None if self._squares is None else self._squares[rows]
-        return type(self)(self.Z, a, b, sign, squares=squares)
-
-    def astype(self, dtype: type) -> PairGraph:
-        made = self._with(self.Z.astype(dtype))
-        made._squares = self._squares
-        return made
-
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries."""
-        return RankOneRows(self.vectors(np.arange(self.c))).features(S)
-
-    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r)."""
-        found = self.Z.take(self.b[rows], axis=0)
-        found *= self.sign[rows][..., None]
-        found += self.Z.take(self.a[rows], axis=0)
-        return found
-
-    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        """``<A_i, Psi o A_i>`` of every row; as many vectors are built at a time as stay in a core's own cache."""
-        if Psi is None:
-            return self.values_diagonal(None) ** 2
-        out = np.empty(self.c)
-        for rows in blocks(self.c, self.r, max(2**14, 256 * self.r)):
-            out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
-        return out
-
-    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
-
-    def outer(self) -> OuterRows:
-        """One term a row, its vector still named by the pair."""
-        return _plain_terms(self.Z, self.a, self.b, self.sign)
+        return one_term_a_row(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
 class MatrixRows(Operator):
@@ -453,14 +277,14 @@ class MatrixRows(Operator):
     def extents(self, w: np.ndarray) -> np.ndarray:
         S = np.einsum("i,ikl->kl", w, np.abs(self.A))
         s = np.full(self.r, S.max(initial=0.0))
-        for _ in range(20):  # equilibrates S (Ruiz 2001): every round halves what is left, in logarithms
+        for _ in range(20):  # equilibrates S (Ruiz 2001): each round halves the remaining imbalance, in logarithms
             root = np.sqrt(s)
             s = root * (S / np.where(root > 0, root, 1.0)).max(axis=1, initial=0.0)
         root = np.where(s > 0, np.sqrt(s), 1.0)
         return s * (S / root / root[:, None]).max(initial=1.0)
 
     def outer(self) -> OuterRows:
-        """Eigenvectors of each matrix; a multiple of the identity is kept as one."""
+        """Eigenvectors of each matrix; a multiple of the identity is stored as a shift."""
         coef, vectors, counts, shift = [], [], np.zeros(self.c, np.int64), np.zeros(self.c)
         for i, A in enumerate(self.A):
             values, U = np.linalg.eigh(A)
@@ -473,12 +297,12 @@ class MatrixRows(Operator):
             vectors.append(U[:, keep].T)
             counts[i] = keep.sum()
         Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
-        rows = _plain_terms(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        rows = one_term_a_row(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
         ptr = np.concatenate([[0], np.cumsum(counts)])
         return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
-def _plain_terms(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
+def one_term_a_row(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
     """One term with coefficient 1 for each row."""
     c = len(a)
     index = np.arange(c + 1, dtype=np.int64)

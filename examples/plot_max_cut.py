@@ -1,0 +1,52 @@
+"""
+===========================
+Max-cut by its relaxation
+===========================
+
+Split the vertices of a graph so that as much weight as possible is between the two sides. The semidefinite relaxation of Goemans and
+Williamson (1995) has a proven upper bound, and random hyperplanes through its solution give cuts of at least .878 of it, on average.
+"""
+
+# %%
+# The relaxation: ``maximize tr(L X) / 4`` over ``X >= 0`` with a diagonal of ones.
+
+import matplotlib.pyplot as plt
+import networkx as nx
+import numpy as np
+
+from bregmat import Constraints, semidefinite_program, verify
+
+plt.style.use("bregmat.plots.bregmat")
+
+graph = nx.random_geometric_graph(40, 0.28, seed=1)
+L = nx.laplacian_matrix(graph).toarray().astype(float)
+problem = {"C": -L / 4, "constraints": Constraints.diagonal(np.ones(40))}
+result = semidefinite_program(**problem)
+print(result)
+print("recomputed:", verify(problem, result).verdict)
+assert result.status == "OPTIMAL"
+
+# %%
+# Cuts from random hyperplanes. A cut is a whole number, so the bound is rounded down.
+
+rng = np.random.default_rng(0)
+signs = np.sign(result.factor @ rng.normal(size=(result.factor.shape[1], 500)))
+cuts = (signs * (L @ signs)).sum(axis=0) / 4
+bound = int(np.floor(-result.dual_bound + 1e-6))
+best = signs[:, cuts.argmax()]
+print(f"best cut {cuts.max():.0f} of {graph.number_of_edges()} edges, and none is above {bound}")
+assert 0.878 * bound <= cuts.max() <= bound
+
+# %%
+# The picture
+# -----------
+
+place = nx.get_node_attributes(graph, "pos")
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
+is_cut = ["#D55E00" if best[i] != best[j] else "#cccccc" for i, j in graph.edges]
+nx.draw(graph, place, ax=axes[0], node_size=40, node_color=best, cmap="coolwarm", edge_color=is_cut)
+axes[0].set_title(f"{cuts.max():.0f} edges are cut")
+axes[1].hist(cuts, bins=np.arange(cuts.min(), bound + 2) - 0.5)
+axes[1].axvline(bound, color="#D55E00")
+axes[1].set(title="500 hyperplanes, and the bound", xlabel="edges cut")
+plt.show()

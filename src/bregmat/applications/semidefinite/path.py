@@ -1,0 +1,228 @@
+"""The path of LogDet-regularised programs, followed to the program itself.
+
+With a weight tau of the LogDet term, ``minimize tr(C X) - tau logdet X`` under the rows (Kulis 2009, section 6.4) has the solution
+
+    Z = C + A*(mu),    X Z = tau I,    s (b - A(X)) = w,    w lam = tau,    lam = s mu
+
+with a dual slack Z of the cone and slacks w > 0 of inequalities. Each step is a Newton step of these equations towards a smaller
+tau, in the scaling of Nesterov and Todd, with the predictor and corrector of Mehrotra (1992). A soft row of weight gamma and unit u
+relaxes its bound to ``b + mu u^2 / gamma``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bregmat.applications.semidefinite.problem import SemidefiniteProgram
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.coordinates.iterates import Factored
+from bregmat.operators.linear_maps import Operator
+from bregmat.run.loop import MatrixState
+from bregmat.solvers.cone_scalings import largest_step
+
+REACH = 0.98  # share of the way to the boundary that a step may go
+PROXIMAL = 1e-13  # relative term on the diagonal of the system: rows that depend on others make it singular
+LITTLE, PATIENCE = (
+    0.9,
+    20,
+)  # share of the gap that is left by a step that brings little, and how many in turn end the run
+SHORT, CENTRAL = 0.3, 0.7  # steps from which one back towards the path is tried, and the share of tau that it aims at
+FAR = 1e8  # entries of the factor from which on the program is taken for unbounded
+SHORTEST = 1e-6  # steps below which the path is not followed any further
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledProgram:
+    """The program with rows of norm 1, and C and the bounds of size 1: ``X = reach M``, ``mu = worth m / unit``."""
+
+    C: np.ndarray
+    operator: Operator
+    unit: np.ndarray  # norms of the rows
+    bound: np.ndarray
+    relaxation: np.ndarray  # by how much a weight of 1 relaxes the bound of a row; 0 for hard rows
+    reach: float
+    worth: float
+
+    @classmethod
+    def of(cls, problem: SemidefiniteProgram) -> ScaledProgram:
+        """From a program in its own units."""
+        L, operator = problem.rows.losses, problem.rows.operator
+        norms = operator.norms()
+        unit = np.where(norms > 0, norms, 1.0)
+        reach = float((np.abs(L.bound) / unit).max(initial=0.0)) or 1.0
+        worth = float(np.linalg.norm(problem.C)) / np.sqrt(operator.r) or 1.0
+        relaxation = np.where(L.hard, 0.0, L.scale**2 / L.gamma * worth / (unit**2 * reach))
+        return cls(problem.C / worth, operator, unit, L.bound / (unit * reach), relaxation, reach, worth)
+
+
+@dataclass(frozen=True, eq=False)
+class PathState(MatrixState):
+    """A point near the path: ``X = L L'``, ``Z = R R'``, slacks and weights of the scaled program."""
+
+    iterate: Factored
+    dual: np.ndarray
+    values: np.ndarray
+    objective: float
+    signal: float
+    scaled: ScaledProgram
+    L: np.ndarray
+    R: np.ndarray
+    slack: np.ndarray  # w; 1 for equalities
+    m: np.ndarray
+    stalled: bool = False
+    idle: int = 0  # steps in turn that brought little
+
+
+@dataclass(frozen=True)
+class LogDetPath:
+    """Follows the path of LogDet-regularised programs; settings are frozen, the state holds all that changes."""
+
+    name = "logdet path"
+    works_on = "objective"
+    max_iter = 100
+
+    def check(self, problem: Any) -> None:
+        """Takes every program."""
+
+    def init(self, problem: SemidefiniteProgram, tol: float, start: Any) -> PathState:
+        """Multiples of the identity that are far inside the cone.
+
+        ``start``: slacks (c,) of inequalities, where these must be small because rows bound a value from both sides.
+        """
+        scaled, s = ScaledProgram.of(problem), problem.rows.losses.sense.astype(float)
+        far = max(10.0, np.sqrt(problem.rows.r))
+        root = np.sqrt(far) * np.eye(problem.rows.r)
+        slack = np.full(problem.rows.c, far) if start is None else start / (scaled.unit * scaled.reach)
+        slack = np.where(s == 0, 1.0, slack)
+        return _state(problem, scaled, root, root, slack, s * far**2 / slack)
+
+    def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
+        """Predictor, corrector, and separate steps of the matrix and of the dual."""
+        system = _NewtonSystem(problem, state)
+        if not system.is_definite:
+            return replace(state, stalled=True)
+        affine = system.direction(0.0, 0.0, 0.0)
+        ap, ad = system.steps(affine)
+        ahead = system.complementarity(affine, ap, ad) / system.tau
+        goal = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
+        # second-order terms of the predictor: dX dZ and dw dlam
+        dX, dZ, dw, dlam, _ = affine
+        bent = symmetrize(dX @ dZ)
+        move = system.direction(goal, bent, dw * dlam)
+        ap, ad = system.steps(move)
+        if min(ap, ad) < SHORT:  # near the boundary: back towards the path first
+            centring = system.direction(CENTRAL * system.tau, 0.0, 0.0)
+            lengths = system.steps(centring)
+            if min(lengths) > min(ap, ad):
+                move, (ap, ad) = centring, lengths
+        if not max(ap, ad) > SHORTEST:
+            return replace(state, stalled=True)
+        new = system.moved(move, ap, ad)
+        if new is None:
+            return replace(state, stalled=True)
+        idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
+        is_far = not np.abs(new.L).max() < FAR
+        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far)
+
+
+class _NewtonSystem:
+    """The Newton system at a point, in the frame B of Nesterov and Todd: ``X = B diag(sigma) B'``, ``Z = B'^-1 diag(sigma) B^-1``."""
+
+    def __init__(self, problem: SemidefiniteProgram, state: PathState) -> None:
+        self.problem, self.state = problem, state
+        P = self.scaled = state.scaled
+        s = self.s = problem.rows.losses.sense.astype(float)
+        self.free = s == 0
+        U, self.sigma, Qt = np.linalg.svd(state.R.T @ state.L)
+        root = np.sqrt(self.sigma)
+        self.B, self.inverse = state.L @ (Qt.T / root), state.R @ (U / root)  # the inverse is transposed
+        self.root = np.multiply.outer(root, root)
+        self.lam = np.where(self.free, 1.0, s * state.m)
+        self.operator = P.operator.congruence(self.B)
+        self.tau = self.complementarity(None, 0.0, 0.0)
+        # residuals of the dual equation and of the rows
+        missing = P.C + P.operator.adjoint(state.m / P.unit) - state.R @ state.R.T
+        self.dual_residual = symmetrize(self.B.T @ missing @ self.B)
+        p = state.values / (P.unit * P.reach)
+        self.row_residual = P.bound + P.relaxation * state.m - p
+        self.ratio = np.where(self.free, 0.0, state.slack / self.lam)
+        G = self.operator.gram() / np.multiply.outer(P.unit, P.unit)
+        G = add_diagonal(G, self.ratio + P.relaxation)
+        self.scale = 1.0 / np.sqrt(np.maximum(G.diagonal(), 1e-300))
+        self.matrix = self.scale[:, None] * G * self.scale
+        self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), PROXIMAL))
+
+    def solve(self, rhs: np.ndarray) -> np.ndarray:
+        """Weights of the system, with one refinement for what the proximal term changes."""
+        rhs = self.scale * rhs
+        y = cholesky_solve(self.factor, rhs)
+        for _ in range(2):
+            y = y + cholesky_solve(self.factor, rhs - self.matrix @ y)
+        return self.scale * y
+
+    def direction(self, goal: float, bent: Any, bent_rows: Any) -> tuple:
+        """Moves of X, Z (both in the frame), w, lam and m towards ``X Z = goal I`` and ``w lam = goal``.
+
+        ``bent`` and ``bent_rows`` are second-order terms that the linear equations leave out.
+        """
+        P, s, free, w = self.scaled, self.s, self.free, self.state.slack
+        # dX + dZ = H solves the linearised equation, which is diagonal in this frame
+        H = np.diag(goal - self.sigma**2) - bent
+        H = 2.0 * H / np.add.outer(self.sigma, self.sigma)
+        dw = np.where(free, 0.0, (goal - bent_rows - w * self.lam) / self.lam)
+        # (A A* + w / lam + u^2 / gamma) dm = A(H - R) - (b - p) + s (w + dw)
+        rhs = self.operator.values(H - self.dual_residual) / P.unit - self.row_residual
+        dm = self.solve(rhs + np.where(free, 0.0, s * (w + dw)))
+        dZ = self.dual_residual + symmetrize(self.operator.adjoint(dm / P.unit))
+        dlam = np.where(free, 0.0, s * dm)
+        return H - dZ, dZ, dw - self.ratio * dlam, dlam, dm
+
+    def steps(self, move: tuple) -> tuple[float, float]:
+        """Largest steps of X and of Z, at most 1, that keep to the share REACH of the way to the boundary."""
+        dX, dZ, dw, dlam, _ = move
+        most = []
+        for d, x, dx in ((dX, self.state.slack, dw), (dZ, self.lam, dlam)):
+            low = float(eigvalsh(d / self.root)[0])
+            most.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
+        return min(1.0, REACH * most[0]), min(1.0, REACH * most[1])
+
+    def complementarity(self, move: tuple | None, ap: float, ad: float) -> float:
+        """``(<X, Z> + w . lam)`` after such steps, over the number of their terms."""
+        rows = ~self.free
+        x, z, w, lam = np.diag(self.sigma), np.diag(self.sigma), self.state.slack, self.lam
+        if move is not None:
+            x, z, w, lam = x + ap * move[0], z + ad * move[1], w + ap * move[2], lam + ad * move[3]
+        return (float(np.vdot(x, z)) + float(w[rows] @ lam[rows])) / (len(self.sigma) + int(rows.sum()))
+
+    def moved(self, move: tuple, ap: float, ad: float) -> PathState | None:
+        """The point after such steps; None if rounding takes it out of the cone."""
+        state, sigma = self.state, np.diag(self.sigma)
+        dX, dZ, dw, _, dm = move
+        C, ok = cholesky(sigma + ap * dX)
+        D, done = cholesky(sigma + ad * dZ)
+        if not (ok and done):
+            return None
+        slack, m = state.slack + ap * dw, state.m + ad * dm
+        return _state(self.problem, self.scaled, self.B @ C, self.inverse @ D, slack, m)
+
+
+def _state(
+    problem: SemidefiniteProgram, P: ScaledProgram, L: np.ndarray, R: np.ndarray, slack: np.ndarray, m: np.ndarray
+) -> PathState:
+    """The state of a point of the scaled program, in the units of the program itself."""
+    rows = problem.rows
+    F, mu = np.sqrt(P.reach) * L, P.worth * m / P.unit
+    p = rows.operator.congruence(F).values_diagonal(None)
+    losses = rows.losses
+    objective = float(np.vdot(problem.C, F @ F.T)) + float(losses.value(np.where(losses.hard, losses.bound, p)))
+    # what is between the point and its weights, and what they miss of the equations
+    products = float(np.linalg.norm(R.T @ L) ** 2) + float((slack * np.abs(m))[losses.sense != 0].sum())
+    missing = P.C + P.operator.adjoint(m / P.unit) - R @ R.T
+    unmet = (
+        float(np.abs(mu) @ (rows.violation(p) * rows.unit)) + abs(float(np.vdot(L, missing @ L))) * P.reach * P.worth
+    )
+    signal = products * P.reach * P.worth + unmet
+    return PathState(Factored(F, 0.0), mu, p, objective, signal, P, L, R, slack, m)

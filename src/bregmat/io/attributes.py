@@ -1,0 +1,220 @@
+"""What files hold of an object: its attributes, but for the few that are left out, replaced or recomputed.
+
+:data:`RULES` lists these exceptions, by the name of a class; they hold for its subclasses, too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.threads import cached_property
+from bregmat.io.classes import is_estimator, is_known
+
+LEFT_OUT = object()  # in the place of a value that is not written
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How files hold objects of a class and its subclasses, where that differs from writing every attribute.
+
+    Attributes
+    ----------
+    empty : tuple of str
+        Attributes in whose place files hold None.
+    written : dict of str -> function of the object
+        Attributes in whose place files hold something else; ``LEFT_OUT`` for nothing at all.
+    attributes : tuple of str, optional
+        All attributes of a class that is neither a dataclass nor an estimator.
+    made_by : function of the class and of these attributes by name, optional
+        Makes the object; by default the attributes are set without calling anything.
+    restored : function of the object, optional
+        Called when all attributes are set: checks them, or computes what follows from them.
+    is_row : bool
+        Whether a list of such objects is written as one table, a row for each.
+    """
+
+    empty: tuple[str, ...] = ()
+    written: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    attributes: tuple[str, ...] | None = None
+    made_by: Callable[..., Any] | None = None
+    restored: Callable[[Any], None] | None = None
+    is_row: bool = False
+
+
+def _local_array(name: str) -> Callable[[Any], Any]:
+    """An attribute if it is an array; an empty one for a column that stays with the shards of its rows."""
+
+    def written(result: Any) -> np.ndarray:
+        value = getattr(result, name)
+        return value if isinstance(value, np.ndarray) else np.zeros(0)
+
+    return written
+
+
+def _named_constraints(learner: Any) -> Any:
+    """The constraints, unless samples have names that files cannot hold, such as dates."""
+    constraints = vars(learner).get("constraints_", LEFT_OUT)
+    ids = None if constraints is LEFT_OUT else constraints.ids
+    is_plain = ids is None or ids.dtype != object or all(isinstance(name, str | int | float) for name in ids)
+    return constraints if is_plain else LEFT_OUT
+
+
+def _plain_labels(result: Any) -> Any:
+    """Labels of rows and columns; those that are neither numbers nor text become text."""
+    if result.labels is None:
+        return None
+    return tuple(
+        [name if isinstance(name, str | int | float | np.number) else str(name) for name in names]
+        for names in result.labels
+    )
+
+
+def _lost_parameters(learner: Any) -> Any:
+    """Parameters that the file does not hold, for the message of a learner that needs them."""
+    return (learner._left_out or LEFT_OUT) if learner.preprocessor is None else ("preprocessor",)
+
+
+def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, record: Any, **words: Any) -> Any:
+    """The state of a matrix exponentiated gradient learner; compiled loops trust its shapes."""
+    square = (len(H), len(H))
+    _check_shape("the matrix", H, square)
+    if log_prior is not None:
+        _check_shape("the logarithm of the prior", log_prior, square)
+    if settings.is_tallied:
+        _check_shape("the table of pairs", record.table, square)
+    state = cls(settings, len(H), log_prior)
+    _check_shape("the totals", totals, state.totals.shape)
+    state.restore(H, totals)
+    vars(state).update(words, record=record)
+    return state
+
+
+def _check_metric_shapes(learner: Any) -> None:
+    """Compiled loops trust the shapes of an online LogDet learner."""
+    from bregmat._kernels import online
+
+    if learner.__sklearn_is_fitted__():
+        order = -(-learner.n_features_in_ // 8) * 8
+        _check_shape("the factor", learner._Bt, (order, order))
+        _check_shape("the totals", learner._totals, (online.N_TOTALS,))
+
+
+def _check_pca_shapes(pca: Any) -> None:
+    """Compiled loops trust the shapes of an online PCA."""
+    if pca.__sklearn_is_fitted__():
+        d = pca.n_features_in_
+        for name, shape in {"lam": (d,), "Vt": (d, d), "moment": (d, d), "sum": (d,), "totals": (5,)}.items():
+            _check_shape(name, getattr(pca, f"_{name}"), shape)
+
+
+def _check_shape(name: str, array: Any, shape: tuple[Any, ...]) -> None:
+    if np.shape(array) != shape:
+        raise ValueError(f"{name} must have shape {shape}; got {np.shape(array)}")
+
+
+RULES = {
+    # estimators
+    "BaseEstimator": Rule(empty=("callback",)),
+    "AllOrNothing": Rule(restored=lambda estimator: estimator._check_parameters()),
+    "LearnerSearch": Rule(empty=("learner", "cv", "estimator", "scoring", "best_learner_")),
+    "ResultLearner": Rule(written={"constraints_": _named_constraints}),
+    "IndexedMetric": Rule(empty=("preprocessor",), written={"_left_out": _lost_parameters}),
+    "Unlearned": Rule(empty=("base",)),
+    "GradientState": Rule(
+        attributes=("settings", "log_prior", "H", "totals", "record", "void", "no_fit", "misfit"),
+        made_by=_gradient_state,
+    ),
+    "OnlineLogDet": Rule(restored=_check_metric_shapes),
+    "OnlinePCA": Rule(restored=_check_pca_shapes),
+    "PairTally": Rule(attributes=("table", "within")),
+    "KeptExamples": Rule(
+        attributes=("names", "blocks"),
+        written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
+    ),
+    # results
+    "Record": Rule(is_row=True),
+    "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
+    "CorrelationResult": Rule(written={"labels": _plain_labels}),
+    "Coordinates": Rule(written={"base": lambda place: place.base if place.owns_base else None}),
+    "Span": Rule(attributes=("basis",), made_by=lambda cls, basis: cls.of_basis(basis)),
+    "Spectral": Rule(attributes=("divergence", "t0", "t", "F", "x")),
+    "Factored": Rule(attributes=("F", "logdet")),
+}
+
+
+def _rules(cls: type) -> list[Rule]:
+    """The rules of a class and its bases, those of the bases first."""
+    return [RULES[base.__name__] for base in reversed(cls.__mro__) if base.__name__ in RULES]
+
+
+def is_row(cls: type) -> bool:
+    """Whether a list of objects of this class is written as one table, a row for each."""
+    return is_known(cls) and any(rule.is_row for rule in _rules(cls))
+
+
+def attributes_of(obj: Any) -> dict[str, Any]:
+    """What a file holds of an object, by the names of its attributes."""
+    cls, rules = type(obj), _rules(type(obj))
+    plain = next((rule.attributes for rule in rules if rule.attributes is not None), None)
+    if plain is not None:
+        found = {name: getattr(obj, name) for name in plain}
+    elif is_estimator(cls):
+        found = _of_estimator(obj)
+    else:
+        found = {f.name: getattr(obj, f.name) for f in fields(cls) if f.init}
+    for rule in rules:
+        found |= dict.fromkeys(name for name in rule.empty if name in found)
+        found |= {name: what(obj) for name, what in rule.written.items()}
+    return {name: value for name, value in found.items() if value is not LEFT_OUT}
+
+
+def _of_estimator(estimator: Any) -> dict[str, Any]:
+    """Parameters, then fitted attributes, the public ones first."""
+    from bregmat.estimators.base import AllOrNothing
+
+    if isinstance(estimator, AllOrNothing):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(estimator)
+    params = estimator.get_params(deep=False)
+    fitted = [name for name in vars(estimator) if name not in params and _is_fitted_name(type(estimator), name)]
+    return params | {name: vars(estimator)[name] for name in sorted(fitted, key=lambda name: name.startswith("_"))}
+
+
+def _is_fitted_name(cls: type, name: str) -> bool:
+    """Whether an attribute of that name is learned: not a method, a cached property, or scikit-learn's own (set_output)."""
+    if not name.isidentifier() or name.startswith(("__", "_sklearn", "_metadata_request")):
+        return False
+    own = getattr(cls, name, None)
+    return (name.startswith("_") or name.endswith("_")) and not (callable(own) or isinstance(own, cached_property))
+
+
+def object_of(cls: type, found: dict[str, Any]) -> Any:
+    """Inverse of :func:`attributes_of`; any error it raises says that the attributes are not those of such an object."""
+    rules = _rules(cls)
+    rule = next((rule for rule in rules if rule.attributes is not None), None)
+    if rule is not None and rule.attributes is not None:
+        if set(found) != set(rule.attributes):
+            raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(found)}")
+        if rule.made_by is not None:
+            return rule.made_by(cls, **found)
+        obj: Any = object.__new__(cls)
+        vars(obj).update(found)
+    elif is_estimator(cls):
+        names = inspect.signature(cls).parameters
+        obj = cls(**{name: value for name, value in found.items() if name in names})
+        fitted = {name: value for name, value in found.items() if name not in names}
+        if wrong := [name for name in fitted if not _is_fitted_name(cls, name)]:
+            raise ValueError(f"{wrong[0][:100]!r} is no attribute of a {cls.__name__}")
+        vars(obj).update(fitted)
+    else:
+        obj = cls(**found)
+    for rule in rules:
+        if rule.restored is not None:
+            rule.restored(obj)
+    return obj

@@ -1,0 +1,179 @@
+"""The solution of a checked program: independent rows, then the solvers in turn, each run by the iteration loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+import numpy as np
+
+from bregmat.base.checks import check_limits
+from bregmat.base.interrupts import take_interrupt
+from bregmat.base.threads import single_thread_blas
+from bregmat.certificates.status import ExitReason, Status
+from bregmat.kernels.definite import check_definite
+from bregmat.quadratic.active_set import ExactActiveSet
+from bregmat.quadratic.equality import rough_point
+from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
+from bregmat.quadratic.pivoting import BlockPivoting
+from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.result import QPResult
+from bregmat.quadratic.split_program import DenseUpdates
+from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.typing import QPSolverName
+
+SOLVERS = get_args(QPSolverName)
+MAX_ITER = 200  # steps of the exact solvers
+PIVOTING = BlockPivoting()
+ACTIVE_SET = ExactActiveSet(tol=1e-13)  # exchanges stop at the rounding of the gradient in any case
+SOLVED = 1e-9  # KKT residual up to which a point is a solution, even if rounding hides its proof
+
+
+@dataclass(frozen=True)
+class Request:
+    """The checked solver and limits of :func:`bregmat.nnqp`; ``updates`` are the settings of the multiplicative updates, if chosen."""
+
+    name: str
+    updates: MultiplicativeUpdates | None
+    tol: float
+    max_iter: int | None
+
+    @classmethod
+    def of(cls, solver: Any, E: np.ndarray, **limits: Any) -> Request:
+        """Check solver and limits; the updates accept one equality row E of +-1, times a constant."""
+        updates = solver if isinstance(solver, MultiplicativeUpdates) else None
+        name = solver if updates is None else MultiplicativeUpdates.name
+        if not isinstance(name, str):
+            raise TypeError(f"solver must be a name or MultiplicativeUpdates; got {type(solver).__name__}.")
+        if name not in SOLVERS:
+            raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {name!r}.")
+        if name == MultiplicativeUpdates.name:
+            updates = updates or MultiplicativeUpdates()
+            E = E[np.abs(E).max(axis=1) > 0.0]
+            size, sign = np.abs(E), np.sign(E)
+            if len(E) and not ((size == size[:, :1]).all() and (sign == sign[0] * sign[:, :1] * sign[0, 0]).all()):
+                raise TypeError(
+                    'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
+                    "for others."
+                )
+        check_limits(fewest=1, **limits)
+        return cls(name, updates, limits["tol"], limits["max_iter"])
+
+
+def minimize(
+    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+) -> Outcome:
+    """Minimise a program with checked data.
+
+    Parameters
+    ----------
+    problem : NonnegativeQP
+    start : ndarray, shape (n,), or None
+    request : Request
+    log : RunLog
+        Its history is continued.
+    trusted : bool
+        Whether A is known to be positive semidefinite.
+
+    Returns
+    -------
+    Outcome
+        With a :class:`QPCertificate` in terms of the given rows, which is also the last line of the history.
+    """
+    with single_thread_blas(), np.errstate(all="ignore"):
+        curvature = 0.0 if trusted else check_definite(problem.A)
+        problem = problem.with_independent_rows(start)
+        rows = problem.rows
+        if rows is not None and rows.conflict is not None:
+            proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
+            infeasible = _outcome(proof, request, log, ExitReason.CERTIFICATE, "feasibility")
+            outcome = replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
+        elif (
+            not (problem.b < 0.0).any() and not problem.given.e.any()
+        ):  # the objective is at least 0, its value at x = 0
+            zero = Minimum(np.zeros(problem.n), tol=request.tol)
+            outcome = _outcome(problem.certify(zero), request, log, ExitReason.TOLERANCE, request.name)
+        elif request.updates is not None:
+            outcome = _run_updates(problem, start, request, request.updates, log)
+        else:
+            outcome = _run_exact(problem, start, request, log)
+        outcome = replace(outcome, certificate=replace(outcome.certificate, curvature_tolerance=curvature))
+        figures = outcome.certificate.figures
+        # the loop has written this line unless the run was stopped between two steps
+        last = log.history[-1] if log.history else None
+        if last is None or (last.gap, last.violation) != (figures["gap"], figures["violation"]):
+            log.note(outcome.n_iter, **figures)
+    return outcome
+
+
+def _outcome(
+    certificate: Any, request: Request, log: RunLog, reason: ExitReason, name: str, n_iter: int = 0
+) -> Outcome:
+    """The outcome of a certificate."""
+    status = certificate.status(request.tol)
+    return Outcome(certificate, status, reason, request.tol, n_iter, log.seconds(), log.history, name)
+
+
+def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
+    """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
+    most = MAX_ITER if request.max_iter is None else request.max_iter
+    limits: dict[str, Any] = {"tol": request.tol, "log": log}
+    if request.name == ACTIVE_SET.name:
+        outcome = solve(problem, ACTIVE_SET, max_iter=most, start=rough_point(problem, start), **limits)
+        return replace(outcome, conflict=None)
+    first = solve(problem, PIVOTING, max_iter=min(most, PIVOTING.max_iter), start=start, **limits)
+    found = first.certificate
+    is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
+    is_solution = first.status is Status.OPTIMAL or (found.kkt_residual <= SOLVED and found.dual_bound > -np.inf)
+    if is_stopped or first.n_iter >= most or (is_solution and not first.last.is_rough):
+        return first
+    # A is singular on a free set, perhaps up to rounding
+    before = log.before
+    log.before += first.n_iter
+    try:
+        left = most - first.n_iter
+        second = solve(problem, ACTIVE_SET, max_iter=left, start=rough_point(problem, start), **limits)
+    except KeyboardInterrupt:
+        take_interrupt()
+        return replace(first, exit_reason=ExitReason.INTERRUPTED)
+    finally:
+        log.before = before
+    n_iter, name = first.n_iter + second.n_iter, f"{first.solver} + {second.solver}"
+    second = replace(second, n_iter=n_iter, solver=name, conflict=None)
+    new = second.certificate
+    is_better = new.gap < found.gap or new.kkt_residual < found.kkt_residual
+    is_proven = second.status in (Status.OPTIMAL, Status.UNBOUNDED)
+    return second if is_better or is_proven or not first.certificate.is_feasible else first
+
+
+def _run_updates(
+    problem: NonnegativeQP, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
+) -> Outcome:
+    """The multiplicative updates, certified at every step; their last point is certified with more effort."""
+    program = DenseUpdates(problem, is_rough=log.is_late())
+    found = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
+    name = found.solver + (" + anderson" if settings.anderson else "")
+    x = found.certificate.x
+    if found.status is Status.UNBOUNDED:
+        proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)
+        unbounded = _outcome(proof, request, log, ExitReason.CERTIFICATE, name, found.n_iter)
+        return replace(unbounded, status=Status.UNBOUNDED)
+    end = Minimum(x, tol=request.tol, directions=[x, *program.directions])
+    return _outcome(problem.certify(end), request, log, found.exit_reason, name, found.n_iter)
+
+
+def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
+    """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
+    proof = outcome.certificate
+    is_unbounded = outcome.status is Status.UNBOUNDED
+    return QPResult(
+        **outcome.shared(),
+        x=proof.x,
+        dual=problem.gradient(proof.x) if is_unbounded else proof.dual,
+        equality_dual=proof.equality_dual,
+        kkt_residual=proof.kkt_residual,
+        bound_perturbation=proof.bound_perturbation,
+        curvature_tolerance=proof.curvature_tolerance,
+        direction=proof.dual if is_unbounded else None,
+    )

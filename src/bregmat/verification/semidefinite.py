@@ -1,0 +1,225 @@
+"""Semidefinite programs and unfoldings: objective, violation, the slack ``C + A*(mu)``, proofs of infeasible and unbounded programs."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from bregmat.applications.semidefinite.result import SemidefiniteResult
+from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
+from bregmat.base.checks import as_column, as_matrix
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.certificates.status import Status
+from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.iterates import Factored
+from bregmat.coordinates.priors import Coordinates, Factor
+from bregmat.run.result import MatrixResult, Result
+from bregmat.verification.extended import arithmetic, eigenvalues, is_semidefinite, numbers, precision_text, unit_of
+from bregmat.verification.figures import (
+    CLOSE,
+    EXACT,
+    ROUNDING,
+    Verification,
+    check_arguments,
+    excess_of,
+    recompute,
+    with_right_signs,
+)
+from bregmat.verification.written_rows import WrittenRows
+
+SIZE = 1e-3  # natural size of objectives, in units of the sum of the sizes of the terms of tr(C X)
+SLACK = 64.0  # roundings of its terms by which the slack may be short of semidefinite
+LEVEL = 64.0  # roundings of a row's terms that count as 0 along a direction
+FALLING = 1e-9  # share of the sizes of its terms by which an objective must fall along a direction
+
+
+@recompute.register
+def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
+    known = {"C", "constraints", "slack_weight", "tol", "max_iter", "max_seconds", "callback"}
+    check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
+    C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
+    if len(result.dual) != rows.n_constraints:
+        raise ValueError(
+            f"the result has {len(result.dual)} dual weights but there are {rows.n_constraints} constraints."
+        )
+    G = np.asarray(result.factor)
+    if len(G) != len(C):
+        raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
+    _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C))).report(result, G, found)
+
+
+class _Program:
+    """``minimize tr(C X) + losses`` over ``X = P M P'``, for a basis P of the space that X lives in."""
+
+    def __init__(self, C: np.ndarray, constraints: Constraints, slack_weight: Any, P: np.ndarray) -> None:
+        c, r = constraints.n_constraints, P.shape[1]
+        self.real = arithmetic(60.0 * r**3 + 4.0 * c * r**2)
+        self.constraints, self.P, self.C = constraints, P.astype(self.real), C.astype(self.real)
+        self.rows = WrittenRows(constraints, self.P, None, None)
+        gamma = as_column("slack_weight", slack_weight, c, per="constraint", scalar=True, infinite=True, positive=True)
+        self.gamma = gamma * constraints.weight
+        self.hard, self.unit = np.isinf(self.gamma), np.abs(constraints.bound)
+        zero = np.flatnonzero(constraints.bound == 0)
+        if len(zero):
+            self.unit[zero] = self.rows.units_at(np.ones(r, dtype=self.real), zero, 1.0)
+
+    def report(self, result: Any, G: np.ndarray, found: Verification) -> None:
+        """Everything that can be said of a result with the factor G of its matrix."""
+        found.precision = precision_text(self.real)
+        mu, b, sense = np.asarray(result.dual, dtype=float), self.constraints.bound, self.constraints.sense
+        if not np.isfinite(mu).all():
+            found.problem("the dual weights are not finite", Status.UNKNOWN)
+            return
+        mu = with_right_signs(mu, sense, found)
+        if found.claimed is Status.INFEASIBLE:
+            self.report_infeasible(result, mu, found)
+            return
+        if not np.isfinite(G).all():
+            found.problem("the matrix is not finite", Status.UNKNOWN)
+            return
+        G = G.astype(self.real)
+        p, noise = self.rows.values(G[self.rows.touched])
+        excess = excess_of(p - b, sense)
+        violation = (excess / self.unit).astype(float)
+        worst = float(violation[self.hard].max(initial=0.0))
+        found.compare_all(
+            "values", result.values, p.astype(float), CLOSE * self.unit + 16.0 * noise + CLOSE * np.abs(p)
+        )
+        found.compare_all("violation", result.violation, violation, CLOSE + 16.0 * noise / self.unit)
+        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        missed = excess > FEASIBLE * self.unit + 16.0 * noise
+        is_feasible = not (missed & self.hard).any()
+        if found.claimed is Status.UNBOUNDED:
+            self.report_unbounded(result, is_feasible, found)
+            return
+        if getattr(result, "ray", None) is not None:
+            found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
+        X = G @ G.T
+        q = np.where(self.hard, 0, excess / self.unit)
+        cost = np.where(self.hard, 0.0, self.gamma)
+        loss = (np.where(self.hard, 0, cost) * q * q).sum() / 2
+        objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
+        size = max(abs(objective), SIZE * terms or 1.0)
+        rounding = unit_of(self.real) * len(X) * terms + CLOSE * size
+        bound, lost = self.dual_bound(mu)
+        gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
+        if is_feasible or np.isfinite(result.objective):
+            found.compare("objective", result.objective, objective, rounding)
+        if np.isfinite(result.dual_bound):
+            found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
+        found.compare("unit", result.unit, size, EXACT * size)
+        found.judge(result, gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+
+    def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
+        """The bound that weights of the right signs prove, and its rounding: ``-b . mu - sum mu^2 unit^2 / (2 gamma)``."""
+        N = self.rows.adjoint(mu, absolute=True)
+        C = self.P.T @ self.C @ self.P
+        S, size = C + self.rows.adjoint(mu), float(np.linalg.norm(C)) + float(np.linalg.norm(N))
+        rows = 1 + np.count_nonzero(mu)
+        if not float(eigenvalues((S + S.T) / 2)[0]) >= -SLACK * np.sqrt(rows) * ROUNDING * size:
+            return -np.inf, 0.0
+        m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
+        soft = np.where(self.hard, 0, (m * self.unit) ** 2 / np.where(self.hard, 1.0, 2.0 * self.gamma))
+        return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
+
+    def report_infeasible(self, result: Any, y: np.ndarray, found: Verification) -> None:
+        """Whether ``sum y_i A_i`` is semidefinite and ``y . b`` negative."""
+        b, rows = self.constraints.bound, np.count_nonzero(y)
+        if y[~self.hard].any():
+            found.problem("the proof uses soft rows", Status.UNKNOWN)
+        found.named(result.conflict, np.flatnonzero(y), self.constraints.n_constraints)
+        total = float(y.astype(self.real) @ b.astype(self.real))
+        if not is_semidefinite(self.rows.adjoint(y), self.rows.adjoint(y, absolute=True), 32.0 * rows * ROUNDING):
+            found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
+        if not total < -32.0 * rows * ROUNDING * float(np.abs(y) @ np.abs(b)):
+            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
+
+    def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
+        """Whether the matrix meets the rows, and the objective falls along the direction while no row gets worse."""
+        ray = result.ray
+        if not is_feasible:
+            found.problem("no matrix is given that meets the rows", Status.UNKNOWN)
+        if ray is None or np.shape(ray)[:1] != (len(self.C),) or not np.isfinite(ray).all() or not np.any(ray):
+            found.problem("no direction is given in which the objective has no bound", Status.UNKNOWN)
+            return
+        G = np.asarray(ray).astype(self.real)
+        p, noise = self.rows.values(G[self.rows.touched])
+        if (excess_of(p, self.constraints.sense) > LEVEL * noise).any():
+            found.problem("rows get worse along the direction", Status.UNKNOWN)
+        X = G @ G.T
+        if not float((self.C * X).sum()) < -FALLING * float((np.abs(self.C) * np.abs(X)).sum()):
+            found.problem("the objective does not fall along the direction", Status.UNKNOWN)
+
+
+# -------------------------------------------------------------------- unfolding
+@recompute.register
+def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
+    known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
+    check_arguments(
+        problem, "the arguments of unfold", "X", known=known | {"tol", "max_iter", "max_seconds", "callback"}
+    )
+    X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
+    given: dict[str, Any] = defaults | dict(problem)
+    n = len(X)
+    if len(result.factor) != n:
+        raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")
+    if not _are_neighbours(X, result.pairs, given["n_neighbors"]):
+        found.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
+        return
+    difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
+    sq = (difference * difference).sum(axis=1).astype(float)
+    found.compare_all("sq_distances", result.sq_distances, sq, 1e-12 * float(sq.max(initial=0.0)))
+    found.compare("rtol", result.rtol, given["rtol"], 0.0)
+    found.compare("n_components", result.n_components, given["n_components"], 0.0)
+    G = np.asarray(result.factor, dtype=float)
+    lengths = (G * G).sum(axis=0)
+    off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
+    if not off <= CLOSE * lengths.max(initial=0.0) or (np.diff(lengths) > CLOSE * lengths.max(initial=0.0)).any():
+        found.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
+    if not np.abs(G.sum(axis=0)).max() <= CLOSE * np.sqrt(n * lengths.max(initial=0.0)):
+        found.problem("the kernel is not centred", Status.UNKNOWN)
+    if found.problems:
+        return
+    rows = distance_rows(result.pairs, result.sq_distances, result.rtol)
+    unit = float(result.sq_distances.mean()) * n**2
+    N = np.linalg.svd(np.eye(n) - 1.0 / n)[0][:, : n - 1]
+    weight = given.get("slack_weight", np.inf)
+    if given.get("objective", "divergence") == "variance":
+        found.compare("prior_scale", result.prior_scale, 0.0, 0.0)
+        _Program(-np.eye(n), rows, weight * unit, N).report(result, G, found)
+        return
+    scale = given.get("prior_scale") or unit
+    found.compare("prior_scale", result.prior_scale, scale, 1e-12 * scale)
+    shared = {
+        name: getattr(result, name) for name in (*(f.name for f in fields(Result)), "dual", "values", "violation")
+    }
+    inner = MatrixResult(
+        **shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=Coordinates(G, np.ones(n - 1))
+    )
+    arguments = {"prior": Factor(np.sqrt(scale) * N), "constraints": rows, "slack_weight": weight}
+    recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
+
+
+def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:
+    """Whether pairs (m, 2) join each point to k others no farther than its k-th nearest, up to ties, and no others."""
+    pairs, n = np.asarray(pairs), len(X)
+    if (
+        pairs.ndim != 2
+        or pairs.shape[1] != 2
+        or pairs.min() < 0
+        or pairs.max() >= n
+        or (pairs[:, 0] >= pairs[:, 1]).any()
+    ):
+        return False
+    D = np.array([((X - x) ** 2).sum(axis=1) for x in X])
+    np.fill_diagonal(D, np.inf)
+    reach = np.maximum(np.sort(D, axis=1)[:, k - 1], 1e-300)
+    share = D / reach[:, None]  # ties up to rounding may be on either side
+    near, must = share <= 1.0 + 1e-9, share < 1.0 - 1e-9
+    joined = np.zeros((n, n), bool)
+    joined[tuple(pairs.T)] = joined[tuple(pairs.T)[::-1]] = True
+    return bool(
+        (joined <= (near | near.T)).all() and (must <= joined).all() and len(np.unique(pairs, axis=0)) == len(pairs)
+    )
