@@ -1126,6 +1126,7 @@ def write_files(folder):
     (folder / "ragged.csv").write_text("a,b,y\n0,1,1\n1,2,3,4\n", encoding="utf-8")
     (folder / "empty.csv").write_text("", encoding="utf-8")
     (folder / "binary.csv").write_bytes(bytes(range(256)))
+    (folder / "square.csv").write_text("p,q\n1,0.5\n0.5,1\n", encoding="utf-8")
     np.save(folder / "labels.npy", Y[:3])
     np.save(folder / "matrix.npy", np.full((4, 4), NAN))
     bregmat.save(folder / "model.bm", fitted("MetricLearner"), info={"feature_names": ["a", "b", "c"]})
@@ -1167,15 +1168,13 @@ COMMANDS = {
             "--solver": NAMES,
             "--prior": NAMES,
             "--strategy": NAMES,
-            "--passes": COUNTS | {"0": "{}"},
-            "--n-neighbors": COUNTS | {"0": "{}"},
-            "--n-impostors": COUNTS | {"0": "{}"},
+            "--keep": {"nobody": "nobody"},
+            "--categorical": {"nobody": "nobody"},
             "--n-constraints": COUNTS,
             "--n-components": COUNTS | {"0": "{}", "9": "{}"},
             "--tol": NUMBERS | {"0": "{}", "inf": "{}"},
             "--max-iter": COUNTS,
             "--seed": COUNTS,
-            "--neighbors": COUNTS,
             "--folds": COUNTS | {"1": "{}"},
             "--out": OUTPUTS,
             "--report": {"absent/out.html": "absent", ".": "folder"},
@@ -1183,7 +1182,7 @@ COMMANDS = {
             "--block-size": COUNTS | {"0": "{}", "5": "{}"},
             "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--resume", "--quiet"),
+        free=("--unlabeled", "--search", "--resume", "--quiet"),
     ),
     "label": Command(
         ["points.csv", "--no-browser"],
@@ -1195,6 +1194,7 @@ COMMANDS = {
             "--id": {"nobody": "nobody"},
             "--drop": {"nobody": "nobody"},
             "--columns": {"nobody": "nobody", "a,kind": "kind", "": "no column"},
+            "--keep": {"nobody": "nobody"},
             "--missing": NAMES,
             "--encoding": {"nonsense": "{}.*nonsense"},
             "--prior": NAMES,
@@ -1204,7 +1204,7 @@ COMMANDS = {
             "--host": {"nonsense": "nonsense"},
             "--port": COUNTS | {"65536": "{}"},
         },
-        free=("--demo", "--resume", "--no-browser"),
+        free=("--demo", "--resume", "--no-browser", "--unlabeled"),
     ),
     "stream": Command(
         ["pairs.csv", "--dim", "4", "--out", "out.bm"],
@@ -1214,11 +1214,7 @@ COMMANDS = {
             "--eta": NUMBERS | {"0": "{}"},
             "--trace": NUMBERS | {"0": "{}"},
             "--loss-budget": NUMBERS,
-            "--share": NUMBERS | {"2": "{}"},
-            "--share-every": COUNTS,
-            "--every": COUNTS,
             "--out": OUTPUTS,
-            "--plot": {"out.nonsense": "nonsense", "absent/out.png": "absent"},
         },
         free=("--squared", "--quiet"),
     ),
@@ -1233,8 +1229,19 @@ COMMANDS = {
         },
     ),
     "inspect": Command(["model.bm"], {"model": MODELS}),
+    "correlation": Command(
+        ["square.csv"],
+        {
+            "matrix": FILES | {"points.csv": "points.csv"},
+            "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
+            "--min-eig": NUMBERS | {"1": "{}"},
+        },
+        free=("--scale",),
+    ),
     "demo": Command(
-        [], {"names": {"nonsense": "nonsense"}, "--out-dir": {"points.csv": "points.csv"}}, free=("--quiet",)
+        [],
+        {"names": {"nonsense": "nonsense"}, "--out-dir": {"points.csv": "points.csv"}},
+        free=("--download", "--quiet"),
     ),
     "reproduce": Command(
         ["--small"],

@@ -16,7 +16,7 @@ from bregmat.io import load, read_manifest, read_points, save, write_constraints
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
 from bregmat_app.cli.app import app
-from bregmat_app.cli.intake import class_names, find_labels, looks_like_id
+from bregmat_app.cli.intake import class_names, find_labels, why_not_used
 
 
 @pytest.fixture
@@ -98,16 +98,15 @@ def test_learn_from_labels(bregmat, points, tmp_path):
 
 
 def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
-    options = ("--strategy", "neighbors", "--passes", "2", "--n-neighbors", "1", "--n-impostors", "2")
+    options = ("--strategy", "neighbors", "--n-constraints", "120")
     done = bregmat(
         "learn", points, "--labels", "kind", "--constraints", pairs, *options, "--out", "m", "--report", "r.html"
     )
     assert done.exit_code == 0, done.output
-    assert "soft constraints met, of 180" in done.stdout  # 60 points, one target and two impostors; 60 given pairs
     learner = load("m")
-    assert (learner.strategy, learner.passes, learner.n_neighbors, learner.n_impostors) == ("neighbors", 2, 1, 2)
-    assert {record.stage for record in learner.result_.history} <= {1, 2}
-    done = bregmat("learn", points, "--labels", "kind", *options, "--slack-weight", "inf", "--prior", "identity")
+    assert f"soft constraints met, of {learner.constraints_.n_constraints}" in done.stdout
+    assert learner.strategy_ == "neighbors" and learner.constraints_.n_constraints <= 180  # 60 pairs are given
+    done = bregmat("learn", points, "--labels", "kind", "--strategy", "neighbors", "--slack-weight", "inf")
     assert done.exit_code == 3, done.output
     assert "drawn from the labels: sq_dist(p" in done.stderr
 
@@ -129,11 +128,13 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
     assert "no better than with columns scaled: here nothing is gained by learning" in said
 
 
-def test_that_fewer_constraints_are_met_is_explained(bregmat, data, tmp_path):
+def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
     """Labels that have nothing to do with the features: the rows cost less, and fewer of them hold."""
+    X = np.random.default_rng(0).standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
+    X[30:, 0] += 1.0
     words = {"kind": np.random.default_rng(0).permutation(np.repeat(["yes", "no", "so"], 20))}
-    write_points(tmp_path / "odd.csv", data[0], names=list("abcd"), columns=words)
-    options = ("--n-impostors", "3", "--folds", "0", "--report", "r.html")
+    write_points(tmp_path / "odd.csv", X, names=list("abcd"), columns=words)
+    options = ("--strategy", "uniform", "--folds", "0", "--report", "r.html")
     done = bregmat("learn", "odd.csv", "--labels", "kind", *options)
     assert done.exit_code == 0, done.output
     after, before, price, now = re.search(
@@ -161,7 +162,7 @@ def test_labels_that_are_values(bregmat, tmp_path):
     write_points(tmp_path / "t.csv", X, names=list("abcd"), columns={"target": target})
     done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--seed", "3")
     assert done.exit_code == 0, done.output
-    assert "labels 'target' are numbers that are not all whole: values to be near in, not classes" in done.stderr
+    assert "labels 'target' are numbers that are not all whole: values, not classes" in done.stderr
     assert "10 of 90 rows have no label" in done.stderr
     (line,) = [line for line in done.stdout.splitlines() if "4-NN R², 5-fold" in line]
     before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
@@ -177,23 +178,14 @@ def test_values_with_decimal_commas(bregmat, tmp_path):
     write(tmp_path, "t.csv", "a;b;target", *lines, "1,5;2,5;NA")
     done = bregmat("learn", "t.csv", "--labels", "target", "--folds", "2")
     assert done.exit_code == 0, done.output
-    assert "values to be near in, not classes" in done.stderr and "1 of 41 rows have no label" in done.stderr
+    assert "values, not classes" in done.stderr and "1 of 41 rows have no label" in done.stderr
     assert "4-NN R², 2-fold" in done.stdout
-
-
-def test_slack_weight_chosen_for_values(bregmat, tmp_path, monkeypatch):
-    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
-    X = np.random.default_rng(0).standard_normal((40, 2))
-    write_points(tmp_path / "t.csv", X, names=["a", "b"], columns={"y": X[:, 0] - X[:, 1]})
-    done = bregmat("learn", "t.csv", "--labels", "y", "--slack-weight", "auto", "--folds", "2", "--out", "m")
-    assert done.exit_code == 0, done.output
-    assert load("m").slack_weight in (0.5, 5.0)
 
 
 def test_whole_numbers_with_many_values_are_told(bregmat, data, tmp_path):
     write_points(tmp_path / "t.csv", data[0], names=list("abcd"), columns={"age": np.arange(60) // 2})
     done = bregmat("learn", "t.csv", "--labels", "age", "--folds", "0")
-    assert "labels 'age' are 30 classes of 60 points; whole numbers are classes" in done.stderr
+    assert "labels 'age' are 30 classes of 60 points; whole numbers are classes. If they are values" in done.stderr
 
 
 def test_learn_from_constraints_named_by_id(bregmat, points, pairs, tmp_path):
@@ -314,44 +306,6 @@ def test_labels_can_only_measure(bregmat, points, pairs):
     assert "constraints met, of 60" in done.stdout and "4-NN accuracy" in done.stdout
 
 
-def test_slack_weight_chosen_by_cross_validation(bregmat, points, pairs, monkeypatch):
-    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
-    done = bregmat(
-        "learn",
-        points,
-        "--labels",
-        "kind",
-        "--constraints",
-        pairs,
-        "--slack-weight",
-        "auto",
-        "--folds",
-        "2",
-        "--out",
-        "m",
-    )
-    assert done.exit_code == 0, done.output
-    assert load("m").slack_weight in (0.5, 5.0)
-    assert "chosen among 0.5, 5 by cross-validated 4-NN" in done.stdout
-
-
-def test_a_search_tells_how_far_it_is(bregmat, points, monkeypatch):
-    """Weight, fit and step, while it chooses and again on every fold of the measurement."""
-    told = []
-    monkeypatch.setattr(learning, "SLACK_WEIGHTS", (0.5, 5.0))
-    monkeypatch.setattr(show.Progress, "__call__", lambda self, step: told.append(f"{self._what}: {self._state(step)}"))
-    done = bregmat("learn", points, "--labels", "kind", "--slack-weight", "auto", "--folds", "2")
-    assert done.exit_code == 0, done.output
-    for pattern in (
-        r"choosing the slack weight for points.csv: 0.5, fit 1 of 6, iteration \d+, gap",
-        r"choosing the slack weight for points.csv: 5, fit 6 of 6, iteration \d+, gap",
-        r"learning from points.csv: iteration \d+, gap",
-        r"measuring on held-out points: fold 2 of 2, slack weight 5, fit 4 of 6, iteration \d+, gap",
-        r"measuring on held-out points: fold 2 of 2, iteration \d+, gap",
-    ):
-        assert any(re.match(pattern, text) for text in told), pattern
-
-
 def test_ids_that_occur_twice_are_named_with_their_lines(bregmat, points, pairs):
     points.write_text(points.read_text().replace("p05", "p00"))
     done = bregmat("learn", points, "--constraints", pairs)
@@ -365,7 +319,7 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
     done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
     assert done.exit_code == 0, done.output
-    assert "note: not used: maker (not numeric)" in done.stderr
+    assert "note: not used: maker (not numeric); one-hot encoded with --categorical maker" in done.stderr
     assert "60 points, 5 features" in done.stdout
 
 
@@ -377,9 +331,9 @@ def test_decimal_commas_that_are_not_read_are_told(bregmat, tmp_path, data):
     (tmp_path / "points.csv").write_text("\n".join(["price,b,c,y", *rows]))
     done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
     assert done.exit_code == 0, done.output
-    assert "note: not used: price (not numeric)" in done.stderr
+    assert "note: not used: price (not numeric); one-hot" in done.stderr
     cell = words[0].strip('"')
-    assert f"note: price holds numbers such as '{cell}'; where commas part the cells" in done.stderr
+    assert f"note: price holds numbers such as '{cell}'. Commas separate the cells" in done.stderr
 
 
 @pytest.fixture
@@ -395,7 +349,7 @@ def shop(tmp_path, data):
 
 
 def test_what_became_features_is_said(bregmat, shop, data):
-    """A number of a customer would be a feature without a word; so would gaps and decimal commas be read."""
+    """Identifiers are left out by name; gaps and decimal commas are mentioned."""
     given = ("learn", shop, "--labels", "art", "--folds", "0")
     done = bregmat(*given)
     assert done.exit_code == 2 and "if it is in another encoding, say so: --encoding cp1252" in done.stderr
@@ -405,19 +359,22 @@ def test_what_became_features_is_said(bregmat, shop, data):
     assert "shop.csv, line 5, column 'b': 'NA' is not a number; --missing drop leaves out such rows" in done.stderr
     done = bregmat(*given, "--missing", "drop")
     assert done.exit_code == 0, done.output
-    assert "features (5): customer_id, a, b, c, d" in done.stderr and "59 points, 5 features" in done.stdout
+    assert "features (4): a, b, c, d" in done.stderr and "59 points, 4 features" in done.stdout
     assert (
-        "customer_id looks like the name of a row, not like a feature; leave out with --drop customer_id" in done.stderr
+        "left out: customer_id (looks like the name of a row); to use them as features: --keep customer_id"
+        in done.stderr
     )
     assert "numbers are read with decimal commas" in done.stderr
     assert "missing cells in b (1): 59 rows are left" in done.stderr
+    done = bregmat(*given, "--missing", "drop", "--keep", "customer_id")
+    assert "features (5): customer_id, a, b, c, d" in done.stderr
     done = bregmat(*given, "--missing", "median", "--drop", "customer_id", "--out", "m")
     assert "features (4): a, b, c, d" in done.stderr and "looks like" not in done.stderr
     kept = np.delete(data[0], 3, axis=0)
     assert read_manifest("m")["info"]["medians"]["b"] == np.median(kept[:, 1])
     done = bregmat("transform", "m", shop, "--encoding", "cp1252", "--missing", "median", "--out", "new.csv")
     assert done.exit_code == 0, done.output
-    assert "missing cells in b: filled up" in done.stderr
+    assert "missing cells in b: filled with medians" in done.stderr
     filled = data[0].copy()
     filled[3, 1] = np.median(kept[:, 1])
     assert np.array_equal(read_points("new.csv").X[:, -4:], load("m").transform(filled))
@@ -437,17 +394,82 @@ def test_what_cannot_be_a_feature(bregmat, points):
 @pytest.mark.parametrize(
     ("name", "values", "expected"),
     [
-        ("customer_id", [4, 9, 9], True),
-        ("customerId", [4, 9, 2], True),
-        ("row", [7, 3, 1], True),
-        ("n", [3, 2, 4], True),  # one after the other
-        ("paid", [4, 9, 9], False),
-        ("weight_kg", [4, 9, 2], False),
-        ("id", [0.5, 1.5, 2.0], False),
+        ("customer_id", [4, 9, 9], "looks like the name of a row"),
+        ("customerId", [4, 9, 2], "looks like the name of a row"),
+        ("row", [7, 3, 1], "looks like the name of a row"),
+        ("glycemic_index", [50, 60, 50], None),
+        ("n", [3, 2, 4], "looks like the name of a row"),  # consecutive
+        ("zip", [10115, 10117, 10115], "looks like a code"),
+        ("paid", [4, 9, 9], None),
+        ("weight_kg", [4, 9, 2], None),
+        ("id", [0.5, 1.5, 2.0], None),
+        ("a", [0.5, 0.5, 0.5], "constant"),
     ],
 )
-def test_numbers_that_name_rows(name, values, expected):
-    assert looks_like_id(name, np.array(values, dtype=float)) is expected
+def test_columns_that_are_no_features(name, values, expected):
+    assert why_not_used(name, np.array(values, dtype=float)) == expected
+
+
+def test_constant_columns_are_left_out(bregmat, tmp_path, data):
+    X = np.column_stack([data[0], np.full(60, 2.0)])
+    write_points(tmp_path / "p.csv", X, names=[*"abcd", "version"], columns={"kind": data[1]})
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--folds", "0", "--out", "m")
+    assert "left out: version (constant)" in done.stderr and "60 points, 4 features" in done.stdout
+    assert bregmat("transform", "m", "p.csv", "--out", "new.csv").exit_code == 0
+    assert np.array_equal(read_points("new.csv", exclude=["kind", "version"]).X, load("m").transform(data[0]))
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--folds", "0", "--keep", "version")
+    assert "60 points, 5 features" in done.stdout
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--keep", "nobody")
+    assert done.exit_code == 2 and "no column 'nobody'" in done.stderr
+
+
+def test_columns_of_words_as_features(bregmat, tmp_path, data):
+    X, y = data
+    maker = np.array(["acme", "bolt", ""])[np.arange(60) % 3]
+    write_points(tmp_path / "p.csv", X, names=list("abcd"), columns={"maker": maker, "kind": y})
+    given = ("learn", "p.csv", "--labels", "kind", "--folds", "0")
+    done = bregmat(*given, "--categorical", "maker", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "features (6): a, b, c, d, maker=acme, maker=bolt" in done.stderr and "not used" not in done.stderr
+    assert bregmat("transform", "m", "p.csv", "--out", "new.npy").exit_code == 0
+    encoded = np.column_stack([X, maker == "acme", maker == "bolt"])
+    assert np.allclose(np.load("new.npy"), load("m").transform(encoded))
+    done = bregmat(*given, "--columns", "a,maker")
+    assert done.exit_code == 2 and "give it to --categorical maker" in done.stderr
+    write_points(tmp_path / "q.csv", X, names=list("abcd"), columns={"maker": np.arange(60).astype(str)})
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--categorical", "nobody")
+    assert done.exit_code == 2 and "no column 'nobody'" in done.stderr
+    np.save("p.npy", X)
+    assert bregmat("learn", "p.npy", "--labels", "kind", "--categorical", "a").exit_code == 2
+
+
+@pytest.mark.parametrize(("cell", "plain"), [("26.405,56", "26405,56"), ("1.234.567", "1234567")])
+def test_separators_between_thousands_are_refused_with_advice(bregmat, tmp_path, cell, plain):
+    rows = [f"{k},5;{k % 7};{cell if k % 3 else 12};{k % 2}" for k in range(30)]
+    write(tmp_path, "p.csv", "a;b;price;kind", *rows)
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--folds", "0")
+    assert done.exit_code == 2 and f"'{cell}'" in done.stderr and f"write {plain}" in done.stderr
+    done = bregmat("learn", "p.csv", "--labels", "kind", "--folds", "0", "--drop", "price")
+    assert done.exit_code == 0, done.output
+
+
+def test_a_search_chooses_settings(bregmat, points):
+    done = bregmat("learn", points, "--labels", "kind", "--search", "--folds", "0", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "chosen by search" in done.stdout and "chosen by cross-validation" in done.stdout
+    assert load("m").transform(np.eye(4)).shape == (4, 4)
+
+
+def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
+    shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
+    monkeypatch.setattr("bregmat.estimators.metric.best_strategy", lambda *_: (None, shares))
+    done = bregmat("learn", points, "--labels", "kind", "--folds", "2", "--out", "m", "--report", "r.html")
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.stderr.split())
+    assert "not learning is better here (accuracy of neighbours: neighbors, on halves 0.500" in said
+    assert "the model is the distance in scaled columns" in said and "constraints met" not in done.stdout
+    assert np.allclose(load("m").get_mahalanobis_matrix(), np.diag(1 / data[0].var(axis=0)))
+    assert "none: not learning is better" in (tmp_path / "r.html").read_text("utf-8")
 
 
 def test_rows_left_out_do_not_shift_constraints(bregmat, tmp_path, data):
@@ -501,7 +523,9 @@ def test_help_describes_the_constraints_file(bregmat):
     assert "relation,i,j,k,l,bound,sense,weight" in text and "sq_dist(i, j) - sq_dist(k, l) <= bound" in text
 
 
-@pytest.mark.parametrize("command", ["learn", "label", "stream", "transform", "inspect", "demo", "reproduce", None])
+@pytest.mark.parametrize(
+    "command", ["learn", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None]
+)
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.
 
@@ -627,12 +651,10 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "kind", "--n-components", "9"], "--n-components must be at most"),
         (["--labels", "kind", "--n-constraints", "0"], "no constraints: --n-constraints 0"),
         (["--labels", "kind", "--strategy", "nearest"], "--strategy must be"),
-        (["--labels", "kind", "--passes", "0"], "--passes must be"),
-        (["--labels", "kind", "--n-impostors", "0"], "--n-impostors must be"),
         (["--labels", "y.npy"], "y.npy"),
         (["--constraints", "absent.csv"], "error: absent.csv: no such file\n"),
         (["--constraints", "points.csv"], "line 1: unknown columns 'id', 'a', 'b', 'c', 'd' make no table of pairs"),
-        (["--constraints", "pairs.csv", "--slack-weight", "auto"], "--slack-weight auto needs --labels"),
+        (["--constraints", "pairs.csv", "--search"], "--search needs --labels COLUMN"),
     ],
 )
 def test_bad_arguments(bregmat, points, pairs, arguments, message):
@@ -796,6 +818,7 @@ def test_demo_of_an_unknown_or_absent_set(bregmat):
     assert done.exit_code == 2 and "name='vine' is no known data set" in done.stderr
     done = bregmat("demo", "sonar")
     assert done.exit_code == 2 and "Set BREGMAT_DATA to a folder" in done.stderr
+    assert "or fetch them with --download; without data, `bregmat demo wine` runs" in done.stderr
 
 
 def test_version(bregmat):
@@ -804,6 +827,13 @@ def test_version(bregmat):
     assert bregmat("--version").stdout == f"bregmat {__version__}\n"
     done = subprocess.run([sys.executable, "-m", "bregmat", "--version"], capture_output=True, text=True)
     assert done.stdout == f"bregmat {__version__}\n"
+
+
+def test_version_and_help_load_no_numbers():
+    heavy = ("numpy", "scipy", "sklearn", "pandas", "matplotlib")
+    code = f"import sys, bregmat_app.cli.app; print([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_import_is_light():

@@ -130,31 +130,6 @@ def test_a_signal_cuts_a_result_short():
     assert "<string>" in err and "InterruptWarning: nearest_kernel was interrupted after 1 iterations" in err
 
 
-def test_a_signal_in_a_search_of_the_command(tmp_path):
-    """The second weight's first fit is hit."""
-    out, err, code = pressed(f"""
-        os.chdir({str(tmp_path)!r})
-        X, y = load_digits(return_X_y=True)
-        write("digits.csv", X[:150], y[:150])
-        from bregmat_app.cli import measure
-        from bregmat_app.cli.app import app
-        fitted = measure.KNeighborsClassifier.score
-        def score(self, X, y):
-            if len(done) == 3:
-                print("running", flush=True)
-                time.sleep(30)
-            done.append(fitted(self, X, y))
-            return done[-1]
-        done, measure.KNeighborsClassifier.score = [], score
-        app(["learn", "digits.csv", "--labels", "label", "--slack-weight", "auto", "--passes", "1", "--out", "m"])
-    """)
-    assert code == 130, err
-    said = " ".join(err.split())
-    assert "interrupted while choosing the slack weight: 4-NN accuracy" in said
-    assert "with 0.1; --slack-weight 0.1 learns with the best of them. Nothing is written." in said
-    assert not (tmp_path / "m").exists()
-
-
 def test_a_signal_to_the_command_writes_the_model(tmp_path):
     out, err, code = pressed(f"""
         os.chdir({str(tmp_path)!r})

@@ -1,4 +1,4 @@
-"""The command `bregmat`. Imported by the command only, never by `import bregmat`."""
+"""The command `bregmat`. It is imported by the command only, never by `import bregmat`."""
 
 import logging
 import sys
@@ -7,7 +7,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Entry point of the command `bregmat`."""
+    """Run the command `bregmat`; its entry point."""
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
@@ -16,6 +16,6 @@ def main() -> None:
         sys.exit(2)
     from bregmat_app.cli.app import app
 
-    # where it keeps its list of fonts when there is no home is no news of this command
+    # without a home folder, matplotlib would log where it keeps its list of fonts
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     app(prog_name="bregmat")

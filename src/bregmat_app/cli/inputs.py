@@ -1,24 +1,33 @@
-"""From the files and options of `bregmat learn` to points, labels and constraints in row numbers."""
+"""Checks and help that several commands share: modules to import, numbers in options, output files, the file of constraints."""
 
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from bregmat.constraints.relations import RELATIONS
+from bregmat.io import check_writable
 
-from bregmat.io import Points
-from bregmat.io.sources import STANDARD_INPUT
-from bregmat_app.cli.given import give_constraints
-from bregmat_app.cli.intake import Intake, class_names, find_labels, find_sample_ids, label_remarks
-from bregmat_app.cli.learn_input import LearnInput
+__all__ = ["check_outputs", "constraints_help", "import_terms", "number_in"]
 
-__all__ = ["import_terms", "read_task"]
+_CONSTRAINTS_FILE = """
+The constraints file has one constraint per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
+
+{relations}
+
+weight is optional: the cost of violating this row compared with others (default 1; inf: it must hold). Points are named by values
+of the id column of POINTS, or by row numbers from 0 if there is none.
+
+Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
+
+Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
+cannot, same or different, 1 or -1), a,b,distance (or sq_distance), or anchor,near,far.
+"""
 
 
 def import_terms(name: str) -> None:
-    """Import a module by its name or from a .py file, for what it registers."""
+    """Import a module, by its name or from a .py file, because it registers divergences, losses, relations or solvers."""
     path = Path(name)
     if path.suffix != ".py":
         importlib.import_module(name)
@@ -26,51 +35,38 @@ def import_terms(name: str) -> None:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None  # any .py file has both
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # where worker processes and pickles look for its classes
+    sys.modules[path.stem] = module  # worker processes and pickles look for its classes here
     spec.loader.exec_module(module)
 
 
-def read_task(path: Path, intake: Intake, *, constraints: Path | None = None, prior: str = "auto") -> LearnInput:
-    """Read all inputs; `ValueError` names the file, line and column of what is wrong.
-
-    Parameters
-    ----------
-    path, constraints : path
-        Files of the points and, optionally, of constraints on them.
-    intake : Intake
-        What its columns are.
-    prior : str
-        Of the metric to be learned: bounds that are not given are measured in it.
-    """
-    if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
-        raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
-    points = intake.read(path)
-    name = "standard input" if str(path) == STANDARD_INPUT else path.name
-    task = LearnInput(name, points.X, points.names, warnings=intake.remarks(points))
-    task.has_medians = intake.missing == "median"
-    id_name, task.sample_id = find_sample_ids(points, intake.id_column)
-    if task.sample_id is None and points.rows is not None:
-        task.sample_id = points.rows  # constraints count the rows of the file
-    if intake.labels is not None:
-        values = intake.label_values(points)
-        task.labels = find_labels(values, len(points.X), intake.labels, intake.unlabeled)
-        task.label_column = intake.labels
-        task.warnings += label_remarks(task.labels, intake.labels)
-        if not task.has_values:
-            task.class_names = class_names(values, task.labels)
-    task.warnings += intake.unused(points, id_name)
-    if constraints is not None:
-        if task.sample_id is not None:
-            _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
-        give_constraints(task, constraints, id_name, prior=prior, encoding=intake.encoding)
-    return task
+def constraints_help() -> str:
+    """Describe the file of constraints, with the relations that are registered now."""
+    relations = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+    paragraphs = _CONSTRAINTS_FILE.format(relations=relations).split("\n\n")
+    return "\n\n".join(" ".join(part.split()) for part in paragraphs)
 
 
-def _require_unique(path: str, id_name: str | None, points: Points, sample_id: np.ndarray) -> None:
-    """Raise for a sample id that names two rows."""
-    first: dict[Any, int] = {}
-    for row, name in enumerate(sample_id.tolist()):
-        if (other := first.setdefault(name, row)) != row:
-            kind, here = points.where(row).split(" ", 1)
-            there = points.where(other).split(" ", 1)[1]
-            raise ValueError(f"{path}, {kind}s {there} and {here}: {id_name} {name!r} occurs twice")
+def number_in(option: str, text: str, allowed: str) -> float:
+    """Convert the value of an option that also takes words."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{option} must be {allowed}; got {text!r}") from error
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> dict[str, Path | None]:
+    """Return absolute output paths by option, checked before any work: writable, distinct, and none of the inputs."""
+    taken = {path.resolve(): str(path) for path in inputs if path is not None}
+    checked: dict[str, Path | None] = {}
+    for name, path in outputs.items():
+        checked[name] = None if path is None else check_writable(path)
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise ValueError(f"{name} {path} is the same file as {taken[path.resolve()]}")
+        taken[path.resolve()] = name
+    if outputs.get("--report") is not None:
+        from bregmat.plots._style import require_matplotlib
+
+        require_matplotlib("--report")
+    return checked

@@ -3,66 +3,35 @@
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+from socket import socket
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from bregmat.base.interrupts import interruptible
-from bregmat_app.cli.intake import Intake, find_labels, find_sample_ids
+from bregmat_app.cli.intake import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
+from bregmat_app.cli.options import ColumnOptions, PageOptions
 from bregmat_app.cli.show import bad_input, fail, note, stdout, warn
 from bregmat_app.label.learning import LabelSettings
 from bregmat_app.label.points import LabelPoints, demo_points, pictures_in
 from bregmat_app.label.session import Session
 
-__all__ = ["LabelOptions", "label_points"]
+__all__ = ["label_points"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@dataclass(frozen=True)
-class LabelOptions:
-    """What was asked for on the command line."""
-
-    intake: Intake = field(default_factory=Intake)
-    images: Path | None = None
-    text: str | None = None
-    prior: str = "auto"
-    slack_weight: float = 10.0
-    n_clusters: int | None = None
-    journal: Path | None = None
-    resume: bool = False
-    host: str = "127.0.0.1"
-    port: int = 0
-    open_browser: bool = True
-
-
-def label_points(path: Path | None, options: LabelOptions) -> None:
+def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
     """Serve the page for a file of points, or for the demo."""
     if options.host in ("0.0.0.0", "::"):
         raise fail(f"--host {options.host} is no address that a browser can ask for; give the one that others use")
     with bad_input():
-        try:
-            from bregmat_app.label.safety import Doorkeeper
-            from bregmat_app.label.server import listen, serve
-        except ImportError as error:
-            raise ImportError(f'`bregmat label` needs {error.name}: pip install "bregmat[cli,label]"') from error
-        points = demo_points() if path is None else _read(path, options)
-        prior = (
-            ("identity" if points.pictures is not None else "variance") if options.prior == "auto" else options.prior
-        )
-        settings = LabelSettings(prior=prior, slack_weight=options.slack_weight)
-        beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
-        session = Session(
-            points, settings, options.journal or beside, resume=options.resume, n_clusters=options.n_clusters
-        )
-        try:
-            listening = listen(options.host, options.port)
-        except OSError:
-            session.close()
-            raise
+        session, listening = _open(path, columns, options)
+    from bregmat_app.label.safety import Doorkeeper
+    from bregmat_app.label.server import serve
+
     port = listening.getsockname()[1]
     address = f"[{options.host}]" if ":" in options.host else options.host
 
@@ -80,8 +49,8 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
         with suppress(KeyboardInterrupt), interruptible():
             stdout().print(f"page    {link(door.token)}", soft_wrap=True, markup=False)
             stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
-            note("Ctrl-C ends it; --resume goes on.")
-            with _opened(link(door.token) if options.open_browser else None):
+            note("Ctrl-C ends it; --resume continues.")
+            with _opened(None if options.no_browser else link(door.token)):
                 serve(session, door, listening)
     finally:
         listening.close()
@@ -90,63 +59,98 @@ def label_points(path: Path | None, options: LabelOptions) -> None:
     note(f"{n_answers} answers are kept in {session.journal.path}" if n_answers else "nothing was answered")
 
 
+def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tuple[Session, socket]:
+    """Read the points, open the journal and listen for the browser."""
+    try:
+        from bregmat_app.label.server import listen
+    except ImportError as error:
+        raise ImportError(f'`bregmat label` needs {error.name}: pip install "bregmat[cli,label]"') from error
+    points = demo_points() if path is None else _read(path, columns, options)
+    prior = options.prior
+    if prior == "auto":
+        prior = "variance" if points.pictures is None else "identity"
+    settings = LabelSettings(prior=prior, slack_weight=options.slack_weight)
+    beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
+    session = Session(points, settings, options.journal or beside, resume=options.resume, n_clusters=options.clusters)
+    try:
+        return session, listen(options.host, options.port)
+    except OSError:
+        session.close()
+        raise
+
+
 @contextmanager
 def _opened(link: str | None) -> Iterator[None]:
-    """Show a link in the browser, by a file that leads there: other users see the arguments of the browser's process, not the file."""
+    """Open a link in the browser through a file that redirects to it.
+
+    Other users of the machine can see the arguments of the browser's process, but not the file.
+    """
     if link is None:
         yield
         return
     from bregmat_app.label.safety import way_to
 
-    with TemporaryDirectory(prefix="bregmat-label-") as folder:  # for its owner alone
+    with TemporaryDirectory(prefix="bregmat-label-") as folder:  # only its owner can read it
         file = Path(folder) / "open.html"
         file.write_text(way_to(link), encoding="utf-8")
         webbrowser.open(file.as_uri())
         yield
 
 
-def _read(path: Path, options: LabelOptions) -> LabelPoints:
-    """Points with what is shown of them; ValueError names what is wrong."""
-    intake = options.intake
+def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoints:
+    """Read the points and what is shown of them; ValueError names what is wrong."""
     shown = () if options.text is None else (options.text,)
-    points = intake.read(path, *shown)
+    table = read_table(path, columns, *shown)
+    points = table.points
     n = len(points.X)
-    id_name, sample_id = find_sample_ids(points, intake.id_column)
+    id_name, sample_id = find_sample_ids(points, columns.id_column)
     if sample_id is not None and len(np.unique(sample_id)) != n:
-        warn(f"column {id_name!r} names some points twice; they are told apart by row numbers")
+        warn(f"column {id_name!r} names some points twice; they are distinguished by row numbers")
         sample_id = None
     rows = range(n) if points.rows is None else points.rows.tolist()
     names = [str(name) for name in (rows if sample_id is None else sample_id.tolist())]
-    for remark in intake.remarks(points):
+    for remark in table.remarks():
         warn(remark)
-    classes = None
-    if intake.labels is not None:
-        values = intake.label_values(points)
-        codes = find_labels(values, n, intake.labels, None)
-        if codes.dtype.kind == "f":
-            raise ValueError(
-                f"labels {intake.labels!r} are not classes, and points are coloured by classes; leave --labels out"
-            )
-        words = np.asarray(values).astype(str)
-        classes = [word if code >= 0 else "" for word, code in zip(words.tolist(), codes.tolist())]
-    pictures = None
-    if options.images is not None:
-        named = next((column for column in ("image", "file", "filename", "path") if column in points.columns), None)
-        if named is None and sample_id is None:
-            raise fail("--images needs a column image, file, filename or path, or ids that pictures are named by")
-        pictures = pictures_in(options.images, names if named is None else points.columns[named].astype(str).tolist())
-    texts = None if options.text is None else points.columns[options.text].astype(str).tolist()
+    arguments = reading_arguments(columns, *shown)
+    if table.left_out:
+        arguments["features"] = list(points.names)
     return LabelPoints(
         title=path.name,
         X=np.asarray(points.X, dtype=np.float64),
         features=points.names,
         names=names,
-        texts=texts,
-        pictures=pictures,
-        classes=classes,
+        texts=None if options.text is None else points.columns[options.text].astype(str).tolist(),
+        pictures=None
+        if options.images is None
+        else _pictures(options.images, table, None if sample_id is None else names),
+        classes=_classes(table),
         sample_id=sample_id,
-        source=_source(path, intake.arguments(*shown), id_name if sample_id is not None else None),
+        source=_source(path, arguments, id_name if sample_id is not None else None),
     )
+
+
+def _classes(table: PointTable) -> list[str] | None:
+    """Known labels as words, empty if a point has none; None without a column of labels."""
+    name = table.options.labels
+    if name is None:
+        return None
+    values = table.label_values()
+    codes = find_labels(values, len(table.points.X), name, table.options.unlabeled)
+    if codes.dtype.kind == "f":
+        raise ValueError(f"labels {name!r} are not classes, and points are coloured by classes; leave --labels out")
+    words = np.asarray(values).astype(str)
+    return [word if code >= 0 else "" for word, code in zip(words.tolist(), codes.tolist())]
+
+
+def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> list[Path]:
+    """Files of the pictures, named by a column or by the names of the points."""
+    columns = table.points.columns
+    named = next((column for column in ("image", "file", "filename", "path") if column in columns), None)
+    if named is not None:
+        names = columns[named].astype(str).tolist()
+    if names is None:
+        raise ValueError("--images needs a column image, file, filename or path, or ids that pictures are named by")
+    return pictures_in(folder, names)
 
 
 def _source(path: Path, arguments: dict[str, Any], id_name: str | None) -> str:

@@ -1,25 +1,25 @@
-"""The work of `bregmat learn`: fit, write the model, measure, print, report; in this order, so that nothing is lost."""
+"""The work of `bregmat learn`: fit, write the model, measure, print, report; in this order, so that an interruption loses nothing."""
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import typer
 
-from bregmat.base.html import SummaryRow, number
+from bregmat.base.html import SummaryRow, listed, number
 from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import MetricLearner
+from bregmat.estimators import MetricLearner, MetricLearnerCV
 from bregmat.io import save
 from bregmat.run.result import SolverError
 from bregmat_app.cli import show
-from bregmat_app.cli.learn_input import LearnInput
+from bregmat_app.cli.inputs import check_outputs, number_in
+from bregmat_app.cli.learn_input import LearnInput, read_input
 from bregmat_app.cli.measure import (
     Folds,
-    SlackWeightSearch,
     constraints_met,
     fewer_met,
     held_out_neighbours,
@@ -28,65 +28,105 @@ from bregmat_app.cli.measure import (
     scaled,
 )
 from bregmat_app.cli.messages import for_command, for_labels
+from bregmat_app.cli.options import ColumnOptions, LearnOutput, MetricOptions
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, collected_warnings, exit_code, fail, note, warn
 from bregmat_app.report import FoldScores, HeldOut, ReportData
 
-__all__ = ["LearnSettings", "is_any_hard", "learn_task"]
+__all__ = ["LearnSettings", "is_any_hard", "learn_points", "learn_task"]
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
-SLACK_WEIGHTS = (0.1, 1.0, 10.0, 100.0)
 
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """What was asked for on the command line.
+    """How to learn and what to write.
 
-    `measuring` changes parameters of the runs that only measure: searches and folds, not the model itself.
+    Parameters
+    ----------
+    parameters : dict
+        Of :class:`bregmat.MetricLearner`.
+    search : bool
+        Whether :class:`bregmat.MetricLearnerCV` chooses some of them.
+    n_repeats : int
+        Repetitions of the folds.
+    output : LearnOutput
     """
 
     parameters: dict[str, Any]
-    choose_slack_weight: bool = False
-    n_neighbors: int = 4
-    n_folds: int = 5
+    search: bool = False
     n_repeats: int = 1
-    quiet: bool = False
-    seed: int = 0
-    slack_weights: tuple[float, ...] = field(default_factory=lambda: SLACK_WEIGHTS)
-    measuring: dict[str, Any] = field(default_factory=dict)
-    out: Path | None = None
-    report: Path | None = None
+    output: LearnOutput = field(default_factory=LearnOutput)
+
+    @property
+    def seed(self) -> int:
+        return int(self.parameters.get("random_state", 0))
+
+    @property
+    def slack_weight(self) -> float | None:
+        """The slack weight that was asked for; None if the learner chooses it."""
+        weight = self.parameters.get("slack_weight", "auto")
+        return None if weight == "auto" else float(weight)
+
+    def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:
+        """Return a fitted :class:`bregmat.MetricLearner`; `callback` gets the records of the solver."""
+        learner = MetricLearner(
+            **self.parameters, callback=lambda record: callback(record)
+        )  # a function: scikit-learn clones it
+        if self.search:
+            chosen = MetricLearnerCV(learner=learner, random_state=self.seed, verbose=0).fit(X, y)
+            learner = chosen.best_learner_
+        else:
+            learner.fit(X, y, **given)
+        return learner
+
+
+def learn_points(
+    points: Path,
+    columns: ColumnOptions,
+    metric: MetricOptions,
+    output: LearnOutput,
+    *,
+    constraints: Path | None,
+    categorical: Sequence[str],
+    search: bool,
+) -> int:
+    """Check the options, read the files and learn; the exit code."""
+    if constraints is None and columns.labels is None:
+        raise fail("give --constraints FILE or --labels COLUMN (or both)")
+    if search and (constraints is not None or columns.labels is None):
+        raise fail("--search needs --labels COLUMN to measure by, and takes no --constraints")
+    if output.folds == 1:
+        raise fail("--folds must be 2 at least, or 0, which leaves the test out; got 1")
+    with bad_input():
+        check_outputs({"--out": output.out, "--report": output.report}, [points, constraints])
+        parameters = metric.parameters()
+        if metric.slack_weight not in (None, "auto"):
+            parameters["slack_weight"] = number_in("--slack-weight", str(metric.slack_weight), "a number, inf or auto")
+        task = read_input(points, columns, categorical=categorical, constraints=constraints, prior=metric.prior)
+        if task.given is None and metric.n_constraints == 0:
+            raise ValueError(
+                "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
+            )
+    if task.given is not None and task.given.has_measured_bounds and metric.prior == "auto":
+        parameters["prior"] = "variance"  # the bounds were measured in it
+    note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
+    return learn_task(task, LearnSettings(parameters, search, output=output))
 
 
 def learn_task(task: LearnInput, settings: LearnSettings) -> int:
     """Learn, write, measure, show; the exit code."""
-    out = settings.out
-    with bad_input():
-        if task.given is None and settings.parameters.get("n_constraints") == 0:
-            raise ValueError(
-                "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
-            )
-        if settings.choose_slack_weight:
-            what = f"choosing the slack weight for {task.name}"
-            with Progress(what, quiet=settings.quiet, state=str, kept="what is known of the weights") as say:
-                settings = _with_slack_weight(task, settings, SlackWeightSearch(settings.slack_weights), say)
+    out = settings.output.out
     start = time.monotonic()
     learner, is_interrupted = _fit(task, settings)
     elapsed = time.monotonic() - start
-    rows = learner.constraints_
-    code = ExitCode.INTERRUPTED if is_interrupted else exit_code(learner.result_)
     if out is not None:
         with bad_input():
-            info = {"source": task.name, "feature_names": list(task.feature_names)}
-            save(out, learner, info=info if task.medians is None else info | {"medians": task.medians})
+            save(out, learner, info=task.info())
+    code = ExitCode.INTERRUPTED if is_interrupted else exit_code(learner.result_)
     maps = (task.X, scaled(task.X), learner.transform(task.X))
-    has_hard = is_any_hard(learner, rows)
-    is_scaled = learner.prior_ == "variance"  # the units of what was drawn
-    in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
-    summary = [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
-    if not has_hard and (fewer := fewer_met(rows, maps[1] if is_scaled else maps[0], maps[2])) is not None:
-        task.warnings.append(fewer)
+    summary = _agreement(task, learner, maps)
     held_out = None
-    if code == ExitCode.INTERRUPTED:
+    if is_interrupted:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
     elif task.n_classes > 1 or task.has_values:
         try:
@@ -94,117 +134,159 @@ def learn_task(task: LearnInput, settings: LearnSettings) -> int:
         except KeyboardInterrupt:
             code = ExitCode.INTERRUPTED
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
+    _print(task, learner, settings, summary)
+    if settings.output.report is not None:
+        _write_report(task, learner, settings, learner.constraints_, learner.result_, summary, held_out)
+        show.wrote("report", settings.output.report)
+    return code
+
+
+def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
+    """Return the fitted learner, and whether Ctrl-C stopped it early.
+
+    End the command without a learner: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
+    """
+    fitted: list[Any] = []
+    what = "searching settings for" if settings.search else "learning from"
+    try:
+        with (
+            collected_warnings() as texts,
+            Progress(f"{what} {task.name}", quiet=settings.output.quiet) as progress,
+        ):
+            if settings.search:
+                fitted.append(settings.fit(task.X, task.labels, progress))
+            else:
+                fitted.append(MetricLearner(**settings.parameters, callback=progress))
+                fitted[0].fit(task.X, task.labels, constraints=task.constraints)
+            is_interrupted = False
+    except KeyboardInterrupt:
+        is_interrupted = True
+    except SolverError as error:
+        raise _failed(task, settings, error) from error
+    except (ValueError, TypeError) as error:
+        raise fail(for_labels(str(error), task.label_column)) from error
+    if not fitted or not fitted[0].__sklearn_is_fitted__():
+        note("interrupted before there was anything to keep; nothing is written", style="yellow")
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    learner = fitted[0].set_params(callback=None)
+    task.warnings += [for_command(text) for text in texts]
+    if learner.strategy_ is None:
+        task.warnings.append(_not_learned(learner))
+    return learner, is_interrupted
+
+
+def _not_learned(learner: Any) -> str:
+    """The remark on a fit whose outcome is the prior."""
+    columns = "scaled columns" if learner.prior_ == "variance" else f"the prior {learner.prior_!r}"
+    columns = "the columns as given" if learner.prior_ == "identity" else columns
+    found = ", ".join(f"{name} {share:.3f}" for name, share in learner.comparison_.items() if "halves" in name)
+    measured = f" (accuracy of neighbours: {found})" if found else ""
+    return f"not learning is better here{measured}: the model is the distance in {columns}; --strategy neighbors learns anyway"
+
+
+def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
+    """Rows of the summary: how far the points agree with the constraints, as given, scaled and learned."""
+    rows = learner.constraints_
+    if learner.strategy_ is None and task.given is None:
+        return []  # nothing was asked of the metric
+    has_hard = is_any_hard(learner, rows)
+    is_scaled = learner.prior_ == "variance"  # then the bounds have the units of scaled columns
+    in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
+    if not has_hard and (fewer := fewer_met(rows, maps[1] if is_scaled else maps[0], maps[2])) is not None:
+        task.warnings.append(fewer)
+    return [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
+
+
+def _measure(
+    summary: list[SummaryRow], task: LearnInput, maps: Sequence[np.ndarray], settings: LearnSettings, elapsed: float
+) -> HeldOut | None:
+    """Add measurements by labels to the summary, and a remark if nothing is gained."""
+    held_out = _held_out(task, settings, elapsed)
+    if held_out is not None:
+        summary.append(held_out.summary_row())
+        if not held_out.is_gained:
+            task.warnings.append(
+                "neighbours in the learned metric are no better than with columns "
+                + ("as given", "scaled")[held_out.best_without]
+                + ": here nothing is gained by learning"
+            )
+    if not task.has_values:
+        summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
+    return held_out if isinstance(held_out, HeldOut) else None
+
+
+def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> FoldScores | None:
+    """The nearest-neighbour test on held-out folds; None, with a remark, if it is not possible or takes too long."""
+    n_fits = settings.output.folds * settings.n_repeats
+    if not n_fits:
+        return None
+    if elapsed * n_fits > LONGEST_MEASUREMENT:
+        why = f"{n_fits} more runs of {elapsed:.0f} s; it can be made with fewer points"
+    else:
+        try:
+            if (found := _test_neighbours(task, settings)) is not None:
+                return found
+            why = "there are fewer than four values" if task.has_values else "a class has only one labelled point"
+        except (ValueError, SolverError) as error:
+            why = str(error)
+    task.warnings.append(f"no nearest-neighbour test: {why}")
+    return None
+
+
+def _test_neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
+    """Run the nearest-neighbour test. A search is repeated on every training part."""
+    fold = ""
+
+    def on_fold(k: int, n: int) -> None:
+        nonlocal fold
+        fold = f"fold {k} of {n}"
+        say(fold)
+
+    def fit_part(rows: np.ndarray) -> Any:
+        def callback(record: Any) -> None:
+            say(f"{fold}, {show.gap_and_violation(record)}")
+
+        with warnings.catch_warnings():  # a fit that stops early is tested, too; the main fit has its own message
+            warnings.simplefilter("ignore")
+            given = {"constraints": task.constraints, "sample_id": rows}
+            return settings.fit(task.X[rows], task.y[rows], callback, **given)
+
+    quiet = settings.output.quiet
+    with Progress("measuring on held-out points", quiet=quiet, state=str, kept="the model") as say:
+        folds = Folds(settings.output.folds, settings.n_repeats, settings.seed, on_fold)
+        return held_out_neighbours(fit_part, task.X, task.y, folds)
+
+
+def is_any_hard(learner: Any, rows: Constraints) -> bool:
+    """Whether a constraint of a fitted learner must hold."""
+    weight = getattr(learner, "slack_weight_", learner.slack_weight)
+    return bool((weight != "auto" and np.isinf(weight)) or np.isinf(rows.weight).any())
+
+
+def _print(task: LearnInput, learner: Any, settings: LearnSettings, summary: Sequence[SummaryRow]) -> None:
+    """Print remarks, the summary and the certificate."""
     for text in task.warnings:
         warn(text)
     console = show.stdout()
     console.print(task.title, style="bold", markup=False, soft_wrap=True)
-    console.print(show.summary_table(summary))
-    weight = [("slack weight", _weight_text(learner, settings))]
-    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=weight))
-    if out is not None:
-        show.wrote("model", out)
-    if settings.report is not None:
-        _write_report(task, rows, learner, settings, learner.result_, summary, held_out)
-        show.wrote("report", settings.report)
-    return code
-
-
-def _with_slack_weight(
-    task: LearnInput, settings: LearnSettings, search: SlackWeightSearch, say: Callable[[str], Any]
-) -> LearnSettings:
-    """Settings with the slack weight that serves nearest neighbours best on the labelled rows of the task.
-
-    Ctrl-C ends the command, with what the search has found by then.
-    """
-    names = np.arange(len(task.X)) if task.row_numbers is None else task.row_numbers
-    place = ""
-
-    def on_fit(text: str) -> None:
-        nonlocal place
-        place = text
-        say(text)
-
-    def fit(weight: float, rows: np.ndarray) -> Any:
-        learner = MetricLearner(**{**settings.parameters, **settings.measuring, "slack_weight": weight})
-        learner.set_params(callback=lambda record: say(f"{place}, {show.gap_and_violation(record)}"))
-        with warnings.catch_warnings():  # a weight that is too heavy to converge loses, without a word
-            warnings.simplefilter("ignore")
-            return learner.fit(task.X[rows], task.y[rows], constraints=task.given, sample_id=names[rows])
-
-    try:
-        weight = search.run(
-            fit,
-            task.X,
-            task.y,
-            n_neighbors=settings.n_neighbors,
-            random_state=settings.seed,
-            on_fit=on_fit,
-        )
-    except KeyboardInterrupt:
-        if task.row_numbers is not None:  # of a part of the data, whose measurement is cut short
-            raise
-        known = ", ".join(f"{number(mean)} with {number(weight)}" for weight, mean in search.means.items())
-        found = (
-            f"{settings.n_neighbors}-NN {'R²' if task.has_values else 'accuracy'} {known}; "
-            f"--slack-weight {search.best:g} learns with the best of them"
-            if search.best is not None
-            else "no weight has been tried on all folds"
-        )
-        note(f"interrupted while choosing the slack weight: {found}. Nothing is written.", style="yellow")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
-    return replace(settings, parameters={**settings.parameters, "slack_weight": weight})
-
-
-def _slack_weight(learner: Any) -> float:
-    """The slack weight in use, also where nothing could be learned."""
-    weight = getattr(learner, "slack_weight_", learner.slack_weight)
-    return 1.0 if weight == "auto" else float(weight)
+    if summary:
+        console.print(show.summary_table(summary))
+    has_hard = is_any_hard(learner, learner.constraints_)
+    more = [("slack weight", _weight_text(learner, settings))]
+    if settings.search:
+        more.append(("chosen by search", f"prior {learner.prior_}, strategy {learner.strategy_ or 'not learned'}"))
+    console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=more))
+    if settings.output.out is not None:
+        show.wrote("model", settings.output.out)
 
 
 def _weight_text(learner: Any, settings: LearnSettings) -> str:
-    """The slack weight in use, and how it came about."""
-    weight = number(_slack_weight(learner))
-    if not settings.choose_slack_weight:
-        return weight
-    among = ", ".join(number(float(w)) for w in sorted(settings.slack_weights))
-    return f"{weight}, chosen among {among} by cross-validated {settings.n_neighbors}-NN"
+    """The slack weight in use, and whether it was chosen."""
+    return number(learner.slack_weight_) + (", chosen by cross-validation" if settings.search else "")
 
 
-def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
-    """The fitted learner, and whether Ctrl-C cut it short.
-
-    Ends the command where there is none: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
-
-    Contradictory rows are shown on the terminal and in the report.
-    """
-    learner, is_interrupted = MetricLearner(**settings.parameters), False
-    try:
-        with collected_warnings() as texts, Progress(f"learning from {task.name}", quiet=settings.quiet) as progress:
-            learner.set_params(callback=progress)
-            try:
-                learner.fit(task.X, task.labels, constraints=task.given)
-            except KeyboardInterrupt:
-                is_interrupted = True
-    except SolverError as error:
-        raise _failed(task, learner, settings, error) from error
-    except (ValueError, TypeError) as error:
-        raise fail(for_labels(str(error), task.label_column)) from error
-    finally:
-        learner.set_params(callback=None)
-    if is_interrupted and not hasattr(learner, "result_"):
-        note("interrupted before there was anything to keep; nothing is written", style="yellow")
-        raise typer.Exit(ExitCode.INTERRUPTED)
-    task.warnings += [for_command(text) for text in texts]
-    return learner, is_interrupted
-
-
-def is_any_hard(learner: Any, rows: Constraints) -> bool:
-    """Whether a row must hold, rather than cost."""
-    return bool(np.isinf(_slack_weight(learner)) or np.isinf(rows.weight).any())
-
-
-def _failed(task: LearnInput, learner: Any, settings: LearnSettings, error: SolverError) -> Exception:
-    """What to say when the solver proved that there is no solution, or broke down."""
+def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Exception:
+    """Print the proof that there is no solution, or that the solver broke down; return the exception that ends the command."""
     result, rows = error.result, error.constraints
     for text in task.warnings:
         warn(text)
@@ -218,109 +300,50 @@ def _failed(task: LearnInput, learner: Any, settings: LearnSettings, error: Solv
     if len(conflict) > 10:
         note(f"  ... and {len(conflict) - 10} more", style="")
     note("Drop or relax one of them, or use a finite --slack-weight.", style="")
-    if settings.report is not None:
-        _write_report(task, rows, learner, settings, result, ())
-        note(f"report  {settings.report}", style="")
+    if settings.output.report is not None:
+        _write_report(task, None, settings, rows, result, ())
+        note(f"report  {settings.output.report}", style="")
     return failure
 
 
 def _place(task: LearnInput, rows: Constraints, row: int) -> str:
-    """Where a constraint comes from: the file and line that gave it, or the labels; drawn rows come first."""
-    given = row - (rows.n_constraints - len(task.places))
-    return task.places[given] if task.places and given >= 0 else f"row {row}, drawn from the labels"
-
-
-def _measure(
-    summary: list[SummaryRow], task: LearnInput, maps: Sequence[np.ndarray], settings: LearnSettings, elapsed: float
-) -> HeldOut | None:
-    """Add what can be measured with labels to the table "before and after", and say so where nothing is gained."""
-    held_out: FoldScores | None = None
-    n_fits = settings.n_folds * settings.n_repeats
-    if elapsed * n_fits > LONGEST_MEASUREMENT:
-        task.warnings.append(
-            f"no nearest-neighbour test: {n_fits} more runs of {elapsed:.0f} s; have it on fewer points"
-        )
-    elif n_fits:
-        try:
-            held_out = _neighbours(task, settings)
-        except (ValueError, SolverError) as error:
-            task.warnings.append(f"no nearest-neighbour test: {error}")
-        else:
-            if held_out is None:
-                few = "there are fewer than four values" if task.has_values else "a class has only one labelled point"
-                task.warnings.append(f"no nearest-neighbour test: {few}")
-            else:
-                summary.append(held_out.summary_row())
-                if not held_out.is_gained:
-                    task.warnings.append(
-                        "neighbours in the learned metric are no better than with columns "
-                        + ("as given", "scaled")[held_out.best_without]
-                        + ": here nothing is gained by learning"
-                    )
-    if not task.has_values:
-        summary.append(k_means_nmi(maps, task.y, random_state=settings.seed))
-    return held_out if isinstance(held_out, HeldOut) else None
-
-
-def _neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
-    """The nearest-neighbour test. A slack weight that was chosen is chosen again on every training part."""
-
-    fold = ""
-
-    def on_fold(k: int, n: int) -> None:
-        nonlocal fold
-        fold = f"fold {k} of {n}"
-        say(fold)
-
-    def fit_part(rows: np.ndarray) -> Any:
-        X, y = task.X[rows], task.y[rows]
-        chosen = settings
-        if settings.choose_slack_weight:
-            part = replace(task, X=X, labels=y, row_numbers=rows)
-            search = SlackWeightSearch(settings.slack_weights)
-            chosen = _with_slack_weight(part, settings, search, lambda text: say(f"{fold}, slack weight {text}"))
-        learner = MetricLearner(**{**chosen.parameters, **chosen.measuring})
-        learner.set_params(callback=lambda record: say(f"{fold}, {show.gap_and_violation(record)}"))
-        with warnings.catch_warnings():  # a fold that stops early is still a fold; the main run has its own message
-            warnings.simplefilter("ignore")
-            return learner.fit(X, y, constraints=task.given, sample_id=rows)
-
-    with Progress("measuring on held-out points", quiet=settings.quiet, state=str, kept="the model") as say:
-        folds = Folds(settings.n_neighbors, settings.n_folds, settings.n_repeats, settings.seed, on_fold)
-        return held_out_neighbours(fit_part, task.X, task.y, folds)
+    """Where a constraint comes from: file and line, or the labels; those drawn from labels come first."""
+    places: Sequence[str] = () if task.given is None else task.given.places
+    given = row - (rows.n_constraints - len(places))
+    return places[given] if given >= 0 else f"row {row}, drawn from the labels"
 
 
 def _write_report(
     task: LearnInput,
-    rows: Constraints,
     learner: Any,
     settings: LearnSettings,
+    rows: Constraints,
     result: Any,
     summary: Sequence[SummaryRow],
     held_out: HeldOut | None = None,
 ) -> None:
-    """The HTML report, where one was asked for.
+    """Write the HTML report.
 
     Parameters
     ----------
     task : LearnInput
-    rows : Constraints
-        That were learned from.
-    learner : MetricLearner
-        Not fitted where there is no solution.
+    learner : MetricLearner or None
+        None if there is no solution.
     settings : LearnSettings
+    rows : Constraints
+        The constraints of the problem.
     result : MatrixResult
     summary : sequence of SummaryRow
     held_out : HeldOut, optional
     """
-    if settings.report is None:
-        return
-    from bregmat_app.report import write_report  # here: its template engine is loaded for a report only
+    from bregmat_app.report import write_report  # its template engine is loaded for a report only
 
-    asked = {name: value for name, value in learner.get_params().items() if value is not None and name != "callback"}
-    asked["slack_weight"] = _weight_text(learner, settings)
-    if learner.prior == "auto" and hasattr(learner, "prior_"):
-        asked["prior"] = f"{learner.prior_}, by auto"
+    parameters = MetricLearner(**settings.parameters).get_params()
+    asked = {name: value for name, value in parameters.items() if value is not None}
+    if learner is not None:
+        asked |= {"slack_weight": _weight_text(learner, settings), "prior": learner.prior_}
+        asked["strategy"] = learner.strategy_ or "none: not learning is better"
+    has_hard = settings.slack_weight == np.inf or bool(np.isinf(rows.weight).any())
     data = ReportData(
         title=f"Metric learned from {task.name}",
         result=result,
@@ -333,10 +356,11 @@ def _write_report(
         sample_id=task.sample_id,
         feature_names=task.feature_names,
         warnings=task.warnings,
-        has_hard=is_any_hard(learner, rows),
+        has_hard=has_hard,
         held_out=held_out,
         class_names=task.class_names or None,
-        model_path=settings.out,
+        model_path=settings.output.out,
     )
+    assert settings.output.report is not None
     with bad_input():
-        write_report(settings.report, data)
+        write_report(settings.output.report, data)

@@ -1,41 +1,41 @@
-"""Points as given, with columns scaled, and learned: constraints met, nearest neighbours on held-out folds, k-means."""
+"""Measurements of points as given, with scaled columns and learned: constraints met, nearest neighbours, k-means."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.metrics import confusion_matrix, normalized_mutual_info_score, r2_score
-from sklearn.model_selection import KFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from bregmat.base.html import FEWER_MET, SummaryRow, number
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.mahalanobis import inverse_deviations
 from bregmat.plots.pairs import share_ordered
-from bregmat.run.result import SolverError
 from bregmat_app.report import FoldScores, HeldOut
 
-MOST_CLUSTERED = 20_000  # points; k-means on more would take longer than learning
+N_NEIGHBORS = 4  # as in the papers
+MOST_CLUSTERED = 20_000  # k-means on more points would take longer than learning
 
 
 def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:
-    """Columns over their standard deviations, in X or in points like them (n, d): what learning has to beat."""
+    """Divide the columns of X by their standard deviations, or by those of the points `like`, shape (n, d)."""
     return X * inverse_deviations(X if like is None else like)
 
 
 def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all_soft: bool = False) -> SummaryRow:
-    """How many constraints hold to a relative tolerance of 1e-3.
+    """Count the constraints that hold up to a relative violation of 1e-3.
 
     Parameters
     ----------
     rows : Constraints
         In row numbers.
     maps : three ndarrays of shape (n, .), or None
-        The points as given, scaled and learned; None where the bounds are in other units.
+        The points as given, scaled and learned; None if the bounds have other units.
     all_soft : bool
-        Whether every constraint may be violated at a price; the name of the row says so.
+        Whether every constraint has slack; the name of the row says so.
     """
 
     def text(G: np.ndarray | None) -> str | None:
@@ -49,29 +49,29 @@ def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all
 
 
 def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str | None:
-    """What it means that fewer constraints, all soft, are met after learning than before; None where that is not so.
+    """Explain why fewer constraints, all with slack, are met after learning than before; None if that is not so.
 
     Parameters
     ----------
     rows : Constraints
         In row numbers.
     start, learned : ndarray of shape (n, .)
-        The points as the prior sees them, and learned.
+        The points mapped by the prior, and learned.
     """
     missing = [rows.violation(G) for G in (start, learned)]
     before, after = (int((v <= 1e-3).sum()) for v in missing)
     if after >= before:
         return None
     weight = np.where(np.isinf(rows.weight), 1.0, rows.weight)
-    price, now = (float(np.average(v * v, weights=weight)) for v in missing)
-    fell = f" (the mean square of what is missing, in shares of the bound, fell from {number(price, 3)} to {number(now, 3)})"
+    cost, now = (float(np.average(v * v, weights=weight)) for v in missing)
+    fell = f" (the mean squared relative violation fell from {number(cost, 3)} to {number(now, 3)})"
     return f"fewer soft constraints are met after learning ({after:,}) than before it ({before:,}): {FEWER_MET}" + (
-        fell if now < price else ""
+        fell if now < cost else ""
     )
 
 
 def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
-    """How often a similar pair is closer than a dissimilar one; no row without both kinds."""
+    """Measure how often a similar pair is closer than a dissimilar one; no row without both kinds."""
     pairs = rows.where("is_sq_distance")
     if not pairs.any():
         return []
@@ -84,17 +84,16 @@ def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[Summar
 
 @dataclass(frozen=True)
 class Folds:
-    """Which folds are held out, and how many neighbours of a point are asked.
+    """The folds that are held out.
 
     Attributes
     ----------
-    n_neighbors, n_folds, n_repeats, random_state : int
-        Fewer folds where a class is smaller, or where there are fewer than two values a fold.
+    n_folds, n_repeats, random_state : int
+        There are fewer folds if a class has fewer points, or if there are fewer than two values per fold.
     on_fold : callable, optional
-        Told the number of the fold that begins and how many there are.
+        Called with the number of the fold that begins and the number of folds.
     """
 
-    n_neighbors: int = 4
     n_folds: int = 5
     n_repeats: int = 1
     random_state: int = 0
@@ -104,21 +103,21 @@ class Folds:
 def held_out_neighbours(
     fit: Callable[[np.ndarray], Any], X: np.ndarray, y: np.ndarray, folds: Folds = Folds()
 ) -> FoldScores | None:
-    """k-nearest-neighbours on held-out folds: points as given, scaled as in the training part, with its metric.
+    """Test nearest neighbours on held-out folds: points as given, scaled by the training part, and mapped by its metric.
 
     Parameters
     ----------
     fit : callable
-        Gets the row numbers of the training part, gives something with `transform`.
+        Takes the row numbers of the training part, returns an object with `transform`.
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
-        Class numbers, or values, of which the mean of the nearest neighbours explains some; rows with -1, or NaN, take part in no fold.
+        Class numbers, or values; rows with -1 or NaN are in no fold.
     folds : Folds
 
     Returns
     -------
     HeldOut of classes, FoldScores of values, or None
-        None where a class has only one labelled point, or fewer than four have a value, so that there are no two folds.
+        None if a class has only one labelled point, or fewer than four points have a value: then there are no two folds.
     """
     has_values, rows, most = _labelled(y)
     n_folds = min(folds.n_folds, most)
@@ -134,7 +133,7 @@ def held_out_neighbours(
         if folds.on_fold is not None:
             folds.on_fold(fold + 1, split.get_n_splits())
         training, test = rows[training], rows[test]
-        neighbors = _neighbours_of(has_values, min(folds.n_neighbors, len(training)))
+        neighbors = _neighbours_of(has_values, min(N_NEIGHBORS, len(training)))
         for k, G in enumerate((X, scaled(X, X[training]), fit(training).transform(X))):
             answer = neighbors.fit(G[training], y[training]).predict(G[test])
             if has_values:
@@ -145,14 +144,14 @@ def held_out_neighbours(
             if fold < n_folds:  # the first repeat, in which each point is held out once
                 predicted[k, test] = answer
                 nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
-    found: Any = {"n_neighbors": folds.n_neighbors, "n_folds": n_folds, "n_repeats": folds.n_repeats, "scores": scores}
+    found: Any = {"n_neighbors": N_NEIGHBORS, "n_folds": n_folds, "n_repeats": folds.n_repeats, "scores": scores}
     if has_values:
         return FoldScores(**found)
     return HeldOut(**found, labels=y, confusion=confusion, predicted=predicted, nearest=nearest)
 
 
 def _labelled(y: np.ndarray) -> tuple[bool, np.ndarray, int]:
-    """Whether there are values in place of class numbers, the rows that have one, and into how many folds they can be cut."""
+    """Whether labels are values rather than classes, the rows that have one, and the largest number of folds."""
     if y.dtype.kind == "f":
         rows = np.flatnonzero(np.isfinite(y))
         return True, rows, len(rows) // 2
@@ -187,74 +186,3 @@ def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state:
 
     before, among_scaled, after = map(nmi, maps)
     return ("k-means NMI, same points", before, among_scaled, after)
-
-
-@dataclass
-class SlackWeightSearch:
-    """Slack weights by k-nearest-neighbour accuracy, or R² of values, on held-out folds; also half done.
-
-    With equal accuracies the smallest weight wins: it stays nearest to the prior. One that is too heavy to solve loses.
-    """
-
-    weights: Sequence[float]
-    n_folds: int = 3
-    scores: dict[float, list[float]] = field(default_factory=dict)
-    error: Exception | None = None  # of the last fit that failed
-
-    def run(
-        self,
-        fit: Callable[[float, np.ndarray], Any],
-        X: np.ndarray,
-        labels: np.ndarray,
-        *,
-        n_neighbors: int = 4,
-        random_state: int = 0,
-        on_fit: Callable[[str], Any] = lambda text: None,
-    ) -> float:
-        """The best weight.
-
-        Parameters
-        ----------
-        fit : callable
-            Gets a weight and the row numbers of a training part, gives something with `transform`.
-        X : ndarray of shape (n, d)
-        labels : ndarray of shape (n,)
-            Class numbers, or values; rows with -1, or NaN, are left out.
-        n_neighbors, random_state : int
-            Of the nearest-neighbour test; there are fewer folds where a class is smaller.
-        on_fit : callable, optional
-            Told which fit begins.
-        """
-        has_values, rows, most = _labelled(labels)
-        self.n_folds = max(2, min(self.n_folds, most))
-        kind = KFold if has_values else StratifiedKFold
-        split: Any = kind(self.n_folds, shuffle=True, random_state=random_state)
-        parts = [(rows[training], rows[test]) for training, test in split.split(rows, labels[rows])]
-        for weight in sorted(self.weights):
-            found = self.scores[weight] = []
-            for training, test in parts:
-                done = sum(map(len, self.scores.values()))
-                on_fit(f"{number(weight)}, fit {done + 1} of {len(self.weights) * len(parts)}")
-                nearest = _neighbours_of(has_values, n_neighbors)
-                try:
-                    learned = fit(weight, training)
-                    nearest.fit(learned.transform(X[training]), labels[training])
-                    found.append(float(nearest.score(learned.transform(X[test]), labels[test])))
-                except (ValueError, SolverError) as error:
-                    self.error = error
-                    found.append(np.nan)
-        if self.best is None:
-            assert self.error is not None
-            raise self.error
-        return self.best
-
-    @property
-    def means(self) -> dict[float, float]:
-        """Accuracy of the weights that have all their folds; NaN where one could not be solved."""
-        return {weight: float(np.mean(found)) for weight, found in self.scores.items() if len(found) == self.n_folds}
-
-    @property
-    def best(self) -> float | None:
-        """The best weight so far; None where there is none yet."""
-        means = {weight: mean for weight, mean in self.means.items() if np.isfinite(mean)}
-        return max(means, key=lambda weight: (means[weight], -weight)) if means else None

@@ -1,4 +1,4 @@
-"""The library's messages in the words of the command line: options instead of arguments."""
+"""Messages of the library in terms of the command line: options instead of arguments."""
 
 import re
 
@@ -10,13 +10,13 @@ _OPTIONS = {
     "max_iter": "--max-iter",
     "n_components": "--n-components",
     "n_constraints": "--n-constraints",
-    "n_impostors": "--n-impostors",
-    "n_neighbors": "--n-neighbors",
+    "min_eig": "--min-eig",
     "random_state": "--seed",
+    "scale=True": "--scale",
     "sample_id": "--id",
     "raise trace": "raise --trace",
 }
-# options where a message begins with them, else plain words
+# words that are options only at the beginning of a message
 _FIRST_WORDS = (
     "dim",
     "divergence",
@@ -24,20 +24,18 @@ _FIRST_WORDS = (
     "eta",
     "loss",
     "missing",
-    "mode",
-    "only",
-    "passes",
     "prior",
-    "share",
     "solver",
     "strategy",
     "tol",
     "trace",
 )
-# what advice says of Python objects, which a command does not have
+# advice that is about Python objects
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",
     'strategy="neighbors"': "--strategy neighbors",
+    "; scale=False takes C as it is": "",
+    "download=True": "--download",
     "missing='drop'": "--missing drop",
     "missing='median'": "--missing median",
     "encoding='cp1252'": "--encoding cp1252",
@@ -48,7 +46,7 @@ _PHRASES = {
 
 
 def for_command(text: str) -> str:
-    """A message or advice of the library with options in place of its arguments."""
+    """Replace arguments in a message of the library by options."""
     for phrase, own in _PHRASES.items():
         text = text.replace(phrase, own)
     for name, option in _OPTIONS.items():
@@ -57,7 +55,7 @@ def for_command(text: str) -> str:
 
 
 def for_labels(text: str, name: str) -> str:
-    """A message about labels `y` with the column they came from."""
+    """Replace `y` in a message of the library by the column of the labels."""
     text = re.sub(r" \(unlabeled=[^)]*\)", "", text)
     text = re.sub(r"\by\[(\d+)\] = ", r"row \1: ", text)
     text = text.replace("use Constraints.sq_distance(i, j, bound, sense)", "use --constraints with rows sq_distance")
@@ -65,7 +63,7 @@ def for_labels(text: str, name: str) -> str:
 
 
 def of_file(error: OSError) -> str:
-    """A file that cannot be opened: its name and what is wrong."""
+    """Describe a file that cannot be opened."""
     if error.filename is None:
         return str(error)
     if isinstance(error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What `bregmat transform` and `bregmat inspect` do with a model file."""
+"""The work of `bregmat transform` and `bregmat inspect` with a model file."""
 
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from bregmat.online import MatrixExponentiatedGradient
 from bregmat.run.result import Result
 from bregmat.verification.saved import verify_saved
 from bregmat_app.cli import show
+from bregmat_app.cli.categorical import Categories
 from bregmat_app.cli.learning import is_any_hard
 from bregmat_app.cli.stream import bound_rows
 
@@ -24,14 +25,14 @@ __all__ = ["tables_about", "transform_points"]
 def transform_points(
     model: Path, points: Path | None, out: Path, *, missing: str = "error", encoding: str | None = None
 ) -> tuple[int, int]:
-    """Write the points of a file as the model maps them; how many, and in how many dimensions.
+    """Write the points of a file mapped by a model; return how many there are, and their dimension.
 
     Parameters
     ----------
     model, points, out : path
-        Without points those of an online model, all of them.
+        Without points, an online model writes all of its own.
     missing, encoding : str
-        As in :func:`bregmat.io.read_points`; the medians are those that the model was learned with.
+        As in :func:`bregmat.io.read_points`; the medians are those of the points that the model was learned from.
     """
     learner = load(model)
     if isinstance(learner, MatrixExponentiatedGradient):
@@ -47,36 +48,41 @@ def transform_points(
                 f"{model}: no medians to fill up missing cells with; `bregmat learn --missing median` keeps those it learned with"
             )
         given = {"missing": missing, "medians": info.get("medians"), "encoding": encoding}
-        data = _points_for(points_source(points), info.get("feature_names"), learner.n_features_in_, given)
+        categories = Categories.from_info(info)
+        n_numbers = learner.n_features_in_ - categories.n_features
+        names = (info.get("feature_names") or [])[:n_numbers]
+        given["exclude"] = list(categories.of_column)
+        data = _points_for(points_source(points), names, n_numbers, given)
         if data.n_missing:
-            what = "rows left out" if data.rows is not None else "filled up"
+            what = "rows left out" if data.rows is not None else "filled with medians"
             show.warn(f"missing cells in {listed(data.n_missing)}: {what}")
-        after, columns = learner.transform(data.X), data.columns
+        X = np.hstack([data.X, categories.encode(data)]) if categories.n_features else data.X
+        after, columns = learner.transform(X), data.columns
     write_points(out, after, names=[f"c{k}" for k in range(after.shape[1])], columns=columns)
     return after.shape
 
 
-def _points_for(source: Source, names: list[str] | None, d: int, given: dict[str, Any]) -> Points:
-    """The columns a model was learned on, by name where the file has them, else all d columns of numbers."""
+def _points_for(source: Source, names: list[str], d: int, given: dict[str, Any]) -> Points:
+    """Read the columns that a model was learned from: by name if the file has them, else all d columns of numbers."""
     path = source.path
     if names and set(names) <= set(column_names(source, given["encoding"])):
         return read_points(source, features=names, **given)
     points = read_points(source, **given)
     if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
         return points
-    missing = [name for name in names or () if name not in points.names]
-    if not missing or _are_made_up(names or ()):
+    missing = [name for name in names if name not in points.names]
+    if not missing or _are_made_up(names):
         raise ValueError(f"{path}: {len(points.names)} columns of numbers, but the model was learned on {d}")
     raise ValueError(f"{path}: no column {listed(missing)}, which the model was learned on")
 
 
 def _are_made_up(names: Any) -> bool:
-    """Whether names are those given to files without a header."""
+    """Whether names are those of a file without a header."""
     return list(names) == [f"x{k}" for k in range(len(names))]
 
 
 def _coordinates(learner: MatrixExponentiatedGradient, points: Path | None) -> tuple[np.ndarray, dict[str, Any]]:
-    """Rows of the factor: of all points, or of those whose numbers (vectors, if it learned from vectors) a file holds."""
+    """Return the coordinates of all points of an online model, or of those whose numbers or vectors a file holds."""
     columns: dict[str, Any] = {}
     chosen: Any = None
     has_pairs = learner.settings.instances == "pairs"
@@ -94,7 +100,7 @@ def _coordinates(learner: MatrixExponentiatedGradient, points: Path | None) -> t
 
 
 def _point_numbers(path: Path, X: np.ndarray, dim: int) -> np.ndarray:
-    """One column of whole numbers below `dim`."""
+    """Check that X has one column of whole numbers below `dim` and return it."""
     if X.shape[1] != 1:
         raise ValueError(f"{path}: {X.shape[1]} columns of numbers; the model needs one, of point numbers")
     numbers = np.asarray(X[:, 0])
@@ -105,10 +111,10 @@ def _point_numbers(path: Path, X: np.ndarray, dim: int) -> np.ndarray:
 
 
 def tables_about(model: Path) -> list[Table | str]:
-    """What a model was learned from, its settings, and its certificates or its loss; tables and empty lines."""
+    """Describe a model: what it was learned from, its settings, its certificates or its loss; tables and empty lines."""
     manifest, learner = read_manifest(model), load(model)
     rows: list[tuple[str, Any]] = [("class", manifest["class"])]
-    if hasattr(type(learner), "cumulative_loss_"):  # online: a loss rather than a certificate
+    if hasattr(type(learner), "cumulative_loss_"):  # an online learner has a loss, and no certificate
         return [show.name_value_table([*rows, *_rows_of_stream(learner, manifest)], str(model))]
     info = manifest["info"]
     rows.append(("written by", f"bregmat {manifest['bregmat']}, format {manifest['format_version']}"))
@@ -132,7 +138,7 @@ def tables_about(model: Path) -> list[Table | str]:
 
 
 def _rows_of_stream(learner: Any, manifest: dict[str, Any]) -> list[tuple[str, Any]]:
-    """What there is to say of an online learner."""
+    """Describe an online learner."""
     info = manifest["info"]
     position = info.get("examples")
     rows: list[tuple[str, Any]] = [("learned from", info.get("source", "unknown"))]

@@ -1,4 +1,4 @@
-"""The door to ``bregmat_papers`` that `bregmat reproduce` opens: experiments one after the other, each table printed."""
+"""The work of `bregmat reproduce`: run experiments of ``bregmat_papers`` and print their tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from rich.table import Table
 from bregmat.base.html import seconds
 from bregmat.io import check_writable
 from bregmat_app.cli import show
+from bregmat_app.cli.messages import for_command
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
 from bregmat_papers.datasets import DataNotFoundError
@@ -18,7 +19,7 @@ from bregmat_papers.runner import require_packages
 
 __all__ = ["list_experiments", "reproduce_all"]
 
-_WIDE = 120  # columns of a terminal that has room for notes
+_WIDE = 120  # columns of a terminal that is wide enough for notes
 
 
 def list_experiments() -> None:
@@ -30,14 +31,14 @@ def list_experiments() -> None:
 def reproduce_all(
     names: Sequence[str] | None, out: Path, *, size: str, download: bool, page: Path | None, quiet: bool
 ) -> int:
-    """Run what is not done yet, print the tables, write the page; the exit code.
+    """Run the experiments or what is left of them, print the tables, write the page; the exit code.
 
     Parameters
     ----------
     names : sequence of str or None
         Experiments; None: all of them.
     out : path
-        Folder of tables, pictures and what is done so far.
+        Folder of tables, pictures and unfinished runs.
     size : {"default", "small", "full"}
     download, quiet : bool
         Whether missing data may be fetched; whether to show no progress.
@@ -61,8 +62,8 @@ def reproduce_all(
         ):
             try:
                 report = reproduce(item, out, size=size, data=data, progress=say)
-            except DataNotFoundError as error:  # the others may have theirs
-                note(f"{item.name}: {error} (on the command line: --download)", style="yellow")
+            except DataNotFoundError as error:  # the data of other experiments may be there
+                note(f"{item.name}: {for_command(str(error))}", style="yellow")
                 lacking.append(item.name)
                 continue
         if not report.is_complete:
@@ -82,7 +83,7 @@ def reproduce_all(
 
 
 def _state(step: Any) -> str:
-    """What a step of a run says."""
+    """Describe a step of a run."""
     what = "" if step.unit is None else ", ".join(f"{key} {value}" for key, value in step.unit.items())
     return f"{step.done} of {step.total} done" + (f", now {what}" if what else "")
 
@@ -91,7 +92,7 @@ def _print(item: Experiment, report: Report) -> None:
     table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
     console = show.stdout()
-    has_notes = console.width >= _WIDE  # they are in the file, too
+    has_notes = console.width >= _WIDE  # the file has them, too
     table.add_column("")
     for column in ("ours", "paper", "difference"):
         table.add_column(column, justify="right")

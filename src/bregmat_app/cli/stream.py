@@ -1,42 +1,24 @@
 """The command `bregmat stream`: learn from a file of pairs in one pass, and report the total loss and its bound."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bregmat.base.html import number, seconds
-from bregmat.io import PairFile, atomic_write, save
+from bregmat.io import PairFile, save
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import StreamExit, StreamRun, run_stream
-from bregmat.plots._style import require_matplotlib
 from bregmat_app.cli import show
 from bregmat_app.cli.messages import for_command
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note, warn
 
-__all__ = ["StreamSettings", "bound_rows", "learn_stream"]
+__all__ = ["bound_rows", "learn_stream"]
 
 
-@dataclass(frozen=True)
-class StreamSettings:
-    """The options of the command: `parameters` are those of the learner, `running` those of `run_stream`."""
-
-    parameters: dict[str, Any]
-    running: dict[str, Any] = field(default_factory=dict)
-    squared: bool = False
-    out: Path | None = None
-    plot: Path | None = None
-    quiet: bool = False
-
-
-def learn_stream(pairs: Path, settings: StreamSettings) -> int:
-    """Learn, write the model and the plot, print the table; the exit code."""
-    out, plot = settings.out, settings.plot
-    with bad_input():
-        write_plot = None if plot is None else _plot_writer(plot)
-        run, texts = _run(pairs, settings)
+def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out: Path | None, quiet: bool) -> int:
+    """Learn, write the model, print the table; the exit code. `parameters` are those of the learner."""
+    run, texts = _run(pairs, parameters, squared, quiet)
     if out is not None:
         with bad_input():
             save(out, run.learner, info={"source": pairs.name, "examples": run.position})
@@ -48,10 +30,6 @@ def learn_stream(pairs: Path, settings: StreamSettings) -> int:
     show.stdout().print(show.name_value_table(_rows(run), title))
     if out is not None:
         show.wrote("model", out)
-    if write_plot is not None:
-        with bad_input():
-            write_plot(run)
-        show.wrote("plot", plot)
     if run.exit_reason is not StreamExit.INTERRUPTED:
         return ExitCode.SOLVED
     kept = "give --out FILE to keep what was learned" if out is None else f"what was learned is in {out}"
@@ -59,22 +37,19 @@ def learn_stream(pairs: Path, settings: StreamSettings) -> int:
     return ExitCode.INTERRUPTED
 
 
-def _run(pairs: Path, settings: StreamSettings) -> tuple[StreamRun, list[str]]:
+def _run(pairs: Path, parameters: dict[str, Any], squared: bool, quiet: bool) -> tuple[StreamRun, list[str]]:
     """Learn the pairs; the run and the warnings."""
-    learner = MatrixExponentiatedGradient(**settings.parameters)
-    stream = PairFile(pairs, squared=settings.squared)
+    title = f"learning from {pairs.name}"
     with (
+        bad_input(),
         collected_warnings() as texts,
-        Progress(
-            f"learning from {pairs.name}", quiet=settings.quiet, state=_state, kept="what was learned"
-        ) as progress,
+        Progress(title, quiet=quiet, state=_state, kept="what was learned") as progress,
     ):
+        learner, stream = MatrixExponentiatedGradient(**parameters), PairFile(pairs, squared=squared)
         try:
-            return run_stream(learner, stream, callback=progress, **settings.running), texts
+            return run_stream(learner, stream, callback=progress), texts
         except StreamError as error:
             raise fail(str(error)) from error
-        except (ValueError, TypeError) as error:
-            raise fail(for_command(str(error))) from error
 
 
 def _state(record: Any) -> str:
@@ -117,27 +92,3 @@ def _last_tenth(run: StreamRun) -> str:
     if not earlier or earlier[-1].position == run.position:
         return number(None)
     return f"{number((run.loss - earlier[-1].loss) / (run.position - earlier[-1].position))} per pair"
-
-
-def _plot_writer(path: Path) -> Callable[[StreamRun], None]:
-    """A function that draws a run to a file; raises here if matplotlib cannot write such a file."""
-    require_matplotlib("--plot")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    known = FigureCanvasAgg(figure).get_supported_filetypes()
-    suffix = path.suffix.lower().removeprefix(".")
-    if suffix not in known:
-        raise ValueError(
-            f"--plot {path}: cannot draw {suffix or 'a file without ending'}; use one of {', '.join(known)}"
-        )
-
-    def write(run: StreamRun) -> None:
-        from bregmat.plots import OnlineLossDisplay
-
-        OnlineLossDisplay.from_run(run, ax=figure.subplots())
-        with atomic_write(path) as handle:
-            figure.savefig(handle, format=suffix, dpi=150)
-
-    return write

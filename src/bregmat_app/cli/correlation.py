@@ -1,0 +1,98 @@
+"""The work of `bregmat correlation`: read a square table, repair it, write the result and say what changed."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bregmat.applications.correlation import CorrelationResult, nearest_correlation
+from bregmat.base.html import listed, number
+from bregmat.io import check_writable, tables
+from bregmat.io.sources import COLUMNAR, TEXT, source_of
+from bregmat_app.cli import show
+from bregmat_app.cli.messages import for_command
+
+__all__ = ["repair_file"]
+
+KINDS = (*TEXT, *COLUMNAR)
+INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
+SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
+
+
+def repair_file(path: Path, out: Path | None, *, min_eig: float = 0.0, scale: bool = False) -> int:
+    """Repair the matrix of a file, write it, print a table of the changes; the exit code.
+
+    Parameters
+    ----------
+    path, out : Path
+        Tables; `out` may be None.
+    min_eig, scale
+        As in :func:`bregmat.nearest_correlation`.
+
+    Raises
+    ------
+    ValueError
+        If the file holds no square, symmetric table of numbers, or the library refuses it.
+    """
+    names, C = read_matrix(path)
+    if out is not None:
+        check_writable(out)
+    result = nearest_correlation(C, min_eig=min_eig, scale=scale or None)
+    if scale:
+        deviations = np.sqrt(np.diagonal(C))
+        C = C / np.outer(deviations, deviations)
+    has_matrix = result.status in ("OPTIMAL", "FEASIBLE")
+    rows = [
+        ("status", f"{result.status}: {for_command(result.advice)}"),
+        *(_changes(names, C, result) if has_matrix else ()),
+    ]
+    show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
+    if out is not None and has_matrix:
+        tables.write(out, {"": np.array(names), **dict(zip(names, np.asarray(result.matrix).T))})
+        show.wrote("matrix", out)
+    return show.exit_code(result)
+
+
+def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
+    """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows."""
+    table = tables.read(source_of(path, "read a matrix from", KINDS))
+    columns = dict(table.columns)
+    first = next(iter(columns))
+    if first in INDEX_NAMES or table.numbers(first)[1].all():
+        rows = [str(name) for name in columns.pop(first)]
+        if rows != list(columns) and rows != [str(k) for k in range(len(rows))]:
+            raise ValueError(
+                f"{path}: the first column, {listed(rows, 3)}, does not hold the names of the columns in order"
+            )
+    names = list(columns)
+    n = len(columns[names[0]])
+    if len(names) != n:
+        raise ValueError(f"{path}: {n} rows and {len(names)} columns of numbers; a correlation matrix is square")
+    C = np.empty((n, n))
+    for j, name in enumerate(names):
+        C[:, j], is_word = table.numbers(name)
+        bad = np.flatnonzero(is_word | ~np.isfinite(C[:, j]))
+        if len(bad):
+            raise table.not_a_number(int(bad[0]), name)
+    i, j = np.unravel_index(int(np.argmax(np.abs(C - C.T))), C.shape)
+    if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
+        raise ValueError(
+            f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
+        )
+    return names, (C + C.T) / 2
+
+
+def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
+    """Rows of the table that compares the matrix before and after."""
+    X = np.asarray(result.matrix)
+    change = np.abs(X - C)
+    i, j = np.unravel_index(int(np.argmax(change)), change.shape)
+    largest, old, new = (number(float(values[i, j])) for values in (change, C, X))
+    before, after = (float(np.linalg.eigvalsh(matrix)[0]) for matrix in (C, X))
+    return [
+        ("distance (Frobenius norm)", float(np.linalg.norm(X - C))),
+        ("smallest eigenvalue before", before),
+        ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
+        ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),
+        ("relative gap", float(result.gap)),
+    ]

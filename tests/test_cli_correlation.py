@@ -1,0 +1,97 @@
+"""`bregmat correlation`: what is read, written and printed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from bregmat.applications.correlation import nearest_correlation
+from bregmat_app.cli.app import app
+
+NAMES = ["rates", "credit", "equity"]
+BROKEN = np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]])
+
+
+@pytest.fixture
+def correlation(monkeypatch, tmp_path):
+    """correlation(arguments) runs the command in a folder with a broken matrix."""
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(BROKEN, NAMES, NAMES).to_csv("broken.csv")
+
+    def run(*arguments):
+        return CliRunner().invoke(app, ["correlation", *map(str, arguments)], catch_exceptions=False)
+
+    return run
+
+
+def read(path):
+    return pd.read_csv(path, index_col=0)
+
+
+def test_a_broken_matrix_is_repaired(correlation):
+    done = correlation("broken.csv", "--out", "fixed.csv")
+    assert done.exit_code == 0, done.output
+    result = nearest_correlation(BROKEN)
+    fixed = read("fixed.csv")
+    assert list(fixed.index) == list(fixed.columns) == NAMES
+    assert np.array_equal(fixed.to_numpy(), result.matrix)
+    said = " ".join(done.stdout.split())
+    for words in (
+        "broken.csv: 3 x 3 correlations status OPTIMAL",
+        f"distance (Frobenius norm) {np.linalg.norm(result.matrix - BROKEN):.4f}",
+        f"smallest eigenvalue before −{-np.linalg.eigvalsh(BROKEN)[0]:.4f}",
+        "smallest eigenvalue after 0 ",
+        "at rates, credit: 0.9 to 0.7516",
+        "matrix fixed.csv",
+    ):
+        assert words in said
+
+
+def test_the_repaired_matrix_stays_as_it_is(correlation):
+    correlation("broken.csv", "--out", "fixed.csv")
+    assert correlation("fixed.csv", "--out", "again.csv").exit_code == 0
+    assert np.abs(read("again.csv") - read("fixed.csv")).to_numpy().max() < 1e-7
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv.gz", ".parquet", ".feather"])
+def test_other_formats(correlation, suffix):
+    assert correlation("broken.csv", "--out", f"fixed{suffix}").exit_code == 0
+    assert correlation(f"fixed{suffix}", "--out", "again.csv").exit_code == 0
+    assert list(read("again.csv").columns) == NAMES
+
+
+def test_a_table_without_names_of_rows(correlation, tmp_path):
+    pd.DataFrame(BROKEN, columns=NAMES).to_csv("plain.csv", index=False)
+    pd.DataFrame(BROKEN, columns=NAMES).to_csv("numbered.csv")
+    np.savetxt("bare.csv", BROKEN, delimiter=",")
+    for name in ("plain.csv", "numbered.csv", "bare.csv"):
+        done = correlation(name, "--out", "out.csv")
+        assert done.exit_code == 0, done.output
+        assert np.array_equal(read("out.csv").to_numpy(), nearest_correlation(BROKEN).matrix)
+
+
+def test_a_smallest_eigenvalue_and_a_covariance(correlation):
+    assert correlation("broken.csv", "--min-eig", 0.1, "--out", "out.csv").exit_code == 0
+    assert np.linalg.eigvalsh(read("out.csv"))[0] >= 0.1 - 1e-12
+    deviations = np.array([2.0, 0.1, 5.0])
+    pd.DataFrame(BROKEN * np.outer(deviations, deviations), NAMES, NAMES).to_csv("covariance.csv")
+    done = correlation("covariance.csv")
+    assert done.exit_code == 2 and "--scale" in done.stderr
+    assert correlation("covariance.csv", "--scale", "--out", "scaled.csv").exit_code == 0
+    assert np.allclose(read("scaled.csv"), nearest_correlation(BROKEN).matrix, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ("a,b\n1,0.5\n0.4,1\n", "not symmetric: row 'a', column 'b' is 0.5, and its mirror image 0.4"),
+        ("a,b\n1,0.5\n", "1 rows and 2 columns of numbers; a correlation matrix is square"),
+        ("a,b\n1,\n,1\n", "line 3, column 'a': an empty cell is not a number"),
+        (",a,b\nb,1,0.5\na,0.5,1\n", "does not hold the names of the columns in order"),
+    ],
+)
+def test_what_is_no_matrix(correlation, tmp_path, table, message):
+    (tmp_path / "odd.csv").write_text(table)
+    done = correlation("odd.csv", "--out", "out.csv")
+    assert done.exit_code == 2 and message in done.stderr, done.output
+    assert not (tmp_path / "out.csv").exists()
