@@ -8,15 +8,15 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, check_grad
 from sklearn.datasets import load_diabetes, load_digits, load_wine
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
 from bregmat.estimators import KernelLearner, task
-from bregmat.from_labels import dimension
+from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.labels import as_kinds, constraints_from_labels
-from bregmat.from_labels.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
+from bregmat.from_labels.neighbors import KernelSpace, Kinds, PointSpace, nearest_of_kinds
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +70,24 @@ def test_a_kernel_finds_the_same_neighbours(rng):
     X = rng.normal(size=(60, 5))
     kinds = Kinds.of_classes(rng.integers(0, 3, 60))
     K = X @ X.T
-    for how in (ALIKE, APART):
-        plain = nearest_related(PointSpace(X), kinds, how, 4)
-        kernel = nearest_related(KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K)), kinds, how, 4)
+    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K))
+    found = [nearest_of_kinds(space, kinds, np.arange(60), 4, 4)[:2] for space in (PointSpace(X), of_kernel)]
+    for plain, kernel in zip(*found):
         assert np.array_equal(plain.rows, kernel.rows)
         assert np.allclose(plain.distances, kernel.distances)
 
 
-def test_another_index_in_the_convention_of_scikit_learn(rng):
-    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
-    exact, other = (draw(X, y, index=index) for index in ("exact", KNeighborsTransformer(algorithm="ball_tree")))
-    assert np.array_equal(exact.index, other.index)
-    assert np.allclose(exact.bound, other.bound)
-
-
-def test_an_index_may_miss_some(rng):
-    class Forgetful(KNeighborsTransformer):
-        def transform(self, X):
-            graph = super().transform(X).tolil()
-            graph[::2, :] = 0.0
-            return graph.tocsr()
-
-    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
-    exact, some = draw(X, y), draw(X, y, index=Forgetful())
-    assert 0 < some.n_constraints < exact.n_constraints
+def test_the_search_is_the_same_in_blocks_of_any_size(rng, monkeypatch):
+    X, kinds, some = rng.normal(size=(90, 3)), Kinds.of_classes(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
+    X[10:20] = X[40:50]
+    some = some[kinds.codes[some] >= 0]
+    whole = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
+    monkeypatch.setattr(neighbors, "BLOCK", 300)
+    parts = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
+    assert np.array_equal(whole[0].rows, parts[0].rows) and np.array_equal(whole[1].rows, parts[1].rows)
+    assert np.array_equal(whole[2], parts[2]) and whole[2].any()
+    sizes = np.bincount(kinds.codes[kinds.codes >= 0], minlength=30)[kinds.codes[some]]
+    assert np.array_equal((whole[0].rows >= 0).sum(axis=1), np.minimum(sizes - 1, 5))
 
 
 def test_the_limit_leaves_out_points_and_the_seed_repeats(wine):
@@ -186,7 +180,7 @@ def test_labels_of_which_nothing_can_be_asked(rng, y, message):
 
 
 @pytest.mark.parametrize(
-    "options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"index": "fast"}, {"strategy": "near"}]
+    "options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"strategy": "near"}]
 )
 def test_bad_options_are_named(wine, options):
     with pytest.raises((TypeError, ValueError), match=next(iter(options))):

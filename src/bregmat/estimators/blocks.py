@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
@@ -20,12 +18,15 @@ from bregmat.estimators.mahalanobis import root_of_prior
 from bregmat.estimators.task import Ground
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
+    BLOCK,
     MOST_DEFAULT_ROWS,
     Kinds,
     Nearest,
     Space,
     check_kinds,
+    drawn_points,
     rows_between,
+    smallest,
     warn_of_left_out,
 )
 from bregmat.nearest import nearest_metric
@@ -194,24 +195,21 @@ def _nearest(
     block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
 ) -> tuple[_Found, _Found]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
+    known = np.flatnonzero(codes >= 0)
     found = [_Found(np.full((len(Q), n), np.inf), np.full((len(Q), n), -1), np.zeros((len(Q), n))) for n in k]
-    for group in np.unique(codes[codes >= 0]).tolist():
-        among = np.flatnonzero(codes == group)
-        for which, asked in ((0, np.flatnonzero(kind == group)), (1, np.flatnonzero(kind != group))):
-            n = min(k[which] + (which == 0), len(among))  # the point itself may be found
-            if not len(asked):
-                continue
-            with threadpool_limits(1, user_api="openmp"):
-                places = NearestNeighbors(n_neighbors=n).fit(Z[among]).kneighbors(Q[asked], return_distance=False)
-            near = among[places]
-            sq = np.stack([sq_norms(Z[near[:, m]] - Q[asked]) for m in range(n)], axis=1)
-            rows = block.first + near
-            sq = np.where(rows == numbers[asked, None], np.inf, sq)
-            rows = np.where(np.isfinite(sq), rows, -1)
-            sizes = np.stack([sq_norms(Z[near[:, m]]) for m in range(n)], axis=1)
-            before = found[which]
-            best = _Found(before.sq[asked], before.rows[asked], before.sizes[asked]).joined(_Found(sq, rows, sizes))
-            before.sq[asked], before.rows[asked], before.sizes[asked] = best.sq, best.rows, best.sizes
+    sizes = sq_norms(Z[known])
+    for part in blocks(len(Q), len(known), BLOCK):
+        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # but for |q|^2
+        sq[numbers[part, None] == block.first + known] = np.inf
+        is_alike = kind[part, None] == codes[known]
+        for which, wanted in enumerate((is_alike, ~is_alike)):
+            near, columns = smallest(np.where(wanted, sq, np.inf), k[which])
+            rows, is_found = known[columns], np.isfinite(near)
+            exact = sq_norms((Z[rows] - Q[part, None]).reshape(-1, Q.shape[1])).reshape(rows.shape)
+            one, width = found[which], slice(rows.shape[1])
+            one.sq[part, width] = np.where(is_found, exact, np.inf)
+            one.rows[part, width] = np.where(is_found, block.first + rows, -1)
+            one.sizes[part, width] = sizes[columns]
     return found[0], found[1]
 
 
@@ -258,13 +256,7 @@ class BlockGround(Ground):
         able = np.flatnonzero(sizes > 1)
         check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
         most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-        each = n_targets * n_impostors if form == "comparison" else n_targets + n_impostors
-        ranked = Ranked(kinds, able, is_by_class=False)
-        is_all = len(ranked) * each <= most
-        places = (
-            np.arange(len(ranked)) if is_all else np.sort(rng.choice(len(ranked), size=-(-most // each), replace=False))
-        )
-        numbers = ranked[places]
+        numbers = drawn_points(Ranked(kinds, able, is_by_class=False), n_targets, n_impostors, form, most, rng)
         near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
         size = sq_norms(self._read(numbers, self._map(result)))
         coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
