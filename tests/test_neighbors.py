@@ -179,9 +179,7 @@ def test_labels_of_which_nothing_can_be_asked(rng, y, message):
         draw(np.ones((6, 2)), np.array([0, 1, 0, 1, 0, 1]))
 
 
-@pytest.mark.parametrize(
-    "options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"strategy": "near"}]
-)
+@pytest.mark.parametrize("options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"strategy": "near"}])
 def test_bad_options_are_named(wine, options):
     with pytest.raises((TypeError, ValueError), match=next(iter(options))):
         constraints_from_labels(*wine, **{"strategy": "neighbors"} | options)

@@ -204,6 +204,11 @@ class Lines:
         return is_due
 
 
+def is_watched() -> bool:
+    """Whether standard output is a terminal or a notebook, where somebody may wait for progress."""
+    return sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
+
+
 def say(text: str) -> None:
     """A line of progress on standard output."""
     sys.stdout.write(f"[bregmat] {text}\n")

@@ -15,7 +15,7 @@ from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Factor
 from bregmat.estimators.mahalanobis import root_of_prior
-from bregmat.estimators.task import Ground
+from bregmat.estimators.task import TrainingProblem
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
     BLOCK,
@@ -215,7 +215,7 @@ def _nearest(
 
 # ---------------------------------------------------------------------- the ground of a fit
 @dataclass(frozen=True, eq=False)
-class BlockGround(Ground):
+class BlockProblem(TrainingProblem):
     """Points in blocks, and a prior metric; the problem is solved on sharded rows.
 
     Attributes
@@ -240,13 +240,13 @@ class BlockGround(Ground):
             return None if self.prior is None else dense(self.prior.G0)
         return root_of_prior(self.prior)
 
-    def kinds(self, y: Any, n: int, unlabeled: Any) -> BlockLabels:
-        return y
+    def kinds(self, labels: BlockLabels) -> BlockLabels:
+        return labels
 
-    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
         percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
         is_balanced = options["strategy"] == "random"
-        return random_pairs(self.points, y.classes(), n_constraints, percentiles, rng, is_balanced=is_balanced)
+        return random_pairs(self.points, labels.classes(), n_constraints, percentiles, rng, is_balanced=is_balanced)
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
         """Neighbours of the points that take part, which are drawn first where there are too many of them."""
@@ -273,6 +273,10 @@ class BlockGround(Ground):
         apart = differ(self.points)
         coincide = lambda i, j: ~apart(i, j)  # noqa: E731
         return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
+
+    def sq_distance(self, i: int, j: int) -> float:
+        a, b = self._read(np.array([i, j]), self._map(None))
+        return float(sq_norms((a - b)[None])[0])
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
         Q = self.points[numbers]

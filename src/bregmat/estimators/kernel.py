@@ -214,7 +214,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     rank: int | None = None
 
-    _kept = ("n_dropped_constraints_", "captured_trace_")
+    _kept = ("n_dropped_constraints_", "strategy_", "slack_weight_", "captured_trace_")
     transform = KernelOfMap.transform  # a class's own, or set_output passes it by
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -248,6 +248,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        self._decide(X, task)
         self._fit_map, result, rows = learn(X, self._fit_base, task)
         self.captured_trace_: float = self._fit_map.captured
         return result, rows

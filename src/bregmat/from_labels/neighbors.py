@@ -25,7 +25,9 @@ TOTAL_WEIGHT = 1000.0  # sum of the weights of all rows drawn: so many relative 
 MARGIN = 2.0  # of a comparison, in squared distances of the point to its farthest target
 LEAST_MARGIN = 1e-2  # of a point, relative to the median one: copies of it would leave it none
 FORMS = get_args(Form)
-MOST_DEFAULT_ROWS = 300_000  # comparisons of 10,000 points: more of them change the error by less than its noise (docs/defaults.md)
+MOST_DEFAULT_ROWS = (
+    300_000  # comparisons of 10,000 points: more of them change the error by less than its noise (docs/defaults.md)
+)
 MOST_BINS = 10  # of a continuous target
 BLOCK = 4_000_000  # squared distances at a time
 NEAR = 1e-6  # distance relative to the one compared with, below which two points are looked at more closely
@@ -350,7 +352,9 @@ def neighbor_constraints(
     return rows_between(points[kept], targets.of(kept), impostors.of(kept), space.coincide, form, most, typical)
 
 
-def drawn_points(able: Any, n_neighbors: int, n_impostors: int, form: str, most: int, rng: np.random.Generator) -> np.ndarray:
+def drawn_points(
+    able: Any, n_neighbors: int, n_impostors: int, form: str, most: int, rng: np.random.Generator
+) -> np.ndarray:
     """Those of some points, ascending, whose neighbours are compared: all, or as many as make the most rows that are wanted.
 
     Parameters
@@ -430,7 +434,9 @@ def _able(kinds: Kinds) -> np.ndarray:
     check_kinds(bool(has_other[group].any()), bool(has_target[group].any()), f"labelled point ({where})")
     able = known[(has_target & has_other)[group]]
     if not len(able):
-        raise ValueError(f"no labelled point of y ({where}) has both a point of its class and one of another to compare.")
+        raise ValueError(
+            f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
+        )
     return able
 
 
