@@ -111,6 +111,30 @@ class MahalanobisMetric:
             return self.result_.transform(np.zeros((1, self.n_features_in_))).shape[1]
         return self._fit_components.shape[0]
 
+    def to_torch(self) -> Any:
+        """The learned map as a ``torch.nn.Linear`` without bias, for the last layer of a network.
+
+        Returns
+        -------
+        torch.nn.Linear
+            Of float64: ``layer(torch.from_numpy(X))`` is ``transform(X)``. ``layer.float()`` makes it one of float32.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_wine
+        >>> from bregmat import MetricLearner
+        >>> X, y = load_wine(return_X_y=True)
+        >>> MetricLearner(random_state=0).fit(X, y).to_torch()  # doctest: +SKIP
+        Linear(in_features=13, out_features=13, bias=False)
+        """
+        import torch
+
+        r, d = self.components_.shape
+        layer = torch.nn.utils.skip_init(torch.nn.Linear, d, r, bias=False, dtype=torch.float64)
+        with torch.no_grad():
+            layer.weight.copy_(torch.tensor(self.components_))
+        return layer
+
     def get_mahalanobis_matrix(self) -> np.ndarray:
         """The learned matrix ``W = components_.T @ components_``, shape (d, d)."""
         C = self.components_
