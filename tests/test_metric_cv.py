@@ -115,7 +115,7 @@ def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(w
 
     monkeypatch.setattr("bregmat.estimators.candidates.SEARCH_STEPS", 2)
     monkeypatch.setattr(bm.MetricLearner, "fit", counted)
-    learner = bm.MetricLearner(strategy="neighbors", prior="variance")
+    learner = bm.MetricLearner(strategy="neighbors", prior="variance", passes=1)
     chooser = bm.MetricLearnerCV(**QUICK | {"learner": learner}, priors=("variance",)).fit(*wine)
     assert max(n_iter[:-1]) == 2 < n_iter[-1]
     assert chooser.best_learner_.result_.status == "OPTIMAL"

@@ -365,3 +365,41 @@ def test_points_that_coincide_and_more_components_than_there_are_leave_the_leadi
         assert few_components(mapped(X, y), 3) is None
         found = few_components(mapped(X, y), 1)
         assert found is None or (found.shape == (3, 1) and np.isfinite(found).all())
+
+
+# ---------------------------------------------------------------------- many points
+def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
+    monkeypatch.setattr(task, "MANY_POINTS", 300)
+    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    y = np.arange(400) % 2
+    X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
+    seen = []
+    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=lambda row: seen.append(row.stage)).fit(
+        X, y
+    )
+    assert len(np.unique(learner.constraints_.index[:, 0])) == 400 and learner.result_.status == "OPTIMAL"
+    assert [row.stage for row in learner.result_.history] == seen and max(seen) == 3
+    again = bm.nearest_metric(
+        X, learner.constraints_, prior=np.diag(1 / X.var(axis=0)), loss="squared_hinge", slack_weight=1.0
+    )
+    assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
+    some = np.unique(learner.constraints_.index)
+    monkeypatch.setattr(task, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
+    whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
+    assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
+
+
+def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
+    monkeypatch.setattr(task, "MANY_POINTS", 300)
+    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="interrupted after"), pytest.raises(KeyboardInterrupt):
+        learner.fit(X, y)
+    i, j, _, l = learner.constraints_.index.T
+    assert len(np.unique(i)) == 100 and i.max() > 300
+    assert np.all(y[i] == y[j]) and np.all(y[i] != y[l])

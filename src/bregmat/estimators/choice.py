@@ -20,6 +20,7 @@ FEWEST_COMPARED = 40  # labelled rows, in classes of at least FEWEST_OF_CLASS, b
 FEWEST_OF_CLASS = 4
 N_NEIGHBORS = 4
 USUAL_ROWS = 500  # training points up to which a slack weight of 1 is the usual one
+MOST_USUAL = 5.0  # times that weight at most: on 50,000 images 20 is worse than 5
 RANDOM_WEIGHT = 0.1  # of random pairs: with heavier ones few rows overfit
 # Settings of the learners that are compared.
 QUICKLY: dict[str, Any] = {
@@ -37,9 +38,9 @@ def usual_weight(slack_weight: float, n: int) -> float:
     """The slack weight for n training points, from the one for few.
 
     Rows drawn from labels weigh as much together whatever their number. So each point counts the less against the prior the more there
-    are, and from many more points than the weight was chosen on (docs/defaults.md) it is heavier in proportion.
+    are. Above 500 points, which the weight was chosen on (docs/defaults.md), it grows in proportion, up to five times.
     """
-    return slack_weight * max(1.0, n / USUAL_ROWS)
+    return slack_weight * min(max(1.0, n / USUAL_ROWS), MOST_USUAL)
 
 
 def shares_right(

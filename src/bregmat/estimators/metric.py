@@ -65,6 +65,9 @@ class MetricProblem(TrainingProblem):
     def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
         return constraints_from_labels(self.points, labels.values, n_constraints, **options)
 
+    def sampled(self, rows: np.ndarray) -> MetricProblem:
+        return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
+
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_metric(self.points, rows, prior=self.prior, **settings)
 
@@ -92,7 +95,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         "vonneumann", up to 2,000 features). Else the leading ones by variance.
     slack_weight : "auto" or float
         What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. "auto" is 1; with
-        "neighbors" n / 500 for more than 500 points; 0.1 for random pairs that were chosen by ``strategy="auto"``.
+        "neighbors" n / 500 for more than 500 points, at most 5; 0.1 for random pairs that were chosen by ``strategy="auto"``.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
         the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
@@ -105,7 +108,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change, or come round again (``result_.exit_reason`` is then CYCLE).
+        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). Of more than 5,000 points 2,500 take part in all
+        passes but the last, if that leaves 25 of each class.
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with.
     form : {"comparison", "sq_distance"}
@@ -253,7 +257,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         -----
         In blocks the draws are those of memory with the same ``random_state``, whatever the executor: pairs by their places among the
         points of each class; neighbours exactly, every block being searched for each point that takes part. Where not all of these
-        can (``n_constraints``, by default 1,000,000 rows), they are drawn before their neighbours are known, not after.
+        can (``n_constraints``, by default 300,000 rows), they are drawn first.
         """
         if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():

@@ -20,6 +20,10 @@ from bregmat.from_labels.neighbors import Kinds, Space, median_margin, neighbor_
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
+MANY_POINTS = 5000  # above, all passes but the last are over a sample
+SAMPLED_POINTS = 2500
+SAMPLED_PER_CLASS = 25  # at least, on average: less would change who the neighbours are
+SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
 SAME = 1e-3  # change of bounds, relative to the largest, that counts as none: metrics of the default tol differ by more
 
 
@@ -59,6 +63,10 @@ class TrainingProblem(ABC):
     def kinds(self, labels: Any) -> Any:
         """Who belongs together, as :meth:`neighbors` takes it."""
         return labels.kinds
+
+    def sampled(self, rows: np.ndarray) -> TrainingProblem | None:
+        """The problem of some points, whose results place the others, too; None where that cannot be."""
+        return None
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
         """Rows between neighbours, as :func:`bregmat.from_labels.neighbors.neighbor_constraints` draws them."""
@@ -144,10 +152,20 @@ class Task:
         given = {name: getattr(learner, name) for name in names} | {"callback": callback_of(learner)}
         return problem.solve(
             rows,
-            slack_weight=learner.slack_weight_,
             warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
-            **given | settings,
+            **given | {"slack_weight": learner.slack_weight_} | settings,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """All points, or a sample of them, as some passes learn from them."""
+
+    problem: TrainingProblem
+    kinds: Any
+    n_points: int
+    sample: np.ndarray | None = None  # the rows of X, ascending
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -155,7 +173,8 @@ class _Passes:
     """Rows of neighbours drawn and learned from again and again, each time in the metric learned before.
 
     This ends when the rows that are active in the optimum no longer change, or when the problem of an earlier pass comes round again:
-    a pass is drawn from the metric of the last one alone, so all that followed it before would follow again.
+    a pass is drawn from the metric of the last one alone, so all that followed it before would follow again. Of many points a sample
+    takes part in all passes but the last.
 
     Margins keep the median of the first pass. A metric has no scale of its own, and one that drifted would change from pass to pass
     how far the prior counts.
@@ -170,80 +189,113 @@ class _Passes:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        learner, task = self.task.learner, self.task
-        self.kinds = self.problem.kinds(task.labels)
+        learner = self.task.learner
         self.seed = int(generator(learner.random_state).integers(2**63))  # every pass leaves out the same points
         names = ("n_neighbors", "n_impostors", "form", "n_constraints")
         self.options: dict[str, Any] = {name: getattr(learner, name) for name in names}
         if self.after is not None:
             self.history, self.seconds = list(self.after.history), self.after.seconds
-        self.first = 1 + (self.history[-1].stage or 0 if self.history else 0)
+        self.stage = self.history[-1].stage or 0 if self.history else 0
 
     def learn(self) -> tuple[MatrixResult, Constraints]:
         """The result of the last pass with the history of all, and its rows."""
-        end = self.first + self.task.learner.passes
-        for stage in range(self.first, end):
-            try:
-                following = self._pass(stage)
-            except KeyboardInterrupt:  # between two passes, or before the first point of this one
-                if self.last is None:
-                    raise
-                take_interrupt()
-                self.last = replace(self.last, result=cut_short(self.last.result))
-                break
-            if following is None:
-                break
-            self._add_history(following.result, stage)
-            before, self.last = self.last, following
-            is_settled = before is not None and np.array_equal(following.active, before.active)
-            result = following.result
-            if is_settled or result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
-                break
-            if any(following.repeats(one) for one in self.earlier) and stage + 1 < end:
-                if result.status is Status.OPTIMAL:
-                    self.last = replace(following, result=replace(result, exit_reason=ExitReason.CYCLE))
-                break
-            self.earlier.append(following)
+        task, n_passes = self.task, self.task.learner.passes
+        whole = _Part(self.problem, self.problem.kinds(task.labels), task.n_points)
+        sample = self._sample() if n_passes > 1 else None
+        try:
+            if sample is None:
+                self._run(whole, n_passes)
+            else:
+                self._run(sample, n_passes - 1)
+                if self.last is None or self.last.result.exit_reason is not ExitReason.INTERRUPTED:
+                    self._run(whole, 1)
+        except KeyboardInterrupt:  # between two passes, or before the first point of this one
+            if self.last is None:
+                raise
+            take_interrupt()
+            self.last = replace(self.last, result=cut_short(self.last.result))
         assert self.last is not None
         n_iter = self.history[-1].iteration
         return replace(self.last.result, history=self.history, n_iter=n_iter, seconds=self.seconds), self.last.rows
 
-    def _pass(self, stage: int) -> _Pass | None:
-        """Rows drawn in the metric of the last pass, and their result; None where the rows are those of the last pass."""
-        task, last = self.task, self.last
+    def _sample(self) -> _Part | None:
+        """Some of many points; None where there are few, or where points are in constraints or have weights."""
+        task = self.task
+        if (
+            task.n_points <= MANY_POINTS
+            or task.given is not None
+            or task.weight is not None
+            or task.previous is not None
+        ):
+            return None
+        rows = np.sort(generator(self.seed).choice(task.n_points, SAMPLED_POINTS, replace=False))
+        problem = self.problem.sampled(rows)
+        if problem is None:
+            return None
+        kinds = task.labels.kinds_of(rows)
+        if (kinds.codes >= 0).sum() < SAMPLED_PER_CLASS * len(kinds.relation):
+            return None
+        learner = task.learner
+        settings = {"slack_weight": learner.usual_slack_weight(len(rows)), "tol": max(learner.tol, SAMPLE_TOL)}
+        return _Part(problem, kinds, len(rows), rows, settings)
+
+    def _run(self, part: _Part, n_passes: int) -> None:
+        """Up to so many passes over all points, or over a sample."""
+        self.earlier, start = [], None
+        for left in range(n_passes - 1, -1, -1):
+            self.stage += 1
+            following = self._pass(part, start)
+            if following is None:
+                return
+            self._add_history(following.result)
+            is_settled = start is not None and np.array_equal(following.active, start.active)
+            self.last = start = following
+            result = following.result
+            if is_settled or result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
+                return
+            if left and any(following.repeats(one) for one in self.earlier):
+                if result.status is Status.OPTIMAL:
+                    self.last = replace(following, result=replace(result, exit_reason=ExitReason.CYCLE))
+                return
+            self.earlier.append(following)
+
+    def _pass(self, part: _Part, before: _Pass | None) -> _Pass | None:
+        """Rows drawn in the last metric, and their result; None where the rows are those of the pass before over the same points."""
+        task, learner = self.task, self.task.learner
+        metric = None if self.last is None else self.last.result
         try:
-            drawn = self.problem.neighbors(
-                None if last is None else last.result,
-                self.kinds,
-                rng=generator(self.seed),
-                is_first=stage == 1,
-                **self.options,
+            is_first = before is None and self.after is None and part.sample is None
+            drawn = part.problem.neighbors(
+                metric, part.kinds, rng=generator(self.seed), is_first=is_first, **self.options
             )
             self.options.setdefault("typical", median_margin(drawn))
             rows = task.with_given(drawn)
         except NothingToCompare as nothing:
-            if last is not None:  # the learned metric maps to one point what belongs apart
+            if metric is not None:  # the learned metric maps to one point what belongs apart
                 return None
             rows = task.without_labels(nothing)
-        keys = _keys(rows, task.n_points)
-        if last is None:
-            start = task.previous if self.after is None else None
-        elif np.array_equal(keys, last.keys):
-            return None
+        keys = _keys(rows, part.n_points)
+        if before is not None:
+            if np.array_equal(keys, before.keys):
+                return None
+            start = replace(before.result, dual=before.carried_to(keys))
         else:
-            start = replace(last.result, dual=last.carried_to(keys))
-        learner, settings = task.learner, {}
+            start = task.previous if self.after is None else None
+        settings = dict(part.settings)
         if learner.loss is None:
             settings["loss"] = "squared_hinge"
-        callback = callback_of(learner)
+        callback, stage = callback_of(learner), self.stage
         if callback is not None:
             settings["callback"] = lambda row: callback(replace(row, stage=stage))
-        return _Pass(task.solve(self.problem, rows, start, **settings), rows, keys)
+        result = task.solve(part.problem, rows, start, **settings)
+        if part.sample is not None:
+            rows = replace(rows, index=rows.renumbered(part.sample.__getitem__))
+        return _Pass(result, rows, keys)
 
-    def _add_history(self, result: MatrixResult, stage: int) -> None:
+    def _add_history(self, result: MatrixResult) -> None:
         steps, seconds = 0 if not self.history else self.history[-1].iteration, self.seconds
         self.history += [
-            replace(row, iteration=steps + row.iteration, seconds=seconds + row.seconds, stage=stage)
+            replace(row, iteration=steps + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
             for row in result.history
         ]
         self.seconds += result.seconds
