@@ -23,7 +23,7 @@ from sklearn.utils import validation
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelLearner, MetricLearner
-from bregmat.estimators.mahalanobis import inverse_covariance, inverse_deviations, inverse_within
+from bregmat.estimators.priors import inverse_covariance, inverse_deviations, inverse_within
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
 from bregmat.objective.divergences import VonNeumann

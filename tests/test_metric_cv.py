@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
 from bregmat.estimators.candidates import choose, usual_folds
-from bregmat.estimators.mahalanobis import inverse_within
+from bregmat.estimators.priors import inverse_within
 from bregmat.plots import SearchDisplay
 from estimator_suite import REPEATED, sklearn_checks
 

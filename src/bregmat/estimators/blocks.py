@@ -14,13 +14,13 @@ from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, differ, generator
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.coordinates import Factor
-from bregmat.estimators.mahalanobis import root_of_prior
+from bregmat.estimators.priors import root_of_prior
 from bregmat.estimators.task import TrainingProblem
+from bregmat.from_labels.kinds import Kinds
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
     BLOCK,
     MOST_DEFAULT_ROWS,
-    Kinds,
     Nearest,
     Space,
     check_kinds,
@@ -85,6 +85,11 @@ class BlockLabels:
         return Classes(
             self.counts.sum(axis=0), Ranked(self, every, is_by_class=False), Ranked(self, every), self.code_of
         )
+
+    @property
+    def kinds(self) -> Kinds:
+        """Those of all points would be a number for every point."""
+        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
 
     def kinds_of(self, numbers: np.ndarray) -> Kinds:
         """Who belongs together among some rows."""

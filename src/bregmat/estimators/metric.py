@@ -22,14 +22,10 @@ from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
-    POINTS_PRIORS,
-    PRIORS,
     MahalanobisMetric,
-    inverse_deviations,
     principal_components,
-    prior_components,
-    root_of_prior,
 )
+from bregmat.estimators.priors import POINTS_PRIORS, PRIORS, inverse_deviations, prior_components, root_of_prior
 from bregmat.estimators.task import Task, TrainingProblem, cut_short
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.labels import constraints_from_labels
@@ -124,9 +120,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
         covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
+        :func:`bregmat.estimators.priors.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
         tenths of numbers, equal sets of labels), shrunk toward "variance" where rows are few (see
-        :func:`bregmat.estimators.mahalanobis.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
+        :func:`bregmat.estimators.priors.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
         given constraints, whose bounds are in the units of the data. With neighbours it is "variance", unless the 4 nearest training rows
         are of the right class more often in X as it is, by one and a half standard errors: columns of one unit, such as pixels,
         principal components and embeddings, are often better left alone.
@@ -372,17 +368,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             name = self.prior_
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-            return None if name == "identity" else Factor(prior_components(X, name, self._codes(X, task)).T)
+            return None if name == "identity" else Factor(prior_components(X, name, self._codes(task)).T)
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
 
-    def _codes(self, X: Any, task: Task) -> np.ndarray | None:
+    def _codes(self, task: Task) -> np.ndarray | None:
         """Class of each point for a prior that asks for it."""
         if self.prior != "within" or task.labels is None:
             return None
-        if hasattr(X, "scatter"):
-            raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
         return task.labels.kinds.codes

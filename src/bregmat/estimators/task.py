@@ -15,8 +15,9 @@ from bregmat.base.sampling import NothingToCompare, generator
 from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of
+from bregmat.from_labels.kinds import Kinds
 from bregmat.from_labels.labels import as_kinds
-from bregmat.from_labels.neighbors import Kinds, Space, median_margin, neighbor_constraints
+from bregmat.from_labels.neighbors import Space, median_margin, neighbor_constraints
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum

@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
 from bregmat.base.threads import cached_property
-from bregmat.from_labels.neighbors import Kinds, Nearest, PointSpace, nearest_of_kinds
+from bregmat.from_labels.kinds import Kinds
+from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
 
 # how often neighbours are looked up in the map sought, and steps of L-BFGS from one time to the next
 DRAWS, STEPS = 8, 10

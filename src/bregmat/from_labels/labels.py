@@ -19,7 +19,8 @@ from bregmat.base.sampling import PairGroups, check_percentiles, differ, generat
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import is_missing
 from bregmat.constraints.constraints import Constraints
-from bregmat.from_labels.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
+from bregmat.from_labels.kinds import Kinds
+from bregmat.from_labels.neighbors import FORMS, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
