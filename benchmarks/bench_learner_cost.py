@@ -43,7 +43,11 @@ def searches() -> None:
         ("10,000 x 10", clustered(10_000, 10)),
     ):
         learner, default = fitted(MetricLearner(random_state=0), X, y)
-        names = {"prior": learner.prior_, "strategy": learner.strategy_, "slack_weight": learner.slack_weight_}
+        names = {
+            "prior": learner.prior_,
+            "strategy": learner.strategy_ or "neighbors",
+            "slack_weight": learner.slack_weight_,
+        }
         _, fixed = fitted(MetricLearner(random_state=0, **names), X, y)
         search, whole = fitted(MetricLearnerCV(random_state=0), X, y)
         first = search.cv_results_["mean_test_score"][0]

@@ -279,7 +279,7 @@ class _Passes:
         if before is not None:
             if np.array_equal(keys, before.keys):
                 return None
-            start = replace(before.result, dual=before.carried_to(keys))
+            start: MatrixResult | None = replace(before.result, dual=before.carried_to(keys))
         else:
             start = task.previous if self.after is None else None
         settings = dict(part.settings)
