@@ -414,7 +414,6 @@ ENTRIES = {
             "percentiles": LEARNER["percentiles"],
             "random_state": SEED,
             **DRAWING,
-            "index": SETTING,
         },
         free=("unlabeled",),
     ),

@@ -367,7 +367,7 @@ def test_interrupted_in_the_last_fit(monkeypatch, wine, search):
 def test_nothing_compared_nothing_kept(monkeypatch, wine):
     search = MetricLearnerCV(cv=3)
 
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("bregmat.estimators.candidates.cross_validate", interrupt)

@@ -218,7 +218,7 @@ def _nearest(
     return found[0], found[1]
 
 
-# ---------------------------------------------------------------------- the ground of a fit
+# ---------------------------------------------------------------------- the problem of a fit
 @dataclass(frozen=True, eq=False)
 class BlockProblem(TrainingProblem):
     """Points in blocks, and a prior metric; the problem is solved on sharded rows.

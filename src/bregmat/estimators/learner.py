@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
@@ -134,13 +134,13 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if task.labels is None or task.given is not None or not self._may_compare:
             return "neighbors"
         rows, codes = self._sample(X, task)
-        quick = clone(self).set_params(**QUICKLY)
+        quick = type(self)(**self.get_params(deep=False) | QUICKLY | self._quickly)
 
         def mapped(strategy: Strategy | None, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
             quick.set_params(strategy=strategy, slack_weight=self._usual_weight(strategy, len(train)))
             A, y = _safe_split(quick, sample, codes, train)
             B, _ = _safe_split(quick, sample, codes, test, train)
-            quick.set_params(**self._quickly).fit(A, y)
+            ConstraintLearner.fit(quick, A, y)  # a subclass may count its own fits
             return np.asarray(quick.transform(A)), np.asarray(quick.transform(B))
 
         sample = X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else X[rows]

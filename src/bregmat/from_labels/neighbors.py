@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.base.sampling import NothingToCompare, differ
+from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import cached_property, in_parts
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.kinds import ALIKE, APART, Kinds
@@ -31,6 +31,7 @@ MOST_DEFAULT_ROWS = (
 )
 BLOCK = 4_000_000  # squared distances at a time
 NEAR = 1e-6  # distance relative to the one compared with, below which two points are looked at more closely
+CLOSE = 1e-6  # squared distance, relative to the squared lengths of both points, below which a product leaves fewer than 10 digits
 COINCIDENT = 1e-12  # squared distance, relative to the squared lengths of both points, below which it may be rounding
 
 
@@ -51,6 +52,9 @@ class Space(Protocol):
 
     def sq_distances_to(self, among: np.ndarray) -> Distances:
         """The function that gives squared distances to some points, up to rounding."""
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Squared distances of pairs that are near each other, shape (m,); exactly 0 for copies."""
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of points are identical up to rounding, shape (m,)."""
@@ -82,14 +86,18 @@ class PointSpace:
         Z, sizes = self._centred, self.sizes
         others = Z[among].T
 
-        def sq_distances(rows: np.ndarray) -> np.ndarray:
+        def distances(rows: np.ndarray) -> np.ndarray:
             sq = dense(Z[rows] @ others)
             sq *= -2.0
             sq += sizes[among]
             sq += sizes[rows, None]
             return sq
 
-        return sq_distances
+        return distances
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Squared lengths of differences, which cancel nothing."""
+        return sq_distances(self.Z, i, j)
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are identical to 12 digits, shape (m,)."""
@@ -108,13 +116,18 @@ class KernelSpace:
         """``k(x, x) + k(y, y) - 2 k(x, y)``."""
         return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
 
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of rows the kernel maps to one point but for rounding, shape (m,)."""
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``; 0 where that is rounding."""
         values, order = np.empty(len(i)), np.argsort(i, kind="stable")
         for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
             values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
         size = self.sizes[i] + self.sizes[j]
-        return size - 2.0 * values <= COINCIDENT * size
+        sq = size - 2.0 * values
+        return np.where(sq <= COINCIDENT * size, 0.0, sq)
+
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of rows the kernel maps to one point but for rounding, shape (m,)."""
+        return self.close_sq_distances(i, j) == 0.0
 
 
 # ---------------------------------------------------------------------- the search
@@ -143,10 +156,10 @@ class Nearest:
         """Without those marked (m, k)."""
         return Nearest(np.where(gone, -1, self.rows), np.where(gone, np.inf, self.distances))
 
-    def set_inplace(self, points: np.ndarray, sq: np.ndarray, places: np.ndarray, among: np.ndarray) -> None:
-        """Set the neighbours of some of the points from squared distances and places in ``among``, each (len(points), at most k)."""
+    def set_inplace(self, points: np.ndarray, sq: np.ndarray, rows: np.ndarray) -> None:
+        """Set the neighbours of some of the points from squared distances and row numbers, each (len(points), at most k)."""
         is_found, k = np.isfinite(sq), sq.shape[1]
-        self.rows[points, :k] = np.where(is_found, among[places], -1)
+        self.rows[points, :k] = np.where(is_found, rows, -1)
         self.distances[points, :k] = np.where(is_found, np.sqrt(np.maximum(sq, 0.0)), np.inf)
 
 
@@ -191,27 +204,36 @@ def nearest_of_kinds(
     group_of = kinds.codes[among]
     targets, impostors = Nearest.none(len(points), n_alike), Nearest.none(len(points), n_apart)
     coincides = np.zeros(len(points), dtype=bool)
-    sq_distances = space.sq_distances_to(among)
+    distances = space.sq_distances_to(among)
     order = np.argsort(kinds.codes[points], kind="stable")
     parts = [order[part] for part in blocks(len(points), len(among), BLOCK)]
 
     def search(start: int, stop: int) -> None:
         for part in parts[start:stop]:
-            sq = sq_distances(points[part])
+            sq = distances(points[part])
             sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
             group = kinds.codes[points[part]]
             cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
             for a, b in zip(cuts, cuts[1:]):
                 some, relation = sq[a:b], kinds.relation[group[a]][group_of]
                 alike = np.flatnonzero(relation == ALIKE)
+                rows = points[part[a:b]]
                 found, columns = smallest(some[:, alike], n_alike)
-                targets.set_inplace(part[a:b], found, alike[columns], among)
+                targets.set_inplace(part[a:b], *_refined(found, rows, among[alike[columns]], space))
                 some[:, relation != APART] = np.inf
-                coincides[part[a:b]] = _leave_out_copies_inplace(some, points[part[a:b]], among, space)
-                impostors.set_inplace(part[a:b], *smallest(some, n_apart), among)
+                coincides[part[a:b]] = _leave_out_copies_inplace(some, rows, among, space)
+                found, columns = smallest(some, n_apart)
+                impostors.set_inplace(part[a:b], *_refined(found, rows, among[columns], space))
 
     in_parts(search, len(parts), space.work * len(points) * len(among))
     return targets, impostors, coincides
+
+
+def _refined(sq: np.ndarray, i: np.ndarray, j: np.ndarray, space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances (m, k) of points i (m,) and j (m, k), anew where cancellation has left few digits; and j."""
+    p, column = np.nonzero(sq <= CLOSE * (space.sizes[i, None] + space.sizes[j]))
+    sq[p, column] = space.close_sq_distances(i[p], j[p, column])
+    return sq, j
 
 
 def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarray, space: Space) -> np.ndarray:
