@@ -92,7 +92,7 @@ class Search:
     @property
     def is_whole(self) -> np.ndarray:
         """Which candidates have a score on every fold."""
-        return np.isfinite(self.scores).all(axis=1)
+        return np.asarray(np.isfinite(self.scores).all(axis=1))
 
     def run(self, baselines: list[Params], starts: list[Params]) -> None:
         """Score the baselines, then every start with every strategy, and the other slack weights for the best of these."""

@@ -139,14 +139,12 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     def to_state(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         meta, arrays = super().to_state()
         store(meta, arrays, "map", self._fit_map)
-        result = self._fit_map.result
-        if isinstance(result, MatrixResult):
-            store(meta, arrays, "result", result)
+        store(meta, arrays, "result", self._fit_map.result)
         return meta, arrays | points_state("X_fit", self.X_fit_)
 
     @classmethod
     def from_state(cls, meta: dict[str, Any], arrays: dict[str, np.ndarray]) -> Self:
         chooser = super().from_state(meta, arrays)
-        result = MatrixResult.from_state(meta["result"], unprefixed("result", arrays)) if "result" in meta else None
+        result = MatrixResult.from_state(meta["result"], unprefixed("result", arrays))
         chooser._fit_map = map_restored(meta["map"], arrays, result)
         return chooser

@@ -21,6 +21,7 @@ from bregmat.estimators.candidates import Params, Search, TrainingRows, describe
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.estimators.state import estimator_restored, estimator_state
 from bregmat.from_labels.labels import STRATEGIES, as_kinds
+from bregmat.from_labels.neighbors import comparable
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 
@@ -108,8 +109,9 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
-            known = np.flatnonzero(as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes >= 0)
-            self._search(data.of(known, template), template)
+            kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
+            comparable(kinds)  # raises where there is nothing to learn, which folds would not tell
+            self._search(data.of(np.flatnonzero(kinds.codes >= 0), template), template)
             self.best_learner_: Any = None
             self.best_learner_ = self._fitted(clone(template), data.of(here, template))
             with held_interrupts():

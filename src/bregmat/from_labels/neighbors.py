@@ -292,7 +292,7 @@ def neighbor_constraints(
     Constraints
         Each with the weight 1000 / (number of rows).
     """
-    able = _able(kinds)
+    able = comparable(kinds)
     most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
     points = drawn_points(able, n_neighbors, n_impostors, form, most, rng)
     targets, impostors, coincides = nearest_of_kinds(space, kinds, points, n_neighbors, n_impostors)
@@ -381,7 +381,7 @@ def median_margin(rows: Constraints) -> float:
     return float(np.median(np.abs(rows.bound[rows.sense > 0])))
 
 
-def _able(kinds: Kinds) -> np.ndarray:
+def comparable(kinds: Kinds) -> np.ndarray:
     """Points that have others alike and others apart, ascending; raises where there are none."""
     counts = np.array([len(rows) for rows in kinds.members])
     has_target, has_other = (kinds.relation == ALIKE) @ counts > 1, (kinds.relation == APART) @ counts > 0
