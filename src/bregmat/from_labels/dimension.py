@@ -9,7 +9,8 @@ from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
 from bregmat.base.threads import cached_property
-from bregmat.from_labels.neighbors import ALIKE, APART, Kinds, Nearest, PointSpace, nearest_related
+from bregmat.from_labels.kinds import Kinds
+from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
 
 # how often neighbours are looked up in the map sought, and steps of L-BFGS from one time to the next
 DRAWS, STEPS = 8, 10
@@ -37,30 +38,38 @@ class Neighborhood:
     n_impostors: int
 
     @cached_property
-    def targets(self) -> Nearest:
-        """The nearest that are alike."""
-        return nearest_related(PointSpace(self.Z), self.kinds, ALIKE, self.n_neighbors)
+    def _found(self) -> tuple[np.ndarray, Nearest, Nearest]:
+        known = np.flatnonzero(self.kinds.codes >= 0)
+        targets, impostors, _ = nearest_of_kinds(
+            PointSpace(self.Z), self.kinds, known, self.n_neighbors, self.n_impostors
+        )
+        both = np.flatnonzero(targets.has_some & impostors.has_some)
+        return known[both], targets.of(both), impostors.of(both)
 
-    @cached_property
-    def impostors(self) -> Nearest:
-        """The nearest that are apart."""
-        return nearest_related(PointSpace(self.Z), self.kinds, APART, self.n_impostors)
-
-    @cached_property
+    @property
     def compared(self) -> np.ndarray:
-        """Points that have both, shape (m,)."""
-        return np.flatnonzero((self.targets.rows[:, 0] >= 0) & (self.impostors.rows[:, 0] >= 0))
+        """Points that have both targets and impostors, shape (m,)."""
+        return self._found[0]
+
+    @property
+    def targets(self) -> Nearest:
+        """The nearest alike of the points compared."""
+        return self._found[1]
+
+    @property
+    def impostors(self) -> Nearest:
+        """The nearest apart of the points compared."""
+        return self._found[2]
 
     @property
     def right(self) -> np.ndarray:
         """Which of the points compared have one of their kind as their nearest, shape (m,)."""
-        rows = self.compared
-        return self.targets.distances[rows, 0] < self.impostors.distances[rows, 0]
+        return self.targets.distances[:, 0] < self.impostors.distances[:, 0]
 
     def spread(self, nearest: Nearest) -> np.ndarray:
         """Mean of ``(z - z') (z - z')'`` over points compared and their nearest, shape (r, r)."""
         S, count = np.zeros((self.Z.shape[1],) * 2), 0
-        for column in nearest.rows[self.compared].T:
+        for column in nearest.rows.T:
             has = column >= 0
             D = self.Z[self.compared[has]] - self.Z[column[has]]
             S, count = S + D.T @ D, count + len(D)
@@ -77,8 +86,8 @@ class Neighborhood:
     def comparisons(self) -> np.ndarray:
         """Points, targets and impostors, shape (m, 3); of every so many points where there are very many."""
         each = self.n_neighbors * self.n_impostors
-        rows = self.compared[:: -(-len(self.compared) * each // MOST_COMPARISONS)]
-        near, far = self.targets.rows[rows], self.impostors.rows[rows]
+        some = slice(None, None, -(-len(self.compared) * each // MOST_COMPARISONS))
+        rows, near, far = self.compared[some], self.targets.rows[some], self.impostors.rows[some]
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         return np.stack([rows[p], near[p, a], far[p, b]], axis=1)
 

@@ -13,7 +13,6 @@ from bregmat.base.points import as_points
 from bregmat.base.sampling import sq_distances
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.from_labels.neighbors import PointSpace
 from bregmat.typing import Points
 
 
@@ -126,8 +125,10 @@ def _told(
     reach : float
         Largest sum of both offsets, relative to the distance of i and j.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     ends = np.unique(np.concatenate([i, j]))
-    distances, near = PointSpace(points).index(np.arange(points.shape[0]), k + 1)(ends)
+    distances, near = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points[ends])
     a, b = np.searchsorted(ends, i), np.searchsorted(ends, j)
     p, q = np.repeat(near[a], k + 1, axis=1), np.tile(near[b], k + 1)
     offset = np.repeat(distances[a], k + 1, axis=1) + np.tile(distances[b], k + 1)
