@@ -21,7 +21,7 @@ from bregmat.objective.divergences import Frobenius
 from bregmat.objective.scalar_losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
 
-SIZE = 1e-3  # natural size of objectives, in units of the sum of the sizes of the terms of tr(C M)
+SIZE = 1e-3  # natural size of objectives, in units of the norm of C times the largest bound over the norm of its row
 ROUNDINGS = 8.0  # of a few operations
 
 
@@ -61,6 +61,13 @@ class SemidefiniteProgram(Problem):
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
         return cls(C, rows, constraints.psd_rows())
 
+    @cached_property
+    def natural_size(self) -> float:
+        """What small objectives are measured in; 1 where C or all bounds are 0."""
+        norms = self.rows.operator.norms()
+        reach = float((np.abs(self.rows.losses.bound) / np.where(norms > 0, norms, np.inf)).max())
+        return SIZE * float(np.linalg.norm(self.C)) * reach or 1.0
+
     @property
     def certifies_cheaply(self) -> bool:
         """Hard rows have to be restored first."""
@@ -97,7 +104,7 @@ class SemidefiniteProgram(Problem):
             dual_bound=bound,
             upper=upper,
             violation=worst,
-            size=SIZE * terms or 1.0,
+            size=self.natural_size,
             missed=missed,
         )
 
