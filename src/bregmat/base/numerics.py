@@ -234,14 +234,8 @@ def pivot_in_box(
         H = product(d)
         if watch is not None:
             watch(d, H)
-        # optimality: g >= 0 at the lower bound, g <= 0 at the upper one, g = 0 and inside the box if free
-        g = (q + H) * unit
         slack = noise[0] * size + noise[1] * float(np.abs(H * unit).max(initial=0.0))
-        want = side.copy()
-        want[(side == 0) & (d < lower)] = -1
-        want[(side == 0) & (d > upper)] = 1
-        want[(side < 0) & (g < -slack) & ~fixed] = 0
-        want[(side > 0) & (g > slack) & ~fixed] = 0
+        want = np.where(fixed, side, _wanted_sides(d, (q + H) * unit, lower, upper, side, slack))
         wrong = np.flatnonzero(want != side)
         if not len(wrong):
             return d
@@ -250,3 +244,14 @@ def pivot_in_box(
             return None
         side[moved] = want[moved]
     return None
+
+
+def _wanted_sides(
+    d: np.ndarray, g: np.ndarray, lower: np.ndarray, upper: np.ndarray, side: np.ndarray, slack: float
+) -> np.ndarray:
+    """The side of each variable by its condition: inside the box if free, gradient g >= 0 at the lower and <= 0 at the upper bound."""
+    want = side.copy()
+    want[(side == 0) & (d < lower)] = -1
+    want[(side == 0) & (d > upper)] = 1
+    want[((side < 0) & (g < -slack)) | ((side > 0) & (g > slack))] = 0
+    return want

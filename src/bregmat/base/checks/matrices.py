@@ -66,7 +66,18 @@ def as_matrix(
         A = _as_sparse(name, A, sparse, complex_too, copy)
     else:
         A = as_numbers(name, A, booleans=booleans, complex_too=complex_too, copy=copy)
-    square = square or symmetric or psd or order is not None
+    _check_shape(name, A, square or symmetric or psd or order is not None, order, empty)
+    if finite or symmetric or psd:
+        check_finite(name, A, labels, hint=hint)
+    if symmetric or psd:
+        A = A if is_exactly_symmetric(name, A, labels=labels, hint=hint) else 0.5 * (A + A.conj().T)
+    if psd:
+        check_psd(name, np.linalg.eigvalsh(A if isinstance(A, np.ndarray) else A.toarray()))
+    return A
+
+
+def _check_shape(name: str, A: Any, square: bool, order: int | None, empty: bool) -> None:
+    """Raise unless A is two-dimensional, square or of an order if that is required, and not empty unless ``empty``."""
     if square and (A.ndim != 2 or A.shape[0] != A.shape[1]):
         raise ValueError(f"{name} must be square; got shape {A.shape}.")
     if A.ndim != 2:
@@ -75,13 +86,6 @@ def as_matrix(
         raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
     if order is not None and A.shape[0] != order:
         raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")
-    if finite or symmetric or psd:
-        check_finite(name, A, labels, hint=hint)
-    if symmetric or psd:
-        A = A if is_exactly_symmetric(name, A, labels=labels, hint=hint) else 0.5 * (A + A.conj().T)
-    if psd:
-        check_psd(name, np.linalg.eigvalsh(A if isinstance(A, np.ndarray) else A.toarray()))
-    return A
 
 
 def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> Any:
