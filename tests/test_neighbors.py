@@ -257,7 +257,7 @@ def test_the_same_active_rows_under_other_bounds_are_another_problem():
         (one([-2.0, -3.0, 0.0], [1.0, 2.1, 3.0]), False),
         (one([-2.0, -3.0, -1.0], [1.0, 2.0, 3.0]), False),
     ):
-        assert now.repeats(before.active, before.active_bounds) is is_the_same
+        assert now.repeats(before) is is_the_same
 
 
 def test_given_rows_stay_beside_those_drawn(wine):

@@ -14,7 +14,7 @@ ALIKE, NEITHER, APART = 1, 0, -1
 
 @dataclass(frozen=True, eq=False)
 class Kinds:
-    """A group for each point, and which groups belong together.
+    """A group for each point, and which groups belong together or apart.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ def constraints_from_labels(
     unlabeled: Any = -1,
     random_state: RandomState = None,
 ) -> Constraints:
-    """Constraints between labelled points: random pairs, or where neighbours are decided.
+    """Constraints between labelled points: bounds for random pairs, or comparisons of nearest neighbours.
 
         "random",     same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
         "uniform"     different class:  sq_distance(i, j) >= l        squared distances between labelled points
@@ -49,8 +49,8 @@ def constraints_from_labels(
                       j one of the nearest points of i's class, l of other classes; margin: twice the farthest of the first
 
     "random" draws as many pairs of one class as of two, "uniform" draws all pairs alike (Davis 2007, section 5).
-    Take "neighbors" to prepare for anything that looks at near points only; a linear map cannot do what random pairs ask of it
-    where classes have several parts. Bounds are *squared* distances in the units of X.
+    Use "neighbors" before methods that look at near points only. If classes have several parts, no linear map can bring all pairs of
+    one class together, as random pairs ask. Bounds are *squared* distances in the units of X.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def constraints_from_labels(
 
 
 def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any) -> None:
-    """Raise for a parameter of the drawing that no data could make valid.
+    """Raise for a strategy, number or form that is not valid for any data.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any) 
 
 
 def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
-    """Who belongs together, from labels; with "neighbors" also from numbers and from sets of labels.
+    """Which points belong together, from class labels; with "neighbors" also from numbers and from sets of labels.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def is_continuous(values: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Who is labelled, and how: what random pairs are drawn from.
+    """Labelled points and their classes, from which random pairs are drawn.
 
     Attributes
     ----------
@@ -370,7 +370,7 @@ def _matches(labels: np.ndarray, unlabeled: Any) -> np.ndarray:
 
 
 def _first_appearance(labels: np.ndarray) -> np.ndarray:
-    """Codes 0, 1, ... in order of first appearance, so that the pairs do not depend on how classes are spelt."""
+    """Codes 0, 1, ... in order of first appearance, so that pairs do not depend on the names of classes."""
     if labels.dtype.kind == "O":
         seen: dict[Any, int] = {}
         return np.array([seen.setdefault(v, len(seen)) for v in labels], dtype=np.int64)
