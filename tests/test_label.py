@@ -17,7 +17,7 @@ from bregmat_app.label.learning import LabelSettings, Learning
 from bregmat_app.label.pictures import plane
 from bregmat_app.label.points import LabelPoints, pictures_in
 from bregmat_app.label.questions import next_question, row_value
-from bregmat_app.label.safety import Doorkeeper
+from bregmat_app.label.safety import AccessControl
 from bregmat_app.label.session import Session
 
 X, Y = load_wine(return_X_y=True)
@@ -368,8 +368,8 @@ def test_a_damaged_answer_is_named_by_its_line(tmp_path):
 
 def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
     """Columns, gaps, encodings, decimal commas; the Python to take away reads the same."""
-    from bregmat_app.cli.intake import Intake
-    from bregmat_app.cli.labelling import LabelOptions, _read
+    from bregmat_app.cli.labelling import _read
+    from bregmat_app.cli.options import ColumnOptions, PageOptions
 
     path = tmp_path / "ugly.csv"
     rows = [
@@ -385,17 +385,17 @@ def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
         ("drop", ["0", "2", "4"], [[1.5, 2.0], [2.5, 4.0], [4.5, 9.0]]),
         ("median", list("01234"), [[1.5, 2.0], [3.0, 3.0], [2.5, 4.0], [3.5, 3.5], [4.5, 9.0]]),
     ):
-        intake = Intake("art", columns=("höhe", "breite"), missing=missing, encoding="latin-1")
-        points = _read(path, LabelOptions(intake, text="Straße"))
+        columns = ColumnOptions(labels="art", columns=["höhe,breite"], missing=missing, encoding="latin-1")
+        points = _read(path, columns, PageOptions(text="Straße"))
         assert list(points.names) == names and points.X.tolist() == X and points.features == ("höhe", "breite")
         assert "missing cells in höhe (1), breite (1)" in capsys.readouterr().err
         spoken: dict = {}
         exec(points.source, spoken)
         assert np.array_equal(spoken["X"], points.X)
     with pytest.raises(ValueError, match="cannot be a feature"):
-        _read(path, LabelOptions(Intake("art", columns=("art",), encoding="latin-1")))
+        _read(path, ColumnOptions(labels="art", columns=["art"], encoding="latin-1"), PageOptions())
     with pytest.raises(ValueError, match="'höhe' are not classes, and points are coloured by classes"):
-        _read(path, LabelOptions(Intake("höhe", missing="drop", encoding="latin-1")))
+        _read(path, ColumnOptions(labels="höhe", missing="drop", encoding="latin-1"), PageOptions())
 
 
 # ---------------------------------------------------------------- taking away
@@ -406,12 +406,13 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     ]
     columns = None if sample_id is None else {"id": sample_id}
     write_points(tmp_path / "points.csv", X, names=[f"f{k}" for k in range(13)], columns=columns)
-    from bregmat_app.cli.labelling import LabelOptions, _read
+    from bregmat_app.cli.labelling import _read
+    from bregmat_app.cli.options import ColumnOptions, PageOptions
 
     monkeypatch.chdir(tmp_path)
-    points = _read((tmp_path / "points.csv"), LabelOptions())
+    points = _read((tmp_path / "points.csv"), ColumnOptions(), PageOptions())
     session = Session(points, LabelSettings(), tmp_path / "j.jsonl")
-    with pytest.raises(ValueError, match="nothing was said"):
+    with pytest.raises(ValueError, match="there are no answers yet"):
         exported(session, session.state, "model.bm")
     for event in (same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]}):
         session.say(event)
@@ -446,14 +447,14 @@ def test_pictures_stay_in_their_folder(tmp_path):
     assert wine_points(pictures=[found] * len(X)).picture(0) is None
 
 
-# ---------------------------------------------------------------- the door
+# ---------------------------------------------------------------- access control
 def test_who_is_let_in():
     announced = []
-    door = Doorkeeper("127.0.0.1", 8000, announced.append)
+    access = AccessControl("127.0.0.1", 8000, announced.append)
     ours = {"host": "127.0.0.1:8000"}
-    assert door.refusal(ours) == door.refusal({"host": "localhost:8000", "origin": "http://localhost:8000"}) == ""
+    assert access.refusal(ours) == access.refusal({"host": "localhost:8000", "origin": "http://localhost:8000"}) == ""
     for host in ("evil.example:8000", "127.0.0.1", "127.0.0.1:8001", "127.0.0.1.nip.io:8000", ""):
-        assert door.refusal({"host": host})
+        assert access.refusal({"host": host})
     for origin in (
         "null",
         "http://evil.example",
@@ -461,21 +462,24 @@ def test_who_is_let_in():
         "https://127.0.0.1:8000",
         "http://127.0.0.1:8000.evil.example",
     ):
-        assert door.refusal({**ours, "origin": origin})
-    assert door.refusal(ours, needs_origin=True)
-    token = door.token
-    way = f"/{door.key}/"
+        assert access.refusal({**ours, "origin": origin})
+    assert access.refusal(ours, needs_origin=True)
+    token = access.token
+    way = f"/{access.key}/"
     assert (
-        not door.is_known(ours, way) and door.admit("") is None and door.admit(token[:-1]) is None and announced == []
+        not access.is_known(ours, way)
+        and access.admit("") is None
+        and access.admit(token[:-1]) is None
+        and announced == []
     )
-    cookie = door.admit(token)
+    cookie = access.admit(token)
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie and f"Path={way}" in cookie
     assert cookie.startswith("bregmat-label-8000=")
     sent = cookie.split(";")[0]
     for path in (way, f"{way}pictures/3", way[:-1]):
-        assert door.is_known({**ours, "cookie": sent}, path)
-    for path in ("/", "", f"/{door.key[:-1]}/", f"/x{way}", "/tab"):
-        assert not door.is_known({**ours, "cookie": sent}, path)
+        assert access.is_known({**ours, "cookie": sent}, path)
+    for path in ("/", "", f"/{access.key[:-1]}/", f"/x{way}", "/tab"):
+        assert not access.is_known({**ours, "cookie": sent}, path)
     for wrong in (sent[:-1], "\x00=;=;", sent.replace("8000", "8001")):
-        assert not door.is_known({**ours, "cookie": wrong}, way)
-    assert door.admit(token) is None and announced == [door.token] and door.token != token  # once only
+        assert not access.is_known({**ours, "cookie": wrong}, way)
+    assert access.admit(token) is None and announced == [access.token] and access.token != token  # once only

@@ -29,7 +29,7 @@ def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions
         raise fail(f"--host {options.host} is no address that a browser can ask for; give the one that others use")
     with bad_input():
         session, listening = _open(path, columns, options)
-    from bregmat_app.label.safety import Doorkeeper
+    from bregmat_app.label.safety import AccessControl
     from bregmat_app.label.server import serve
 
     port = listening.getsockname()[1]
@@ -42,16 +42,16 @@ def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions
         note("the link was used before; a new one:")
         stdout().print(link(token), soft_wrap=True, markup=False)
 
-    door = Doorkeeper(options.host, port, announce)
+    access = AccessControl(options.host, port, announce)
     if options.host not in _LOOPBACK:
         warn(f"the page can be reached from other machines at {options.host}, unencrypted; the link is all they need")
     try:
         with suppress(KeyboardInterrupt), interruptible():
-            stdout().print(f"page    {link(door.token)}", soft_wrap=True, markup=False)
+            stdout().print(f"page    {link(access.token)}", soft_wrap=True, markup=False)
             stdout().print(f"journal {session.journal.path}", soft_wrap=True, markup=False)
             note("Ctrl-C ends it; --resume continues.")
-            with _opened(None if options.no_browser else link(door.token)):
-                serve(session, door, listening)
+            with _opened(None if options.no_browser else link(access.token)):
+                serve(session, access, listening)
     finally:
         listening.close()
         session.close()
@@ -88,11 +88,11 @@ def _opened(link: str | None) -> Iterator[None]:
     if link is None:
         yield
         return
-    from bregmat_app.label.safety import way_to
+    from bregmat_app.label.safety import redirect_page
 
     with TemporaryDirectory(prefix="bregmat-label-") as folder:  # only its owner can read it
         file = Path(folder) / "open.html"
-        file.write_text(way_to(link), encoding="utf-8")
+        file.write_text(redirect_page(link), encoding="utf-8")
         webbrowser.open(file.as_uri())
         yield
 

@@ -1,4 +1,4 @@
-"""A page on which a person says what belongs together and sees at once what was learned: answers, engine, questions, server.
+"""The labelling page: a person says which points belong together, and the page shows the metric that is learned from the answers.
 
-Imported by the command `bregmat label` only. Nothing but :mod:`bregmat_app.label.server` knows of the web.
+Imported by the command `bregmat label` only. Only :mod:`bregmat_app.label.server` depends on the web.
 """

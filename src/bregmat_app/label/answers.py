@@ -1,4 +1,4 @@
-"""What a person said: answers with undo and redo, and the rows that follow from them, each with the answers it rests on."""
+"""Answers of a person, with undo and redo, and the constraints that follow from them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import numpy as np
 from bregmat.constraints.constraints import Constraints
 
 ARITY = {"same": 2, "different": 2, "closer": 3}
-MOST_POINTS = 500  # of one answer: each brings a row at least
-MOST_ENTAILED = 200  # rows that follow from several answers, within groups and again between them
-FOLLOWING = 0.3  # weight of a row that follows from several answers, over that of one that was said
-MOST_CLASSES = 30  # groups that are apart, for clusters and questions
-MOST_NAME = 60  # letters of a class name
-SOFTER = 0.1  # what softening multiplies the weight of an answer by
+MOST_POINTS = 500  # points of one answer; each brings at least one row
+MOST_ENTAILED = 200  # rows that follow from answers within groups, and as many between groups
+ENTAILED_WEIGHT = 0.3  # weight of a row that follows from several answers, relative to a row that was answered
+MOST_CLASSES = 30  # largest number of different groups, for clusters and questions
+MOST_NAME = 60  # characters of a class name
+SOFTENING = 0.1  # factor of the weight of an answer that is softened
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One thing said. `closer`: the first point is closer to the second than to the third."""
+    """One answer. `closer` means that the first point is closer to the second than to the third."""
 
     number: int
     kind: str
@@ -31,7 +31,7 @@ class Answer:
     weight: float = 1.0
 
     def sentence(self, names: Any) -> str:
-        """In words; `names[i]` names point i."""
+        """Write the answer as a sentence; `names[i]` is the name of point i."""
         first = [str(names[i]) for i in self.points[:3]]
         if self.kind == "closer":
             return f"{first[0]} is closer to {first[1]} than to {first[2]}"
@@ -42,7 +42,7 @@ class Answer:
 
 
 def checked_event(event: Any, n_points: int) -> dict[str, Any]:
-    """An event as it goes to the journal; ValueError for anything that is none.
+    """Check an event and return it as the journal stores it; ValueError if it is not valid.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
         ``kind`` is one of same, different, closer, group, name (with ``points``, the last with ``name``), soften, drop (with
         ``answer``, its number), undo, redo.
     n_points : int
-        Points are numbers below it.
+        Number of points; a point is an integer below it.
     """
     if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
         raise ValueError("an answer must be an object with a kind")
@@ -83,15 +83,15 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
 
 @dataclass
 class Answers:
-    """All events so far, in order; what is undone waits to be redone until something else is said."""
+    """All events so far, in order. Undone events can be redone until the next answer."""
 
     n_points: int
     done: list[dict[str, Any]] = field(default_factory=list)
     undone: list[dict[str, Any]] = field(default_factory=list)
-    count: int = 0  # answers ever given; their numbers are never used again
+    count: int = 0  # answers ever given; their numbers are not reused
 
     def check(self, event: Any) -> dict[str, Any]:
-        """The event, if it can be applied now; ValueError otherwise."""
+        """Return the event if it can be applied now; ValueError otherwise."""
         event = checked_event(event, self.n_points)
         if event["kind"] == "undo" and not self.done:
             raise ValueError("there is nothing to undo")
@@ -102,7 +102,7 @@ class Answers:
         return event
 
     def apply(self, event: dict[str, Any]) -> None:
-        """Take a checked event in."""
+        """Apply a checked event."""
         if event["kind"] == "undo":
             self.undone.append(self.done.pop())
         elif event["kind"] == "redo":
@@ -115,14 +115,14 @@ class Answers:
             self.undone.clear()
 
     def active(self) -> list[Answer]:
-        """Answers that count, in the order given."""
+        """Return the answers that are neither undone nor dropped, in order."""
         found: dict[int, Answer] = {}
         for event in self.done:
             if event["kind"] == "drop":
                 found.pop(event["answer"], None)
             elif event["kind"] == "soften":
                 old = found[event["answer"]]
-                found[old.number] = Answer(old.number, old.kind, old.points, old.name, old.weight * SOFTER)
+                found[old.number] = Answer(old.number, old.kind, old.points, old.name, old.weight * SOFTENING)
             else:
                 number = event["number"]
                 found[number] = Answer(number, event["kind"], tuple(event["points"]), event.get("name", ""))
@@ -131,9 +131,9 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class AnsweredRows:
-    """Constraints, and for each row the numbers of the answers that it rests on: one where it was said, more where it follows.
+    """Constraints with the numbers of the answers that each row follows from.
 
-    `keys` tells rows of one run from those of another, so that their weights can be carried over.
+    `keys` identify rows across runs, so that their dual weights can be reused.
     """
 
     constraints: Constraints
@@ -143,12 +143,12 @@ class AnsweredRows:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """What answers make of the points they name: groups of the same, and which of these are apart.
+    """Groups of points that are the same according to the answers, and which groups are different.
 
     Attributes
     ----------
     of : dict of int -> int
-        Group of each point that an answer names.
+        Group of each point that occurs in an answer.
     members : list of list of int
         Points of each group, ascending.
     apart : set of (int, int)
@@ -160,12 +160,12 @@ class Groups:
     apart: set[tuple[int, int]]
 
     def by_size(self, least: int = 1) -> list[int]:
-        """Groups of so many points at least, the largest first."""
+        """Return the groups with at least `least` points, the largest first."""
         sizes = [len(points) for points in self.members]
         return sorted((g for g, size in enumerate(sizes) if size >= least), key=lambda g: -sizes[g])
 
     def all_apart(self, least: int = 1) -> list[int]:
-        """Groups of so many points at least of which all pairs are apart, the largest first; `MOST_CLASSES` at most."""
+        """Return at most `MOST_CLASSES` groups with at least `least` points that are all different, the largest first."""
         chosen: list[int] = []
         for g in self.by_size(least)[: 4 * MOST_CLASSES]:
             if len(chosen) < MOST_CLASSES and all((min(g, h), max(g, h)) in self.apart for h in chosen):
@@ -174,7 +174,7 @@ class Groups:
 
 
 class Links:
-    """Links that answers make between points (and class names, which are nodes, too)."""
+    """Graph of the answers. Its nodes are points and class names; its links join nodes that are the same."""
 
     def __init__(self, answers: list[Answer]) -> None:
         self.links: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
@@ -187,12 +187,12 @@ class Links:
             elif answer.kind == "different":
                 self.apart.append((answer.points[0], answer.points[1], frozenset({answer.number})))
             elif answer.kind == "name":
-                named |= dict.fromkeys(answer.points, answer)  # the last name of a point holds
+                named |= dict.fromkeys(answer.points, answer)  # the last name of a point counts
         for point, answer in named.items():
             self._link(point, answer.name, answer.number)
         classes = sorted({answer.name for answer in named.values()})
         self.apart += [(a, b, frozenset()) for k, a in enumerate(classes) for b in classes[:k]]
-        for i, j, _ in self.apart:  # nodes without links are groups, too
+        for i, j, _ in self.apart:  # the access creates groups of nodes without links
             self.links[i], self.links[j]
         self.group, self.path = self._walk()
 
@@ -201,7 +201,7 @@ class Links:
         self.links[b].append((a, number))
 
     def _walk(self) -> tuple[dict[Any, int], dict[Any, tuple[Any, int, int]]]:
-        """Group of each node, and its (parent, answer, depth) on a shortest path from the root of the group."""
+        """Return the group of each node, and its (parent, answer, depth) in a breadth-first tree of the group."""
         group: dict[Any, int] = {}
         path: dict[Any, tuple[Any, int, int]] = {}
         count = 0
@@ -218,7 +218,7 @@ class Links:
         return group, path
 
     def between(self, a: Any, b: Any) -> frozenset[int]:
-        """Answers on the path between two nodes of a group."""
+        """Return the answers on the path between two nodes of a group."""
         found = set()
         while a != b:
             if self.path[a][2] < self.path[b][2]:
@@ -228,7 +228,7 @@ class Links:
         return frozenset(found)
 
     def groups(self) -> Groups:
-        """The groups of points, without the names."""
+        """Return the groups of points, without the class names."""
         numbers: dict[int, int] = {}
         members: list[list[int]] = []
         of = {}
@@ -249,12 +249,11 @@ class Links:
 
 
 def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | None:
-    """The rows that answers make; None where there is none yet.
+    """Turn answers into constraints; None if there is none yet.
 
-    Two points of which it was said that they are the same: at most `near`; different: at least `far` (squared distances); closer:
-    by `near`. To these come pairs that follow, within groups and between groups apart, at the weight `FOLLOWING` where they rest on
-    several answers, `MOST_ENTAILED` of each at most: those with the smallest keys of a fixed mixing of their numbers, so that a
-    further answer leaves nearly all of them as they are.
+    The squared distance of points that are the same is at most `near`, that of different points at least `far`. "Closer" has the
+    margin `near`. Pairs that follow from several answers are added with the weight `ENTAILED_WEIGHT`: at most `MOST_ENTAILED` within
+    groups and as many between groups. A fixed hash of the pair chooses them, so that another answer changes few of them.
     """
     said: dict[tuple[int, ...], tuple[float, set[int]]] = {}
 
@@ -276,7 +275,7 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
     for kind, pairs in enumerate(_entailed(graph, said)):
         for i, j, numbers in pairs:
             least = min((weight[number] for number in numbers), default=1.0)
-            say(kind, (i, j), least * (FOLLOWING if len(numbers) > 1 else 1.0), set(numbers))
+            say(kind, (i, j), least * (ENTAILED_WEIGHT if len(numbers) > 1 else 1.0), set(numbers))
     if not said:
         return None
     keys = sorted(said, key=lambda key: (min(said[key][1], default=0), key))
@@ -301,13 +300,13 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
 
 
 def _entailed(graph: Links, said: Any) -> tuple[list, list]:
-    """Pairs (i, j, answers) that follow within groups, and between groups apart."""
+    """Return the pairs (i, j, answers) that follow within groups, and between different groups."""
     groups = graph.groups()
     within = ((i, j) for points in groups.members for k, j in enumerate(points) for i in points[:k])
     unsaid = (((1, *pair) not in said, _mixed(*pair), pair) for pair in within if (0, *pair) not in said)
     same = [
         (*pair, graph.between(*pair)) for _, _, pair in heapq.nsmallest(MOST_ENTAILED, unsaid)
-    ]  # contradicted ones first
+    ]  # pairs that an answer contradicts come first
     ties: dict[tuple[int, int], tuple[Any, Any, frozenset[int]]] = {}
     node_of = {graph.group[points[0]]: k for k, points in enumerate(groups.members)}
     for a, b, numbers in graph.apart:
@@ -328,7 +327,7 @@ def _entailed(graph: Links, said: Any) -> tuple[list, list]:
 
 
 def _mixed(i: int, j: int) -> int:
-    """A fixed number for a pair, as good as random."""
+    """Hash a pair of points."""
     x = (i * 0x9E3779B97F4A7C15 + j * 0xC2B2AE3D27D4EB4F) & 0xFFFFFFFFFFFFFFFF
     x ^= x >> 29
     return (x * 0xBF58476D1CE4E5B9 & 0xFFFFFFFFFFFFFFFF) >> 16

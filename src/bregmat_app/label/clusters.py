@@ -1,4 +1,4 @@
-"""Clusters of the points as the metric sees them, started from the groups that the answers make."""
+"""Clusters of the points in the learned metric, started from the groups of the answers."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from bregmat_app.label.answers import Groups
 
 
 def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
-    """Number of the cluster of each point, shape (n,), the largest cluster first.
+    """Return the cluster of each point, shape (n,); cluster 0 is the largest.
 
-    k-means from the means of the groups; where more clusters are wanted than there are groups of two or more, the others start as
-    k-means++ starts. Points of a group that gave a start stay together.
+    k-means starts at the means of groups with at least two points. Further clusters start as in k-means++. Points of a group that
+    was used as a start stay together.
 
     Parameters
     ----------
     mapped : ndarray, shape (n, r)
     groups : Groups
     n_clusters : int, optional
-        None: as many as there are groups of two or more that are apart from each other, two at least.
+        By default the number of different groups with at least two points, but at least two.
     """
     chosen = groups.all_apart(2) if n_clusters is None else groups.by_size(2)[:n_clusters]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
@@ -35,7 +35,7 @@ def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = N
 
 
 def _filled(mapped: np.ndarray, seeds: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """k centres: the seeds, then points drawn by their squared distance to the nearest centre so far."""
+    """Return k centres: the seeds, then points drawn in proportion to their squared distance to the nearest centre (k-means++)."""
     centres = list(seeds)
     nearest = np.full(len(mapped), np.inf)
     for centre in centres:

@@ -1,4 +1,4 @@
-"""What is taken away: constraints, model, report, and the lines of Python that repeat the model bit for bit."""
+"""Files to download: constraints, model, report, and the Python code that learns the same model bit for bit."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import read_constraints, save, write_constraints
-from bregmat_app.label.session import Moment, Session
+from bregmat_app.label.session import Session, SessionState
 
 CONSTRAINTS, MODEL, REPORT, LINES = "constraints.csv", "model.bm", "report.html", "learn.py"
 NAMES = (CONSTRAINTS, MODEL, REPORT, LINES)
 
-_LINES = '''"""Learn again what was learned by pointing: the same matrix, bit for bit, with the same versions on the same processor."""
+_LINES = '''"""Learn the matrix of the labelling page again, bit for bit with the same versions on the same processor."""
 
 {source}
 import bregmat
@@ -29,27 +29,27 @@ print(learner.result_.status, learner.get_mahalanobis_matrix().shape)
 '''
 
 
-def exported(session: Session, state: Moment, name: str) -> bytes:
-    """One of the files.
+def exported(session: Session, state: SessionState, name: str) -> bytes:
+    """Return the content of a file to download.
 
-    The model is fitted anew from the constraints as they are written, without a warm start, so that it does not depend on the
-    order in which the answers came; the metric on the page is the same up to its gap.
+    The model is fitted to the constraints of the file without a warm start, so that it does not depend on the order of the
+    answers. The metric on the page differs from it by at most its gap.
 
     Parameters
     ----------
     session : Session
-    state : Moment
+    state : SessionState
     name : {"constraints.csv", "model.bm", "report.html", "learn.py"}
 
     Raises
     ------
     ValueError
-        Nothing was said yet; an unknown name.
+        There is no answer yet, or the name is unknown.
     """
     if name not in NAMES:
         raise ValueError(f"there is no file {name!r}; there are {', '.join(NAMES)}")
     if state.learned.rows is None:
-        raise ValueError("nothing was said yet: there is nothing to take away")
+        raise ValueError("there are no answers yet, so there is nothing to download")
     if name == LINES:
         return _lines(session).encode()
     with tempfile.TemporaryDirectory(prefix="bregmat-label-") as folder:
@@ -73,7 +73,7 @@ def _parameters(session: Session) -> dict[str, Any]:
 
 
 def _named(session: Session, rows: Constraints) -> Constraints:
-    """The rows by sample ids, where the points have some."""
+    """Name the points of the rows by sample ids if there are any."""
     ids = session.points.sample_id
     if ids is None:
         return rows
@@ -95,7 +95,7 @@ def _lines(session: Session) -> str:
     )
 
 
-def _report(path: Path, session: Session, state: Moment, learner: MetricLearner) -> None:
+def _report(path: Path, session: Session, state: SessionState, learner: MetricLearner) -> None:
     from bregmat_app.report import ReportData, write_report
 
     assert state.learned.rows is not None

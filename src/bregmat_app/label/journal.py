@@ -1,4 +1,4 @@
-"""The journal: one line of JSON an event, on the disk before anything is computed, so that a killed process loses nothing."""
+"""The journal of answers: one line of JSON per event, written to disk before anything is computed from it."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ FORMAT = "bregmat label journal 1"
 
 
 class Journal:
-    """An append-only file; the first line says which points the answers are about and with which settings.
+    """An append-only file of events; its first line identifies the points and the settings.
 
     Parameters
     ----------
     path : Path
     head : dict
-        Of plain values: ``points`` (a digest), settings.
+        Plain values: ``points`` (a digest) and settings.
     resume : bool
-        Go on with an existing file, which there must be. Without it there must be none, or one without any answer, which begins anew.
+        Continue an existing file. Otherwise the file must not exist, or must not contain an answer.
 
     Raises
     ------
     ValueError
-        The file exists, or does not, against `resume`; it is of other points or settings, held by another process, or damaged (with
-        the line). Half a line at its end, as a killed process leaves it, is cut off.
+        The file exists or is missing, contrary to `resume`; it belongs to other points or settings, another process has it open, or
+        a line is damaged. An incomplete last line, as a killed process leaves it, is removed.
     """
 
     def __init__(self, path: Path, head: dict[str, Any], *, resume: bool) -> None:
@@ -39,7 +39,7 @@ class Journal:
         if resume and not path.exists():
             raise ValueError(f"{path}: there is no journal to resume")
         exists = path.exists()
-        # held as long as the session lives; without a buffer, so that what could not be written is not written later
+        # Unbuffered, so that an event whose write failed is not written later.
         self._file = open(path, "r+b" if exists else "x+b", buffering=0)  # noqa: SIM115
         self.events: list[dict[str, Any]] = []
         try:
@@ -56,12 +56,12 @@ class Journal:
             raise
 
     def append(self, event: dict[str, Any]) -> None:
-        """Write one event and wait until it is on the disk; OSError if that fails, and then nothing of it is in the file."""
+        """Write one event and wait until it is on the disk. If that raises OSError, the file is unchanged."""
         self._write(event)
         self.events.append(event)
 
     def close(self) -> None:
-        """Close the file; nothing is left to be written."""
+        """Close the file."""
         self._file.close()
 
     def _write(self, event: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Journal:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
             os.fsync(self._file.fileno())
         except OSError:
-            self._file.truncate(start)  # all of it or nothing
+            self._file.truncate(start)  # no partial line
             self._file.seek(start)
             raise
 
@@ -84,18 +84,20 @@ class Journal:
             raise ValueError(f"{self.path}: another bregmat label has this journal open") from error
 
     def _empty(self) -> None:
-        """Begin anew where nothing was answered; any other file stays as it is."""
+        """Empty a journal without answers; ValueError for any other file."""
         try:
             self._read({})
         except ValueError:
-            self.events.append({})  # damaged, or no journal: not ours to empty
+            self.events.append({})  # damaged, or not a journal: it must not be emptied
         if self.events:
-            raise ValueError(f"{self.path}: this journal exists; go on with --resume, or name another with --journal")
+            raise ValueError(
+                f"{self.path}: this journal exists; continue it with --resume, or name another with --journal"
+            )
         self._file.truncate(0)
         self._file.seek(0)
 
     def _sync_folder(self) -> None:
-        if os.name == "posix":  # the name of the file has to be on the disk, too
+        if os.name == "posix":  # the entry of the folder has to be on the disk, too
             folder = os.open(self.path.resolve().parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -104,7 +106,7 @@ class Journal:
 
     def _read(self, head: dict[str, Any]) -> None:
         whole = 0
-        # behind the last line break is nothing, or a torn line
+        # after the last line break there is nothing, or an incomplete line
         for number, line in enumerate(self._file.readall().split(b"\n")[:-1], 1):
             try:
                 event = json.loads(line)

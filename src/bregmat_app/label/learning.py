@@ -1,4 +1,4 @@
-"""From rows to a certified metric, warm-started; which answers it meets; which of them no metric can meet together."""
+"""Learning from answers: a certified metric, its violations, and proofs that answers contradict each other."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from bregmat.run.result import MatrixResult, Status
 from bregmat.typing import LossName
 from bregmat_app.label.answers import AnsweredRows
 
-PERCENTILES = (25.0, 75.0)  # of squared distances: what is the same shall be nearer, what is different farther
-PAIRS = 20_000  # looked at for these
+PERCENTILES = (25.0, 75.0)  # of squared distances: upper bound for the same, lower bound for different points
+PAIRS = 20_000  # random pairs that the percentiles are estimated from
 MET = 1e-3  # relative violation up to which an answer counts as met
-PROOF_SECONDS = 2.0  # for one search for a contradiction
-MOST_FOUND = 5  # contradictions that are looked for
-MOST_TRIALS = 40  # rows left out in turn to make a contradiction smaller
+PROOF_SECONDS = 2.0  # time limit of one search for a contradiction
+MOST_FOUND = 5  # largest number of contradictions to find
+MOST_TRIALS = 40  # rows that are left out in turn to shorten a contradiction
 
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """How is learned; the parameters of the :class:`bregmat.MetricLearner` that repeats it."""
+    """Parameters of :class:`bregmat.MetricLearner` that learn the same metric."""
 
     prior: str = "variance"
     slack_weight: float = 10.0
@@ -39,12 +39,12 @@ class LabelSettings:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A metric and the rows it was learned from; neither where nothing was said yet.
+    """A metric and the rows that it was learned from; without answers, neither result nor rows.
 
     Attributes
     ----------
     map : ndarray, shape (d, r)
-        ``X @ map`` are the points as the metric sees them.
+        Euclidean distances of ``X @ map`` are those of the metric.
     """
 
     map: np.ndarray
@@ -52,7 +52,7 @@ class Learned:
     rows: AnsweredRows | None = None
 
     def violations(self) -> dict[int, float]:
-        """Largest relative violation of the rows of each answer that was itself said; dimensionless."""
+        """Return the largest relative violation of each answer, over the rows that it alone implies."""
         if self.result is None or self.rows is None:
             return {}
         worst: dict[int, float] = {}
@@ -64,7 +64,7 @@ class Learned:
 
 
 class Learning:
-    """Points and settings; learns from rows, and proves contradictions of rows.
+    """Learns from rows, and proves that rows contradict each other.
 
     Parameters
     ----------
@@ -75,9 +75,9 @@ class Learning:
     Attributes
     ----------
     near, far : float
-        Bounds for what is the same and what is different: squared distances in the metric of the prior.
+        Bounds for the same and for different points: squared distances in the metric of the prior.
     covariance : ndarray, shape (d, d)
-        Of X; what a map of the points varies along follows from it alone.
+        Covariance of X, from which principal components of mapped points follow.
     """
 
     def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
@@ -90,13 +90,13 @@ class Learning:
         i, j = rng.integers(0, len(X), (2, PAIRS))
         sq = sq_distances(self.X * scale, i, j)
         if not (sq := sq[sq > 0]).size:
-            raise ValueError("all points coincide: there is nothing to tell apart")
+            raise ValueError("all points coincide, so no distances can be learned")
         self.near, self.far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
         self.mean = self.X.mean(axis=0)
         self.covariance = np.atleast_2d(np.cov(self.X, rowvar=False, bias=True))
 
     def learn(self, rows: AnsweredRows | None, last: Learned | None = None) -> Learned:
-        """The metric nearest to the prior under soft rows; started from the dual weights of an earlier one."""
+        """Learn the metric nearest to the prior with soft rows, warm-started from an earlier one."""
         if rows is None:
             return Learned(np.diag(self.scale))
         result = nearest_metric(
@@ -111,7 +111,7 @@ class Learning:
         return Learned(result.B, result, rows)
 
     def warm_up(self) -> None:
-        """Learn from two rows and forget it, so that the first answer does not wait for modules that are loaded at their first use."""
+        """Learn from two rows once, because some modules are loaded at their first use and would delay the first answer."""
         pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
         triple = Constraints.comparison([0], [1], [0], [2], self.near)
         self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
@@ -119,24 +119,25 @@ class Learning:
     def contradictions(
         self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
     ) -> list[list[int]]:
-        """Answers that no metric of these features meets together, by proof; lists of numbers, disjoint.
+        """Find disjoint sets of answers, by their numbers, of which it is proven that no metric of these features meets them.
 
-        One contradiction after another is proven, made smaller by leaving out rows while the proof holds, and taken out.
+        Each contradiction is shortened by leaving out rows while the proof holds. Then its answers are removed and the search
+        continues.
 
         Parameters
         ----------
         learned : Learned
         softened : set of int
-            Answers that may be broken and take no part.
+            Answers that may be violated and are left out.
         is_wanted : callable
-            Asked before each proof; the search ends when it says no.
+            Called before each proof; the search ends if it returns False.
         """
         rows, result = learned.rows, learned.result
         if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
-            return []  # the metric at hand meets all of them
+            return []  # the learned metric meets all of them
         kept = np.array([not (numbers & softened) for numbers in rows.answers])
         found: list[list[int]] = []
-        for row in self._impossible(rows):  # each a contradiction of its own
+        for row in self._impossible(rows):  # each of these rows is impossible by itself
             if kept[row] and len(found) < MOST_FOUND:
                 found.append(sorted(rows.answers[row]))
             kept &= np.array([not (rows.answers[row] & theirs) for theirs in rows.answers])
@@ -150,13 +151,13 @@ class Learning:
         return found
 
     def _impossible(self, rows: AnsweredRows) -> list[int]:
-        """Rows that want points apart of which all features that count are the same."""
+        """Return the rows that ask for different points although their features are equal."""
         apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
         i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
         return [apart[k] for k in np.flatnonzero(sq_distances(self.X * self.scale, i, j) == 0)]
 
     def _conflict(self, rows: AnsweredRows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
-        """Rows among those chosen that contradict each other; None if that is not proven."""
+        """Return rows among the chosen ones that contradict each other; None without a proof."""
         conflict = self._proof(rows, chosen)
         if conflict is None:
             return None
@@ -175,7 +176,7 @@ class Learning:
         return result.conflict if result.status is Status.INFEASIBLE else None
 
     def gains(self, learned: Learned) -> np.ndarray:
-        """What the metric does to each feature: log2 of its learned over its first weight, shape (d,); 0 where it has none."""
+        """Return log2 of the learned over the prior weight of each feature, shape (d,); 0 if a weight is zero."""
         learned_weight, first = (learned.map**2).sum(axis=1), self.scale**2
         ok = (first > 0) & (learned_weight > 0)
         out = np.zeros(len(first))
@@ -184,7 +185,7 @@ class Learning:
 
 
 def _carried(last: Learned | None, rows: AnsweredRows) -> Any:
-    """The earlier result with its dual weights in the order of other rows; 0 for new ones."""
+    """Return the earlier result with its dual weights in the order of the new rows; 0 for rows that it lacks."""
     if last is None or last.result is None or last.rows is None:
         return None
     weights = dict(zip(last.rows.keys, last.result.dual.tolist()))

@@ -1,4 +1,4 @@
-"""The map: two leading principal components of the points in the learned metric, turned to lie on the map before."""
+"""The map: the first two principal components of the points in the learned metric, rotated to match the previous map."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from bregmat.base.linalg import eigh
 
 
 def plane(covariance: np.ndarray, learned: np.ndarray, before: np.ndarray | None) -> np.ndarray:
-    """The linear map of points to the plane, shape (d, 2).
+    """Return the linear map of points to the plane, shape (d, 2).
 
-    The principal components of ``X @ learned`` follow from the covariance of X alone, and so does the rotation (or reflection) by
-    which the mapped points come nearest to where they were: Procrustes, ``min_R |X A R - X A_before|`` over orthogonal R.
+    The principal components of ``X @ learned`` depend on X through its covariance only. So does the rotation or reflection R that
+    brings the mapped points nearest to their previous positions (orthogonal Procrustes problem): ``min_R |X A R - X A_before|``.
 
     Parameters
     ----------
     covariance : ndarray, shape (d, d)
     learned : ndarray, shape (d, r)
     before : ndarray, shape (d, 2), optional
-        The map before.
+        The previous map.
     """
     vectors = eigh(learned.T @ covariance @ learned)[1][:, ::-1][:, :2]
     A = learned @ vectors

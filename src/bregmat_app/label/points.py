@@ -1,4 +1,4 @@
-"""What is shown and learned from: points with names, and for each, where there are some, a text, a picture and a label."""
+"""The points of the page with their names, texts, pictures and known labels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 MOST_POINTS = 20_000
-MOST_TEXT = 600  # letters of a text that are shown
-MOST_PIXELS = 50_000_000  # of a picture file that is opened
-PICTURE = 128  # pixels: larger pictures are made smaller
+MOST_TEXT = 600  # characters of a text that are shown
+MOST_PIXELS = 50_000_000  # larger picture files are not opened
+PICTURE = 128  # pixels; larger pictures are scaled down
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 
@@ -26,7 +26,7 @@ class LabelPoints:
     Parameters
     ----------
     title : str
-        Of the page.
+        Title of the page.
     X : ndarray, shape (n, d)
         Finite; at most 20,000 rows.
     features : sequence of d str
@@ -35,9 +35,9 @@ class LabelPoints:
     pictures : sequence of n Path, or ndarray of shape (n, height, width), optional
         Files, or grey values from 0 (paper) to 1 (ink).
     classes : sequence of n str, optional
-        Known labels, to colour by; empty where there is none.
+        Known labels, for colours; empty if a point has none.
     source : str
-        Python that gives ``X`` and ``sample_id`` again.
+        Python code that reads ``X`` and ``sample_id``.
     """
 
     title: str
@@ -75,12 +75,12 @@ class LabelPoints:
         return len(self.X)
 
     def text(self, i: int) -> str:
-        """The text of a point, shortened; empty where there is none."""
+        """Return the text of a point, shortened; empty if there is none."""
         text = "" if self.texts is None else str(self.texts[i])
         return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
 
     def picture(self, i: int) -> bytes | None:
-        """The picture of a point as a small PNG; None where there is none that can be read."""
+        """Return the picture of a point as a small PNG; None if there is none or it cannot be read."""
         return None if self.pictures is None else _picture(self, i)
 
 
@@ -107,12 +107,12 @@ def _picture(points: LabelPoints, i: int) -> bytes | None:
 
 
 def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:
-    """The picture of each name in a folder: the file of that name, or with one of the usual endings added.
+    """Find the picture of each name in a folder: the file of that name, or with one of the usual endings.
 
     Raises
     ------
     ValueError
-        A name leads out of the folder, or no file is there for it.
+        A name points outside of the folder, or has no file.
     """
     root = folder.resolve(strict=True)
     found = []
@@ -129,7 +129,7 @@ def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:
 
 
 def demo_points() -> LabelPoints:
-    """The 1,797 handwritten digits that come with scikit-learn, 8 x 8 pixels each."""
+    """Return the 1,797 handwritten digits of scikit-learn, 8 x 8 pixels each."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

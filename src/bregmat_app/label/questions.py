@@ -1,4 +1,4 @@
-"""The next question: a point whose place among the groups that the answers made is open, or a pair whose answer changes most."""
+"""The next question: about a point whose group is not known, or about the pair whose answer changes the metric most."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from bregmat.base.sampling import sq_distances
 from bregmat_app.label.answers import Answer, Groups, Links
 from bregmat_app.label.learning import Learned, Learning
 
-COMPARED = 20  # points without a place, of which the most doubtful is asked about
-PAIRS = 2000  # drawn at random, as candidates
-STARTS, NEAREST, AMONG = 60, 30, 3000  # and the nearest points of some, among a sample
+COMPARED = 20  # points without a group, of which the most uncertain one is asked about
+PAIRS = 2000  # random candidate pairs
+STARTS, NEAREST, AMONG = 60, 30, 3000  # further candidates: some points with their nearest points in a sample
 BISECTIONS = 40
-BELIEF = 3.0  # answers that the first guess of the share of the same at a distance is worth
-TINY = 1e-12  # squared distances relative to `near` that are looked at
-STEEP = 2.5  # of that guess, per factor e in the squared distance
-TURN = 0.35  # where between near (0) and far (1), on a log scale, half of the pairs are guessed to be the same
+PRIOR_ANSWERS = 3.0  # weight, in answers, of the prior guess of the chance that points are the same
+TINY = 1e-12  # smaller squared distances, relative to `near`, are raised to this
+STEEPNESS = 2.5  # slope of that guess per factor e in the squared distance
+MIDPOINT = 0.35  # between near (0) and far (1) on a log scale: where the guess is one half
 
 
 @dataclass(frozen=True)
 class Question:
-    """Are these two the same?
+    """The question whether two points are the same.
 
     Attributes
     ----------
     points : (int, int)
     chance : float
-        That they are, as guessed from their distance and the answers so far.
+        Estimated probability that they are, from their distance and the answers so far.
     sq_distance : float
-        In the learned metric.
+        Their squared distance in the learned metric.
     gain : float
         Expected change of the objective.
     why : {"begun", "place", "change"}
-        One of the points was apart from groups and has no place yet; has no group at all; the answer is expected to change most.
+        "begun": one point is known to differ from some groups, but its own is not known. "place": one point occurs in no answer.
+        "change": the answer is expected to change the metric most.
     """
 
     points: tuple[int, int]
@@ -49,13 +50,18 @@ class Question:
 def next_question(
     learning: Learning, learned: Learned, answers: list[Answer], rng: np.random.Generator, skipped: Any = ()
 ) -> Question | None:
-    """A point against the group that it most likely belongs to; while there are no groups, or all are placed, the pair that changes most.
+    """Choose the next question.
 
-    Groups are what the answers made of points, those of which all pairs are apart. A point that is known to be apart from some of
-    them, but not where it belongs, is asked on until it has its place or is the first of a new group; else it is, of a few at
-    random, the one whose nearest group is least clearly the nearest. With its place its relation to every point of every
-    group follows. (Basu, Banerjee & Mooney 2004 consolidate so, farthest points first; Xiong, Azimi & Fern 2014 by uncertainty.
-    Here only a few are compared: the most uncertain of all points are outliers.)
+    If the answers have made groups that are all different, a point is compared with the group that it most likely belongs to.
+    A point that is known to differ from some of the groups is asked about again until its group is found or it is the first of a
+    new group. Otherwise it is, of a few random points, the one whose nearest group is most uncertain. Once the group of a point is
+    known, its relation to all other grouped points follows. Without groups, or if every point has one, the pair is chosen whose
+    answer is expected to change the metric most.
+
+    Notes
+    -----
+    Basu, Banerjee and Mooney (2004) consolidate groups in this way, farthest points first; Xiong, Azimi and Fern (2014) choose by
+    uncertainty. Only a few random points are compared here, because the most uncertain of all points are outliers.
 
     Parameters
     ----------
@@ -65,7 +71,8 @@ def next_question(
     rng : numpy.random.Generator
         Draws the candidates.
     skipped : set of (int, int)
-        Pairs not to ask, the smaller number first; nor other pairs of the one point and the group of the other.
+        Pairs not to ask about, the smaller number first. Other pairs of one of the points and the group of the other are not asked
+        about either.
     """
     Z, groups = learning.X @ learned.map, Links(answers).groups()
     found = _placing(Z, groups, rng, skipped) or _most_changing(learning, Z, groups, answers, rng, skipped)
@@ -79,7 +86,7 @@ def next_question(
 
 
 def _placing(Z: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: Any) -> tuple[int, int, str] | None:
-    """A point without a place and the nearest point of the group nearest to it; None where there is no group or no such point."""
+    """Return a point without a group and the nearest point of its nearest group; None if there is no group or no such point."""
     classes = groups.all_apart()
     closed = _closed(groups, classes, skipped)
     begun = [p for p, g in groups.of.items() if g not in classes and len(closed[p]) < len(classes)]
@@ -107,7 +114,7 @@ def _placing(Z: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: A
 
 
 def _closed(groups: Groups, classes: list[int], skipped: Any) -> dict[int, set[int]]:
-    """Of points: which of the classes, by their places, they are known not to be of, or are not to be asked about."""
+    """Return for each point the positions of the classes that it is known not to belong to, or is not to be asked about."""
     place = {g: k for k, g in enumerate(classes)}
     beside: dict[int, set[int]] = defaultdict(set)
     for g, h in groups.apart:
@@ -128,7 +135,7 @@ def _closed(groups: Groups, classes: list[int], skipped: Any) -> dict[int, set[i
 def _most_changing(
     learning: Learning, Z: np.ndarray, groups: Groups, answers: list[Answer], rng: np.random.Generator, skipped: Any
 ) -> tuple[int, int, str] | None:
-    """The pair with the largest expected change, among some thousands of which the answers so far leave the relation open."""
+    """Return the pair with the largest expected change, among a few thousand pairs that the answers do not decide."""
     i, j = _candidates(Z, rng)
     open_ = ~_decided(groups, i, j)
     if skipped:
@@ -143,16 +150,16 @@ def _most_changing(
 
 
 def _expected_change(learning: Learning, sq: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """Of the objective, by the answer about a pair."""
+    """Return the expected change of the objective by the answer about each pair."""
     same, different = row_value(sq, learning.near, +1), row_value(sq, learning.far, -1)
     return chance * same + (1 - chance) * different
 
 
 def row_value(sq: np.ndarray, bound: float, sense: int) -> np.ndarray:
-    """What one more row costs where it is violated: the optimum of the problem of that row alone; shape of `sq`.
+    """Return the optimum of the problem with one more row only, for each squared distance; 0 if the row is met.
 
-    A rank-one change that moves a squared distance from d to p costs ``p / d - log(p / d) - 1`` (LogDet), what is left of the
-    violation ``((p - b) / b)^2 / 2``; the minimum over p between d and b, by bisection of its increasing derivative.
+    A rank-one change that moves a squared distance from d to p costs ``p / d - log(p / d) - 1`` (LogDet). The remaining violation of
+    the bound b costs ``((p - b) / b)^2 / 2``. The sum is minimised over p between d and b by bisection of its increasing derivative.
     """
     low, high = np.minimum(sq, bound), np.maximum(sq, bound)
     for _ in range(BISECTIONS):
@@ -164,16 +171,16 @@ def row_value(sq: np.ndarray, bound: float, sense: int) -> np.ndarray:
 
 
 def chance_of_same(learning: Learning, Z: np.ndarray, answers: list[Answer]) -> Any:
-    """Share of the same at a squared distance, a logistic curve in its logarithm, fitted to the answers so far and a first guess."""
+    """Fit the probability that points at a squared distance are the same: a logistic curve in its logarithm."""
     pairs = [(a.points[0], a.points[1], a.kind == "same") for a in answers if a.kind in ("same", "different")]
     i, j, same = np.array(pairs, dtype=np.int64).reshape(-1, 3).T
-    turn = np.log(learning.near) + TURN * np.log(learning.far / learning.near)
+    turn = np.log(learning.near) + MIDPOINT * np.log(learning.far / learning.near)
     x = np.concatenate([np.log(np.maximum(sq_distances(Z, i, j), 1e-12)) - turn, [-1.0, 1.0]])
     y = np.concatenate([same, [0.9, 0.1]])
-    weight = np.concatenate([np.ones(len(same)), [BELIEF, BELIEF]])
+    weight = np.concatenate([np.ones(len(same)), [PRIOR_ANSWERS, PRIOR_ANSWERS]])
     J = np.stack([np.ones_like(x), -x], axis=1)
-    theta = np.array([0.0, STEEP])
-    for _ in range(20):  # Newton's method, kept in a range of sense
+    theta = np.array([0.0, STEEPNESS])
+    for _ in range(20):  # Newton's method, within a plausible range
         p = _logistic(J @ theta)
         H = (J * (weight * p * (1 - p))[:, None]).T @ J + 1e-3 * np.eye(2)
         theta = np.clip(theta + np.linalg.solve(H, J.T @ (weight * (y - p))), [-8.0, 0.3], [8.0, 10.0])
@@ -185,7 +192,7 @@ def _logistic(t: np.ndarray) -> np.ndarray:
 
 
 def _candidates(Z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs i < j: some at random, and some points with their nearest."""
+    """Return candidate pairs i < j: random ones, and some points with their nearest points."""
     n = len(Z)
     i, j = rng.integers(0, n, (2, PAIRS))
     start = rng.choice(n, min(STARTS, n), replace=False)
@@ -199,9 +206,9 @@ def _candidates(Z: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def _decided(groups: Groups, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Whether the answers so far decide the relation of each pair; boolean."""
+    """Tell for each pair whether the answers so far decide its relation."""
     size = max(int(i.max(initial=0)), int(j.max(initial=0)), max(groups.of, default=0)) + 1
-    group = -1 - np.arange(size)  # a point that no answer names is a group of its own
+    group = -1 - np.arange(size)  # a point without answers is a group of its own
     group[list(groups.of)] = list(groups.of.values())
     a, b = np.minimum(group[i], group[j]), np.maximum(group[i], group[j])
     apart = {low * size + high for low, high in groups.apart}

@@ -1,12 +1,12 @@
-"""Who may talk to the page: a one-time token, a cookie, a secret in the address, and no other host or page.
+"""Access control of the page: a one-time token, a cookie, a secret in the address, and checks of Host and Origin.
 
-The server listens on the loopback address, where every page in the same browser can send requests to it. What these can do is
-nothing: the Host has to be ours (a name that an attacker points to the loopback address is not), the Origin has to be our own,
-the cookie is only given for the token, and it is not sent along with requests from other sites.
+The server listens on the loopback address, where every page in the same browser can send requests to it. Such requests are refused:
+the Host has to be the address of the server (a name that an attacker points to the loopback address is not), the Origin has to be the
+page itself, the cookie is only given in exchange for the token, and browsers do not send it with requests from other sites.
 
-Other users of the machine can listen at other ports, and browsers do not tell the ports of a host apart where they send cookies.
-Therefore all addresses of the page begin with a secret, the key, to which the cookie is bound: a browser sends it with requests for
-these addresses only, and it is worth nothing without the key.
+Other users of the machine can listen at other ports, and browsers send cookies to all ports of a host. Therefore all addresses of the
+page begin with a secret, the key, and the cookie is bound to this path: a browser sends it with requests for these addresses only, and
+without the key it is not accepted.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-LONGEST = 256  # letters of a token or cookie that are looked at
+LONGEST = 256  # characters of a token or cookie that are compared
 
 
-def way_to(address: str, icon: str = "data:,") -> str:
-    """A page that leads to an address at once; without an icon of its own a browser would ask the server for one, and be refused."""
+def redirect_page(address: str, icon: str = "data:,") -> str:
+    """Return a page that redirects to an address. It names an icon, because a browser would otherwise request one and be refused."""
     return (
         f'<!DOCTYPE html><html lang="en"><title>bregmat label</title><link rel="icon" href="{html.escape(icon)}">'
         f'<meta http-equiv="refresh" content="0; url={html.escape(address)}"></html>\n'
     )
 
 
-class Doorkeeper:
-    """Decides on every request by its headers.
+class AccessControl:
+    """Decides by its headers whether a request is allowed.
 
     Parameters
     ----------
     host : str
-        What the server listens on.
+        Address that the server listens on.
     port : int
     announce : callable
-        Told a new token when one that was used before is shown again: the person at the terminal may use it.
+        Called with a new token if a used one is presented again, so that the person at the terminal can use it.
     """
 
     def __init__(self, host: str, port: int, announce: Callable[[str], None] | None = None) -> None:
@@ -63,7 +63,7 @@ class Doorkeeper:
         self._announce = announce
 
     def refusal(self, headers: Mapping[str, str], *, needs_origin: bool = False) -> str:
-        """Why a request is not let in, whoever sends it; empty if it is."""
+        """Return why a request is refused, whoever sends it; empty if it is not."""
         if headers.get("host", "").lower() not in self.hosts:
             return "this page answers to its own address only"
         origin = headers.get("origin")
@@ -74,7 +74,7 @@ class Doorkeeper:
         )
 
     def is_known(self, headers: Mapping[str, str], path: str) -> bool:
-        """Whether the request is for an address below the key and carries the cookie."""
+        """Whether the request is for an address below the key and has the cookie."""
         cookies: SimpleCookie = SimpleCookie()
         try:
             cookies.load(headers.get("cookie", "")[:4096])
@@ -85,7 +85,7 @@ class Doorkeeper:
         return has_key and found is not None and self._equal(found.value, self._cookie)
 
     def admit(self, token: str) -> str | None:
-        """The value of Set-Cookie for the token, which is worth nothing from then on; None for any other."""
+        """Return the value of Set-Cookie for the token, which is then invalid; None for any other text."""
         if self._equal(token, self.token):
             self._spent.add(self.token)
             self.token = secrets.token_urlsafe(32)

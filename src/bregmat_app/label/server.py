@@ -1,9 +1,9 @@
-"""The page's server: Starlette on the loopback address. Static files, pictures, files to take away, and one socket a tab.
+"""The web server of the page (Starlette): static files, pictures, downloads, and one web socket per tab.
 
-Every address of the page begins with a secret, and only the link of the terminal leads there (:class:`Guard`, ``safety.py``).
+Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 
-Over the socket a tab says what the person said, as JSON; every tab gets what follows: first what is known at once and the map
-(a binary frame), then what takes longer (clusters, contradictions, the next question), unless another answer came in between.
+A tab sends answers over its socket, as JSON. All tabs receive the results: first the map (a binary frame) and what is known
+immediately, then what takes longer (the next question, contradictions, clusters), unless another answer arrives in between.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bregmat_app.label.exports import NAMES, exported
-from bregmat_app.label.safety import HEADERS, Doorkeeper, way_to
-from bregmat_app.label.session import Moment, Session
+from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
+from bregmat_app.label.session import Session, SessionState
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
 DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
-LONGEST_MESSAGE = 65_536  # bytes that a tab may send at once
+LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 MOST_TABS = 16
-MOST_WAITING = 64  # connections that may be open without having sent a request
-POSITIONS, CLUSTERS = 1, 2  # what a binary frame holds; then the version; then float32 pairs, or uint32
+MOST_WAITING = 64  # open connections that have not sent a request
+POSITIONS, CLUSTERS = 1, 2  # kind of a binary frame, which continues with the version and with float32 pairs or uint32
 
 
 class Hub:
-    """The session and all tabs on it. Learning has a thread of its own, and what takes longer another."""
+    """The session and all its tabs. One thread learns, another one does the longer computations."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -54,10 +54,10 @@ class Hub:
         self._details: dict[str, Any] | None = None
         self._clusters: bytes = b""
         self._search: asyncio.Task | None = None
-        self._turn = asyncio.Lock()  # tabs see versions in order
+        self._turn = asyncio.Lock()  # so that tabs receive versions in order
 
     async def serve(self, tab: WebSocket) -> None:
-        """One tab, until it goes."""
+        """Serve one tab until it is closed."""
         if len(self.tabs) >= MOST_TABS:
             await tab.close(1013, "too many tabs")
             return
@@ -80,7 +80,7 @@ class Hub:
             self.tabs.discard(tab)
 
     async def _taken(self, message: str) -> dict[str, Any] | None:
-        """What the tab alone is told: an error, or what it asked for."""
+        """Process a message of a tab; return the reply for this tab alone: an error, or what it asked for."""
         try:
             said = json.loads(message)
             if not isinstance(said, dict):
@@ -102,24 +102,24 @@ class Hub:
                     raise ValueError(f"unknown message {str(other)[:40]!r}")
         except (ValueError, RecursionError) as error:
             return {"type": "error", "text": str(error)[:300]}
-        except OSError as error:  # the journal: nothing was taken in
+        except OSError as error:  # the journal could not be written, and nothing was changed
             return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
         return None
 
-    async def _show(self, state: Moment, tabs: list[WebSocket]) -> None:
+    async def _show(self, state: SessionState, tabs: list[WebSocket]) -> None:
         positions = _frame(POSITIONS, state.version, self.session.positions(state))
         await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
 
-    def _restart(self, state: Moment) -> None:
+    def _restart(self, state: SessionState) -> None:
         if self._search is not None:
             self._search.cancel()
         self._search = asyncio.create_task(self._look_further(state))
 
-    async def _look_further(self, state: Moment) -> None:
-        """Clusters, contradictions and the next question, each in the searching thread; given up when a new answer comes."""
+    async def _look_further(self, state: SessionState) -> None:
+        """Compute the next question, contradictions and clusters in the second thread; stop if a new answer arrives."""
         loop, session = asyncio.get_running_loop(), self.session
 
-        async def found(what: Callable[[Moment], Any]) -> Any:
+        async def found(what: Callable[[SessionState], Any]) -> Any:
             return await loop.run_in_executor(self._searcher, what, state)
 
         question = await found(session.question)
@@ -132,13 +132,13 @@ class Hub:
             self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
             await self._tell(state, self._clusters, details)
 
-    async def _tell(self, state: Moment, *messages: Any) -> None:
+    async def _tell(self, state: SessionState, *messages: Any) -> None:
         async with self._turn:
             if state.version == self.session.state.version:
                 await self._send(list(self.tabs), *messages)
 
     async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:
-        """To every tab; one that is gone or does not listen is let go."""
+        """Send messages to tabs; forget a tab that is closed or does not receive them in time."""
         packed = [m if isinstance(m, bytes) else json.dumps(m) for m in messages]
 
         async def to(tab: WebSocket) -> None:
@@ -152,7 +152,7 @@ class Hub:
         await asyncio.gather(*(to(tab) for tab in tabs))
 
     def close(self) -> None:
-        """Let the threads end."""
+        """End the threads."""
         for pool in (self._learner, self._searcher):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -162,28 +162,28 @@ def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
 
 
 class Guard:
-    """Asks the doorkeeper about every request before anything else looks at it.
+    """Middleware that checks every request before the application sees it.
 
     Parameters
     ----------
     app : ASGI application
-    door : Doorkeeper
+    access : AccessControl
     """
 
-    def __init__(self, app: ASGIApp, door: Doorkeeper) -> None:
-        self.app, self.door = app, door
+    def __init__(self, app: ASGIApp, access: AccessControl) -> None:
+        self.app, self.access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer it."""
+        """Pass a request on, or answer it."""
         headers, is_socket = Headers(scope=scope), scope["type"] == "websocket"
-        reason = self.door.refusal(headers, needs_origin=is_socket)
-        is_known = not reason and self.door.is_known(headers, scope["path"])
+        reason = self.access.refusal(headers, needs_origin=is_socket)
+        is_known = not reason and self.access.is_known(headers, scope["path"])
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent = MutableHeaders(scope=message)
                 sent.update(HEADERS)
-                if not is_known:  # strangers keep no connection
+                if not is_known:  # connections without the cookie are closed
                     sent["connection"] = "close"
             await send(message)
 
@@ -196,23 +196,24 @@ class Guard:
             await answer(scope, receive, send_safely)
 
     def _entrance(self, scope: Scope) -> Response:
-        """What who is not known is told; the cookie for the token, and the way to the page.
+        """Answer a request without the cookie: give the cookie in exchange for the token, or refuse.
 
-        The way is a page and not a redirect: browsers send strict cookies only where a page of the same site, or nobody, leads.
+        A page redirects the browser instead of an HTTP redirect, because browsers send strict cookies only if a page of the same
+        site, or the user, opens an address.
         """
         query = QueryParams(scope.get("query_string", b""))
         if scope["path"] != "/" or "token" not in query:
             return PlainTextResponse("Open the link that the terminal shows; it works once.", 403)
-        cookie = self.door.admit(query["token"])
+        cookie = self.access.admit(query["token"])
         if cookie is None:
             words = "This link was used before, or is none; the terminal shows a new one if it was."
             return PlainTextResponse(words, 403)
-        home = f"/{self.door.key}/"
-        return HTMLResponse(way_to(home, icon=f"{home}static/icon.svg"), headers={"set-cookie": cookie})
+        home = f"/{self.access.key}/"
+        return HTMLResponse(redirect_page(home, icon=f"{home}static/icon.svg"), headers={"set-cookie": cookie})
 
 
-def make_app(session: Session, door: Doorkeeper) -> Starlette:
-    """The application: who comes in is for the doorkeeper to say."""
+def make_app(session: Session, access: AccessControl) -> Starlette:
+    """Return the application; `access` decides which requests are allowed."""
     hub = Hub(session)
 
     async def page(request: Request) -> Response:
@@ -264,7 +265,7 @@ def make_app(session: Session, door: Doorkeeper) -> Starlette:
         Route("/static/{name}", static),
         WebSocketRoute("/tab", tab),
     ]
-    app = Starlette(routes=[Mount(f"/{door.key}", routes=routes)], middleware=[Middleware(Guard, door=door)])
+    app = Starlette(routes=[Mount(f"/{access.key}", routes=routes)], middleware=[Middleware(Guard, access=access)])
     app.state.hub = hub
     return app
 
@@ -272,14 +273,14 @@ def make_app(session: Session, door: Doorkeeper) -> Starlette:
 class Connection(H11Protocol):
     """A connection of a browser, or of any other process of this machine.
 
-    One that has not sent a request gives way to a newer one where there are too many of them. A limit on all connections would let
-    idle ones keep the owner out.
+    If too many connections have not sent a request, the oldest of them is closed. A limit on all connections would let idle
+    connections lock the owner out.
     """
 
     since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, and close the oldest of those that wait if they are too many."""
+        """Accept the connection, and close the oldest waiting one if there are too many."""
         super().connection_made(transport)
         self.since = self.loop.time()
         open_ones: Iterable[Any] = self.connections
@@ -289,7 +290,7 @@ class Connection(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 is any that is free. OSError names the address."""
+    """Return a listening socket; port 0 means any that is free. OSError names the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -302,12 +303,12 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
-    """Serve until interrupted; to be called where Ctrl-C ends the whole block, not a solver's run."""
+def serve(session: Session, access: AccessControl, listening: socket.socket) -> None:
+    """Serve until interrupted. Call this where Ctrl-C ends the whole block rather than a run of a solver."""
     session.learning.warm_up()
     gc.collect()
-    gc.freeze()  # what is there now stays: a full collection that looks at all of it would hold an answer up
-    app = make_app(session, door)
+    gc.freeze()  # a full garbage collection over the loaded modules would delay an answer
+    app = make_app(session, access)
     config = uvicorn.Config(
         app,
         http=Connection,
@@ -315,7 +316,7 @@ def serve(session: Session, door: Doorkeeper, listening: socket.socket) -> None:
         access_log=False,
         ws="websockets-sansio",
         ws_max_size=LONGEST_MESSAGE,
-        ws_per_message_deflate=False,  # it costs more time than the loopback address does
+        ws_per_message_deflate=False,  # compression takes longer than sending over the loopback address
         timeout_graceful_shutdown=1,
         lifespan="off",
         server_header=False,

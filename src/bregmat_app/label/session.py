@@ -1,4 +1,4 @@
-"""A session: journal, answers, metric, map. Every change goes through :meth:`Session.say`; what is shown is plain data."""
+"""A session of the page: journal, answers, metric, map. Every change goes through :meth:`Session.say`; the rest is plain data."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
 
 MOST_SHOWN = 60  # points of one answer that the page marks
-FEATURES = 6  # with the largest gains, and with the largest losses
+FEATURES = 6  # shown with the largest gains, and as many with the largest losses
 
 
 @dataclass(frozen=True, eq=False)
-class Moment:
-    """One moment: never changed, so that what takes longer can go on beside the next answer."""
+class SessionState:
+    """The state after an answer. It is never changed, so that longer computations on it can overlap with the next answer."""
 
     version: int
     answers: list[Any]
@@ -34,16 +34,16 @@ class Moment:
 
 
 class Session:
-    """What the page stands for, without any page.
+    """The answers and the metric of the page, without the web.
 
     Parameters
     ----------
     points : LabelPoints
     settings : LabelSettings
     journal : Path
-        Where answers are kept.
+        File of the answers.
     resume : bool
-        Take up an existing journal.
+        Whether to continue an existing journal.
     n_clusters : int, optional
         See :func:`bregmat_app.label.clusters.find_clusters`.
     """
@@ -72,15 +72,15 @@ class Session:
         self.state = self._next(0, None)
 
     def _replay(self) -> None:
-        """Apply what the journal has; ValueError names the line."""
+        """Apply the events of the journal; ValueError names the line."""
         for number, event in enumerate(self.journal.events, 2):
             try:
                 self.answers.apply(self.answers.check(event))
             except ValueError as error:
                 raise ValueError(f"{self.journal.path}, line {number}: {error}") from error
 
-    def say(self, event: Any) -> Moment:
-        """Take in an answer, an undo or a redo: to the journal, then learn. ValueError for anything that is none."""
+    def say(self, event: Any) -> SessionState:
+        """Write an answer, an undo or a redo to the journal, then learn. ValueError if it is not valid."""
         with self._lock:
             event = self.answers.check(event)
             self.journal.append(event)
@@ -89,7 +89,7 @@ class Session:
             return self.state
 
     def skip(self, pair: Any) -> None:
-        """Do not ask this question again."""
+        """Do not ask about this pair again."""
         if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
             raise ValueError("a question is about two points")
         if len(self._skipped) < 10_000:
@@ -99,18 +99,18 @@ class Session:
         """Close the journal."""
         self.journal.close()
 
-    def _next(self, version: int, last: Moment | None) -> Moment:
+    def _next(self, version: int, last: SessionState | None) -> SessionState:
         start = time.perf_counter()
         active = self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
         learned = self.learning.learn(rows, None if last is None else last.learned)
         before = self.first if last is None else last.plane
         turned = plane(self.learning.covariance, learned.map, before)
-        return Moment(version, active, learned, turned, time.perf_counter() - start)
+        return SessionState(version, active, learned, turned, time.perf_counter() - start)
 
     # ------------------------------------------------------------------ what is shown
     def about(self) -> dict[str, Any]:
-        """What never changes."""
+        """Return the data of the page that never change."""
         points = self.points
         return {
             "title": points.title,
@@ -123,13 +123,13 @@ class Session:
             "d": points.X.shape[1],
         }
 
-    def positions(self, state: Moment) -> np.ndarray:
-        """The map, shape (n, 2), float32."""
+    def positions(self, state: SessionState) -> np.ndarray:
+        """Return the positions of the points on the map, shape (n, 2), float32."""
         X = self.learning.X
         return ((X @ state.plane) - self.learning.mean @ state.plane).astype(np.float32)
 
-    def shown(self, state: Moment) -> dict[str, Any]:
-        """What is known at once after an answer."""
+    def shown(self, state: SessionState) -> dict[str, Any]:
+        """Return what is known immediately after an answer."""
         violations, result = state.learned.violations(), state.learned.result
         gains = self.learning.gains(state.learned)
         order = np.argsort(gains, kind="stable")
@@ -161,31 +161,31 @@ class Session:
             ],
         }
 
-    def _named(self, state: Moment) -> list[dict[str, Any]]:
+    def _named(self, state: SessionState) -> list[dict[str, Any]]:
         named: dict[int, str] = {}
         for answer in state.answers:
             if answer.kind == "name":
                 named |= dict.fromkeys(answer.points, answer.name)
         return [{"point": i, "name": name} for i, name in named.items()]
 
-    def question(self, state: Moment) -> dict[str, Any] | None:
-        """The next question; None if nothing is left to ask."""
+    def question(self, state: SessionState) -> dict[str, Any] | None:
+        """Return the next question; None if there is none."""
         rng = np.random.default_rng([state.version, len(self._skipped)])
         found = next_question(self.learning, state.learned, state.answers, rng, self._skipped)
         return None if found is None else asdict(found)
 
-    def contradictions(self, state: Moment) -> list[list[int]]:
-        """Numbers of answers that contradict each other, by proof; given up when another answer comes."""
+    def contradictions(self, state: SessionState) -> list[list[int]]:
+        """Return the numbers of answers that provably contradict each other; stop early if another answer arrives."""
         softened = {answer.number for answer in state.answers if answer.weight < 1}
         return self.learning.contradictions(state.learned, softened, lambda: state.version == self.state.version)
 
-    def clusters(self, state: Moment) -> np.ndarray:
-        """Cluster of each point, shape (n,)."""
+    def clusters(self, state: SessionState) -> np.ndarray:
+        """Return the cluster of each point, shape (n,)."""
         groups = Links(state.answers).groups()
         return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
 
-    def neighbours(self, state: Moment, i: Any, k: int = 6) -> dict[str, Any]:
-        """The nearest of a point before anything was said, and now."""
+    def neighbours(self, state: SessionState, i: Any, k: int = 6) -> dict[str, Any]:
+        """Return the nearest neighbours of a point in the prior and in the learned metric."""
         if type(i) is not int or not 0 <= i < self.points.n:
             raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
         found = {}
