@@ -167,7 +167,14 @@ class Coordinates:
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
         Z, rounding = self._placed(points, Z, rows.sees_differences)
-        operator = bind(constraints, Z, touched, rounding, resolved=rows)
+        mapped = None
+        if self.R is not None and not self.owns_base:
+
+            def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+                second = points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
+                return dense(self._map(points[a] + second))
+
+        operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
         if self.scale:
             return self, operator
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds

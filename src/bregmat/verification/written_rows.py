@@ -9,7 +9,7 @@ import scipy
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.verification.extended import eigenpairs, numbers
+from bregmat.verification.extended import eigenpairs, numbers, unit_of
 from bregmat.verification.figures import ROUNDING
 
 # Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
@@ -29,10 +29,15 @@ class WrittenRows:
     floor : ndarray, shape (r,), or None
         What entries of points may be the rounding of, as of eigenvectors of a kernel; None for points as they were given. A kernel
         says no more of a point whose entries are smaller: other last digits of it have that point at 0, or anywhere below them.
+    is_given : bool
+        Whether the points are data, whose differences are formed in the precision of P.
     """
 
-    def __init__(self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None) -> None:
+    def __init__(
+        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, *, is_given: bool = False
+    ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
+        self.rounding = unit_of(self.real) if is_given else ROUNDING  # of the points, relative to their lengths
         real = self.real
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
@@ -90,17 +95,28 @@ class WrittenRows:
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
 
-    def values(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Value of each row, and what rounding of the factor G of the learned kernel at the touched points may change it by."""
+    def values(self, G: np.ndarray, F: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Value of each row, and what rounding may change it by.
+
+        Parameters
+        ----------
+        G : ndarray, shape (n, k)
+            Factor of the learned kernel at the touched points.
+        F : ndarray, shape (r, k), optional
+            Factor of the learned matrix in the basis P, if the points are data. Differences of points are then formed before they
+            are multiplied by it.
+        """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
         G = np.where(self.dead[:, None], 0, G)
         if len(self.V):
             first, second, sign = self.terms
             size = np.sqrt((G * G).sum(axis=1))
-            Y = G[first] + sign[:, None] * G[second]
+            blur = size[first] + np.abs(sign) * size[second]
+            Y = G[first] + sign[:, None] * G[second] if F is None else self.V @ F
             Y[self.vanished] = 0.0
-            lengths, blur = np.sqrt((Y * Y).sum(axis=1)), ROUNDING * (size[first] + np.abs(sign) * size[second])
+            lengths = np.sqrt((Y * Y).sum(axis=1))
+            blur = ROUNDING * blur if F is None else self.rounding * blur + ROUNDING * lengths
             np.add.at(p, self.owner, self.coef * lengths**2)
             np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
@@ -124,7 +140,7 @@ class WrittenRows:
         """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
         y = np.where(self.zero, 0.0, y)
         w = np.abs(y[self.owner] * self.coef.astype(float))
-        turned, size = ROUNDING * self.size.astype(float), np.abs(M)
+        turned, size = self.rounding * self.size.astype(float), np.abs(M)
         # M itself, not its size: heavy weights are those of vectors that M takes to 0
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
         vague = float((w * turned * (2.0 * pulled + turned * float(size.max(initial=0.0)))).sum())
