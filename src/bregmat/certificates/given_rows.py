@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import blocks, dense
+from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates
 
-UNCERTAIN = 1e-6  # relative rounding of a value from which `verify` confirms nothing about it
+UNCERTAIN = 1e-8  # largest relative rounding of the value of an inner product
+SHORT = 1e-6  # length of a difference over those of its points, below which the range of the prior may have lost it
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
 EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 SIGNS = {"-": -1, "+": 1}
@@ -46,6 +47,10 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
             value, size, _ = _given_values(place, root, relation, constraints.index[part])
             unit = np.where(bound[part] > 0, bound[part], size)
             _refuse(constraints, part, np.abs(value) + 8.0 * LONG_EPS * size > FEASIBLE * unit, value)
+        if place.dropped is not None and relation.is_difference:
+            for part in _parts(np.flatnonzero(constraints.relation == code), place):
+                value, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
+                _refuse(constraints, part, is_lost & (value > UNCERTAIN * bound[part]), value)
         if any("." in key for key in relation.form):
             for part in _parts(_unbalanced(place, constraints, code), place):
                 value, size, squares = _given_values(place, root, relation, constraints.index[part])
@@ -80,6 +85,20 @@ def _unbalanced(place: Coordinates, constraints: Constraints, code: int) -> np.n
 
 def _points(place: Coordinates, rows: np.ndarray) -> np.ndarray:
     return np.asarray(dense(place.base[rows]), dtype=float)
+
+
+def _outside(
+    place: Coordinates, dropped: np.ndarray, relation: Relation, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of squared lengths of short differences, and which rows have one that leaves the range of the prior."""
+    value, is_lost = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
+    for key, coef in relation.form.items():
+        a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
+        v = a - b
+        squares, gone = sq_norms(v), sq_norms(v @ dropped)
+        is_lost |= (squares < SHORT**2 * (sq_norms(a) + sq_norms(b))) & (gone > UNCERTAIN * squares)
+        value += abs(coef) * squares
+    return value, is_lost
 
 
 def _given_values(

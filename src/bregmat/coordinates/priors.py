@@ -75,6 +75,7 @@ class Coordinates:
         False  # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
     )
     scale: float = 1.0  # learned matrix over M; 0 if the prior is 0, until :meth:`bind` derives it from the bounds
+    dropped: np.ndarray | None = None  # columns (d, k) that span what of a factor's range counts as 0
     floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
 
     # ------------------------------------------------------------------ from M to the data
@@ -237,8 +238,9 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             values, Q = factor_svd(G0)
             values = values**2
             keep = values > RANK_TOL * values[-1]
+        dropped = None if keep.all() else Q[:, ~keep]
         values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
-        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
+        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values), dropped=dropped)
     prior = as_matrix("prior", prior, symmetric=True)
     values, Q = _eigen(prior, divergence)
     floor = _floor(values, divergence)

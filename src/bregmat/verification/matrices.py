@@ -109,11 +109,14 @@ class Recomputation:
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
         # Points that are data have exact differences, also if the learned factor rounds these away.
-        self.is_given = self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points)
+        self.is_given, given = False, None
+        if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
+            self.is_given, given = True, (np.asarray(self.points), self.P)
         if isinstance(prior, Factor) and not self.is_metric:
             self.factor_given = prior.G0
-            self.is_given = prior.G0.shape[1] <= MAX_COLUMNS
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, is_given=self.is_given)
+            if prior.G0.shape[1] <= MAX_COLUMNS:
+                self.is_given, given = True, (numbers(prior.G0), self.prior.map)
+        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, given)
         weight: Any = arguments.get("slack_weight", np.inf)
         weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self._lose(arguments.get("loss"), weight * self.constraints.weight)
