@@ -28,7 +28,106 @@ FIRST = (
 )
 
 # file below src/bregmat, expression, what takes its place
-MUTATIONS = ()
+MUTATIONS = (
+    ("objective/divergences.py", "return 1.0 / np.multiply.outer(t, t)", "return 1.0 / np.add.outer(t, t) ** 2"),
+    ("objective/divergences.py", "return float(-(1.0 + np.log(-t)).sum())", "return float(-np.log(-t).sum())"),
+    ("objective/divergences.py", "ratio = -np.expm1(-gap) / gap", "ratio = np.exp(-gap)"),
+    (
+        "objective/divergences.py",
+        "return x * np.log(np.where(x > 0, x, 1.0)) - x",
+        "return x * np.log(np.where(x > 0, x, 1.0))",
+    ),
+    (
+        "objective/divergences.py",
+        "return 0.5 * float((np.maximum(t, 0.0) ** 2).sum())",
+        "return float((np.maximum(t, 0.0) ** 2).sum())",
+    ),
+    ("objective/divergences.py", "+ 0.5 * float((below * below).sum())", "- 0.5 * float((below * below).sum())"),
+    (
+        "objective/scalar_losses.py",
+        "return mu * b + 0.5 * (mu * scale) ** 2 / g",
+        "return mu * b + (mu * scale) ** 2 / g",
+    ),
+    ("objective/scalar_losses.py", "return b + mu * d, d", "return b - mu * d, d"),
+    (
+        "objective/scalar_losses.py",
+        "return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)",
+        "return g / scale * self.slope(q, c), g / scale * self.curvature(q, c)",
+    ),
+    (
+        "objective/scalar_losses.py",
+        "sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense",
+        "sense = rows.sense",
+    ),
+    ("certificates/certify.py", "if not D.in_domain(t + error):\n        theta", "if False:\n        theta"),
+    (
+        "certificates/certify.py",
+        "return min(1.0, 0.999 / top) if top > 0 else 0.0",
+        "return min(1.0, 1.5 / top) if top > 0 else 0.0",
+    ),
+    ("certificates/certify.py", "- float(problem.losses.conjugate(mu).sum()) - rounding", "- rounding"),
+    (
+        "certificates/certify.py",
+        "upper = objective + float(np.abs(mu) @ missed) + value_rounding(problem, iterate, p)",
+        "upper = objective",
+    ),
+    (
+        "certificates/certify.py",
+        "objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf",
+        "objective = objective_value(problem, iterate, p)",
+    ),
+    (
+        "certificates/certify.py",
+        "total = problem.offset + iterate.value() + L.value(p)",
+        "total = problem.offset + iterate.value()",
+    ),
+    (
+        "certificates/problem.py",
+        "return bool(np.isfinite(self.gap) and self.gap <= tol and not crossed > tol)",
+        "return bool(self.gap <= 10 * tol)",
+    ),
+    (
+        "certificates/problem.py",
+        "return max(excess, 0.0) / self.unit if self.is_feasible and not excess < -CROSSED * self.unit else np.inf",
+        "return max(excess, 0.0) / self.unit",
+    ),
+    ("certificates/infeasibility.py", "strict = problem.divergence.keeps_rank and size == 0", "strict = size == 0"),
+    (
+        "certificates/infeasibility.py",
+        "if not strict and -total <= NOISE * noise * float(problem.prior @ extents):\n        return None",
+        "pass",
+    ),
+    (
+        "certificates/restoration.py",
+        "want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))",
+        "want = np.where(s == 0, p - L.bound, -s * (np.maximum(excess, 0.0) + margin))",
+    ),
+    (
+        "certificates/nearness.py",
+        "return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit",
+        "return excess_of(p, self.losses.bound, self.losses.sense) / self.unit",
+    ),
+    ("solvers/mirror_newton.py", "B = -R if S is None else -(S * R)", "B = -R"),
+    (
+        "solvers/mirror_newton.py",
+        "excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2",
+        "excess = 0.0",
+    ),
+    ("solvers/dual_newton.py", "return smooth + float(problem.losses.conjugate(mu).sum())", "return smooth"),
+    ("solvers/dual_newton.py", "signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())", "signal = L.value(p)"),
+    (
+        "solvers/box_qp.py",
+        "move = np.minimum(np.maximum(-q / self.diagonal, lower), upper)",
+        "move = -q / self.diagonal",
+    ),
+    ("solvers/box_qp.py", "d, q = d + e, q + He", "d, q = d + e, q"),
+    (
+        "solvers/definite_boost.py",
+        "return float((np.log1p(-r / low) - np.log1p(-r / high)) / (high - low))",
+        "return float((np.log1p(r / high) - np.log1p(r / low)) / (high - low))",
+    ),
+    ("solvers/path_equations.py", "dlam = np.where(free, 0.0, sign * dm)", "dlam = np.where(free, 0.0, dm)"),
+)
 
 
 def mutate(folder: Path, file: str, old: str, new: str) -> None:
