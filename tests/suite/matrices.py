@@ -224,7 +224,7 @@ def planted_in(problem, factor):
     """The problem with another matrix in the place of the result's, given by a factor as a result gives its own."""
     other = copy(problem)
     other.__dict__.pop("F", None)
-    other.given = factor.astype(problem.real)
+    other.given, other.B = factor.astype(problem.real), None
     return other
 
 

@@ -126,17 +126,29 @@ class Recomputation:
         """The learned matrix in the basis, as a factor (r, k)."""
         if self.is_metric and self.P.shape[0] != self.P.shape[1] and self.P.shape[0] > 300:
             return np.asarray(self.result.transform(self.P.T.astype(float))).astype(self.real)
+        if (
+            self.B is not None and self.prior.map is not None
+        ):  # G0 B = P F with P = G0 map, whose columns are orthogonal
+            return self.prior.map.T @ self.B / (self.prior.map**2).sum(axis=0)[:, None]
         scale = self.prior.row_scale
         return (scale * self.P).T @ (scale * self.given) / self.prior.sq_norms[:, None]
+
+    @cached_property
+    def B(self) -> np.ndarray | None:
+        """The map from the data to the learned factor; None if it is not used."""
+        if not self.is_given:
+            return None
+        B, d = np.asarray(self.result.B), len(self.P) if self.is_metric else self.G0.shape[1]
+        if len(B) != d:
+            raise ValueError(f"the result is for {len(B)} columns; the problem has {d}.")
+        return B.astype(self.real)
 
     @cached_property
     def given(self) -> np.ndarray:
         """The factor that the result hands out; of a prior ``G0 G0'``, the product ``G0 B`` before it is rounded."""
         if not self.is_metric and self.is_given:
-            B = np.asarray(self.result.B)
-            if len(B) != self.G0.shape[1]:
-                raise ValueError(f"the result has {len(B)} columns; the problem has {self.G0.shape[1]}.")
-            return self.G0 @ B.astype(self.real)
+            assert self.B is not None
+            return self.G0 @ self.B
         given = np.asarray(self.result.B if self.is_metric else self.result.factor)
         if len(given) != len(self.P):
             raise ValueError(f"the result has {len(given)} rows; the problem has {len(self.P)}.")
@@ -151,8 +163,9 @@ class Recomputation:
         """Whether the factor of a learned kernel is ``G0 B`` but for rounding."""
         if self.is_metric or not self.is_given:
             return
-        factor, B = np.asarray(self.result.factor), np.abs(np.asarray(self.result.B))
-        size = (np.abs(self.G0) @ B).max(axis=1, initial=0.0, keepdims=True)
+        factor, B = np.asarray(self.result.factor), self.B
+        assert B is not None
+        size = (np.abs(self.G0) @ np.abs(B)).max(axis=1, initial=0.0, keepdims=True)
         if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= CLOSE * size).all():
             found.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
@@ -312,7 +325,7 @@ class Recomputation:
             found.problem("the matrix is not finite", Status.UNKNOWN)
             return
         self.check_factor(found)
-        p, noise = self.rows.values(self.lifted(), self.F if self.is_given else None)
+        p, noise = self.rows.values(self.lifted(), self.F, self.B)
         excess = self.excess(p)
         shown = CLOSE * np.maximum(self.unit, np.abs(p)) + 16.0 * noise
         found.compare_all("values", result.values, p, shown)

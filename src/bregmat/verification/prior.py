@@ -12,6 +12,7 @@ from bregmat.operators.binding import TURNED  # which rows are 0 is part of what
 from bregmat.verification.extended import eigenpairs, numbers
 from bregmat.verification.figures import ROUNDING
 
+DEPENDENT = 1e-14  # lengths of combinations of columns of a factor, relative to the longest, that count as rounding
 FAR = 1e6  # times the shortest row of a factor, from which on the longest takes digits from it
 
 
@@ -81,7 +82,10 @@ class DecomposedPrior:
                 G = self.row_scale * G
         if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
-            keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
+            keep = values > RANK_TOL * values[-1]
+            if invariant:  # the range of a factor is as exact as its entries; squares have lost the shorter columns
+                values = ((G @ V) ** 2).sum(axis=0)
+                keep = values > (DEPENDENT**2) * values.max(initial=0)
             values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
             self.map = V[:, keep] if invariant else V[:, keep] / np.sqrt(values)
         else:

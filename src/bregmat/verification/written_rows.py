@@ -38,6 +38,7 @@ class WrittenRows:
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
+        self.raw = np.zeros((0, 0))  # absolute entries of the vectors of terms in the columns of the data
         self.rounded = np.zeros(0)  # lengths that this is a share of
         real = self.real
         n = P.shape[0] if points is None else points.shape[0]
@@ -84,6 +85,7 @@ class WrittenRows:
         self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
         self.V = np.concatenate(vectors) if vectors else np.zeros((0, r), dtype=real)
         if given is not None and len(vectors):
+            self.raw = np.abs(self.V)
             self.V = self.V if given[1] is None else self.V @ given[1]
         self.coef = np.concatenate(coefs).astype(real) if coefs else np.zeros(0, dtype=real)
         self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=real)
@@ -102,16 +104,18 @@ class WrittenRows:
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
 
-    def values(self, G: np.ndarray, F: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    def values(
+        self, G: np.ndarray, F: np.ndarray | None = None, B: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Value of each row, and what rounding may change it by.
 
         Parameters
         ----------
         G : ndarray, shape (n, k)
             Factor of the learned kernel at the touched points.
-        F : ndarray, shape (r, k), optional
-            Factor of the learned matrix in the basis P, if the points are data. Differences of points are then formed before they
-            are multiplied by it.
+        F, B : ndarray, shape (r, k) and (d, k), optional
+            Factors of the learned matrix in the basis P and in the columns of the data, if the points are data. Differences of points
+            are then formed before they are multiplied by a factor.
         """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
@@ -120,15 +124,13 @@ class WrittenRows:
             first, second, sign = self.terms
             size = np.sqrt((G * G).sum(axis=1))
             blur = size[first] + np.abs(sign) * size[second]
-            Y = G[first] + sign[:, None] * G[second] if F is None else self.V @ F
+            Y = G[first] + sign[:, None] * G[second] if F is None or B is None else self.V @ F
             Y[self.vanished] = 0.0
             lengths = np.sqrt((Y * Y).sum(axis=1))
-            if F is None:
+            if F is None or B is None:
                 blur = ROUNDING * blur
-            else:  # of the vectors, and of the entries of F
-                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(
-                    ((np.abs(self.V) @ np.abs(F)) ** 2).sum(axis=1)
-                )
+            else:  # of the vectors, and of the entries of B
+                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(((self.raw @ np.abs(B)) ** 2).sum(axis=1))
             np.add.at(p, self.owner, self.coef * lengths**2)
             np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
