@@ -9,7 +9,7 @@ LEVEL_TESTS = contracts oracles outcomes kernels margin_kernels nnqp_kernels row
 LEVEL_SHARE = 0.05
 # numbers, tables, pictures, commands: about five minutes on two cores; no browsers, no clusters
 MINIMUM = bad_input checks cli constraint_tables contracts coordinates correlation cut cut_input cyclic_projection datasets dual_newton \
-	estimators fast_paths io io_tables kernels labels oracles outcomes packaging plots plots_coefficients plots_points priors registry splits
+	estimators fast_paths io io_tables kernels labels oracles outcomes packaging plots plots_points priors registry splits
 # of scikit-learn 1.6 alone this one needs a package, with which it can be imported only as that test does
 MINIMUM_WITHOUT = --deselect tests/test_estimators.py::test_scikit_learn_array_api_check
 VENV   := .venv

@@ -29,7 +29,7 @@ NOT_NUMERICAL = {
         "test_label_map",
         "test_label_requests",
     ),
-    *("test_plots", "test_plots_coefficients", "test_plots_points", "test_online_plots", "test_reproduce"),
+    *("test_plots", "test_plots_points", "test_online_plots", "test_reproduce"),
 }
 
 
