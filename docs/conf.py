@@ -60,6 +60,7 @@ sphinx_gallery_conf = {
     "backreferences_dir": "gallery/uses",
     "inspect_global_variables": False,
     "thumbnail_size": (480, 300),
+    "subsection_order": [f"../examples/{name}" for name in ("metrics", "kernels", "pairs", "streams", "problems")],
     "within_subsection_order": "FileNameSortKey",
 }
 

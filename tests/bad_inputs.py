@@ -228,7 +228,7 @@ SEARCH = {
     "n_jobs": {"zero": 0, "half": 1.5, "word": "all", "thing": Thing()},
     "max_seconds": SECONDS,
     "random_state": SEED,
-    "verbose": VERBOSE,
+    "verbose": {name: value for name, value in VERBOSE.items() if name != "none"},
 }
 
 KERNEL = {
@@ -265,6 +265,7 @@ LEARNER = {
     "warm_start": FLAG,
     "passes": count(1, none=False),
     **DRAWING,
+    "strategy": WORD,  # None: nothing is learned
     "verbose": VERBOSE,
 }
 POINTS = table(X, square=False)
@@ -431,7 +432,6 @@ ENTRIES = {
             "percentiles": LEARNER["percentiles"],
             "random_state": SEED,
             **DRAWING,
-            "index": SETTING,
         },
         free=("unlabeled",),
     ),

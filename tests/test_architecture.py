@@ -85,7 +85,7 @@ def test_signatures():
         assert parameters["divergence"].default == "logdet"
         assert parameters["solver"].default == "auto"
         assert parameters["tol"].default == 1e-6
-    drawing = ["strategy", "n_neighbors", "n_impostors", "form", "index"]
+    drawing = ["strategy", "n_neighbors", "n_impostors", "form"]
     given = inspect.signature(bregmat.constraints_from_labels).parameters
     assert list(given) == ["X", "y", "n_constraints", *drawing, "percentiles", "unlabeled", "random_state"]
 

@@ -208,6 +208,7 @@ def test_one_hot_points_with_labels_that_differ(seed):
     assert np.isfinite(KernelLearner(strategy="neighbors", random_state=0).fit(X, y).transform(X)).all()
 
 
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 def test_a_search_on_one_hot_points():
     X, y = one_hot(0)
     search = MetricLearnerCV(slack_weights=[1.0], priors=["variance"], random_state=0).fit(X, y)

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, checks, points
+from bregmat import Constraints
+from bregmat.base import checks, points
 
 NAN, INF = np.nan, np.inf
 SKEW = [[1.0, 0.5], [0.25, 1.0]]

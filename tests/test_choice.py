@@ -7,8 +7,8 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-from bregmat import Constraints, MetricLearner
-from bregmat.estimators import metric
+from bregmat import Constraints, KernelLearner, MetricLearner
+from bregmat.estimators import learner as learner_module
 from bregmat.estimators.choice import best_strategy, scaled_or_not, shares_right, usual_weight
 
 
@@ -65,54 +65,42 @@ def test_ties_and_unknown_labels(rng):
     assert scaled_or_not(sp.csr_array(X), y)[1] == pytest.approx(scaled_or_not(X, y)[1])
 
 
-class Turned:
-    """A map that is exactly right, or exactly wrong, about the classes."""
-
-    def __init__(self, codes_of, is_right):
-        self.codes_of, self.is_right = codes_of, is_right
-
-    def transform(self, X):
-        codes = self.codes_of(X)
-        noise = np.arange(len(X)) % 7
-        return np.column_stack([codes if self.is_right else noise, 1e-3 * np.arange(len(X))])
-
-
 @pytest.mark.parametrize("best", ["neighbors", "random", None])
-def test_what_is_better_by_far_is_chosen(best, rng):
+def test_what_is_better_by_far_is_chosen(best):
     y = np.arange(100) % 2
-    X = np.column_stack([np.arange(100.0), rng.normal(size=100)])
-    if best is None:
-        X[:, 1] = 1e3 * y
 
-    def learn(points, codes, strategy):
-        return Turned(lambda Z: Z[:, 0].astype(int) % 2, strategy == best)
+    def mapped(strategy, *halves):
+        """A map that is exactly right, or exactly wrong, about the classes."""
+        return [np.column_stack([y[rows] if strategy == best else rows % 7, 1e-3 * rows]) for rows in halves]
 
-    found, accuracy = best_strategy(learn, "identity", X, y)
+    found, accuracy = best_strategy(mapped, y)
     assert found == best
     assert set(accuracy) == {"neighbors, on halves", "random, on halves", "not learned, on halves"}
 
 
-def test_nothing_is_compared_where_labels_are_few(rng):
-    X, y = rng.normal(size=(39, 3)), np.arange(39) % 3
+def test_nothing_is_compared_where_labels_are_few():
     never = None  # a call would raise TypeError
-    assert best_strategy(never, "identity", X, y) == ("neighbors", {})
-    assert best_strategy(never, "identity", np.vstack([X] * 4), np.arange(156) // 3) == ("neighbors", {})  # 3 of each
-    assert best_strategy(never, "identity", np.vstack([X] * 4), np.zeros(156, int)) == ("neighbors", {})
+    assert best_strategy(never, np.arange(39) % 3) == ("neighbors", {})
+    assert best_strategy(never, np.arange(156) // 3) == ("neighbors", {})  # 3 of each
+    assert best_strategy(never, np.zeros(156, int)) == ("neighbors", {})
 
 
 def test_what_cannot_be_learned_is_not_chosen(rng):
-    def learn(points, codes, strategy):
-        raise ValueError("no constraint is left")
-
     X = np.repeat([[0.0], [9.0]], 50, axis=0) + 0.1 * rng.normal(size=(100, 1))
-    assert best_strategy(learn, "identity", X, np.repeat([0, 1], 50))[0] is None
+
+    def mapped(strategy, train, test):
+        if strategy is not None:
+            raise ValueError("no constraint is left")
+        return X[train], X[test]
+
+    assert best_strategy(mapped, np.repeat([0, 1], 50))[0] is None
 
 
 def test_not_learned_is_the_prior(monkeypatch, wine):
     X, y = wine
-    monkeypatch.setattr(metric, "best_strategy", lambda *_: (None, {}))
-    for form in ("comparison", "sq_distance"):
-        learner = MetricLearner(form=form, random_state=0).fit(X, y)
+    monkeypatch.setattr(learner_module, "best_strategy", lambda *_: (None, {}))
+    for options in ({}, {"form": "sq_distance"}, {"loss": "squared"}, {"strategy": None}):
+        learner = MetricLearner(**options, random_state=0).fit(X, y)
         assert learner.strategy_ is None and learner.prior_ == "variance"
         assert learner.result_.status == "OPTIMAL" and learner.result_.gap == 0 and not learner.result_.dual.any()
         assert np.allclose(learner.get_mahalanobis_matrix(), np.diag(1 / X.var(axis=0)), rtol=1e-12)
@@ -155,3 +143,17 @@ def test_blocks_decide_as_memory_does(rng):
     there = MetricLearner(passes=1, random_state=0).fit(X, y, block_size=50)
     assert here.comparison_ == pytest.approx(there.comparison_)
     assert (here.prior_, here.strategy_) == (there.prior_, there.strategy_) == ("identity", "neighbors")
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "precomputed"])
+def test_kernels_are_compared_in_their_own_distances(rng, kernel):
+    y = np.arange(80) % 2
+    X = np.column_stack([3.0 * y + rng.normal(size=80), 4.0 * rng.normal(size=(80, 3))])
+    K = X @ X.T if kernel == "precomputed" else X
+    learner = KernelLearner(kernel, strategy="auto", slack_weight="auto", random_state=0).fit(K, y)
+    assert learner.strategy_ == "neighbors" and learner.slack_weight_ == 1.0
+    assert set(learner.comparison_) == {"neighbors, on halves", "random, on halves", "not learned, on halves"}
+    unlearned = KernelLearner(kernel, strategy=None).fit(K, y)
+    assert unlearned.result_.gap == 0 and unlearned.strategy_ is None
+    if kernel != "rbf":
+        assert np.allclose(unlearned.kernel_, X @ X.T)

@@ -55,7 +55,7 @@ def test_bounds_that_are_not_given_are_percentiles_of_squared_distances():
     assert np.allclose(c.bound, np.percentile(sq, (10, 90)), rtol=1e-12)
     everyone = constraints_from_labels(X, np.arange(60) % 3, 20, percentiles=(10, 90), random_state=0)
     assert np.allclose(np.unique(everyone.bound), c.bound, rtol=1e-12)  # one rule
-    with pytest.raises(TypeError, match=r"give bounds=\(u, l\), squared distances .* or X"):
+    with pytest.raises(TypeError, match=r"give bounds=\(u, l\), the largest squared distance .* or X"):
         Constraints.from_pairs(PAIRS, 1)
 
 

@@ -68,7 +68,7 @@ def test_code_on_the_page(page, scratch):
         assert doctest.OutputChecker().check_output(printed, out.getvalue(), doctest.ELLIPSIS) or not printed
 
 
-EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+EXAMPLES = sorted((ROOT / "examples").rglob("plot_*.py"))
 
 
 def test_the_gallery_has_every_example():
@@ -81,7 +81,7 @@ def test_the_gallery_has_every_example():
     gallery = {ast.literal_eval(key): value for key, value in zip(settings.keys, settings.values)}
     (folder,) = ast.literal_eval(gallery["examples_dirs"])
     assert (ROOT / "docs" / folder).resolve() == ROOT / "examples"
-    scripts = sorted((ROOT / "examples").glob("*.py"))
+    scripts = sorted((ROOT / "examples").rglob("*.py"))
     assert len(scripts) >= 16
     pattern = ast.literal_eval(gallery["filename_pattern"])
     assert all(re.search(pattern, str(script)) for script in scripts)  # others are shown, but not run

@@ -23,7 +23,7 @@ from sklearn.utils import validation
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelLearner, MetricLearner
-from bregmat.estimators.mahalanobis import inverse_covariance, inverse_deviations, inverse_within
+from bregmat.estimators.priors import inverse_covariance, inverse_deviations, inverse_within
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
 from bregmat.objective.divergences import VonNeumann
@@ -649,3 +649,17 @@ def test_bad_pairs(fitted):
         fitted.pair_distance(pairs)
     with pytest.raises(ValueError, match=r"u and v must have shape \(13,\)"):
         fitted.get_metric()(np.zeros(3), np.zeros(3))
+
+
+@pytest.mark.parametrize("options", [{}, {"n_components": 3}, {"strategy": "random"}])
+def test_the_map_as_a_layer_of_torch(options):
+    torch = pytest.importorskip("torch")
+    X, y = load_wine(return_X_y=True)
+    learner = MetricLearner(random_state=0, **options).fit(X, y)
+    state = torch.random.get_rng_state()
+    layer = learner.to_torch()
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert isinstance(layer, torch.nn.Linear) and layer.bias is None
+    mapped = layer(torch.from_numpy(X)).detach().numpy()
+    assert np.allclose(mapped, learner.transform(X), rtol=1e-6, atol=1e-6)
+    assert np.allclose(layer.float()(torch.tensor(X, dtype=torch.float32)).detach(), mapped, rtol=1e-3, atol=1e-3)

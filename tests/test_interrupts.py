@@ -294,36 +294,38 @@ def test_components_of_the_first_rows(monkeypatch, rng, center):
 
 # ---------------------------------------------------------------- searches among settings
 SEARCHES = [
-    MetricLearnerCV(priors=("variance",), slack_weights=(0.1, 1.0), cv=3, random_state=0),
+    MetricLearnerCV(
+        learner=MetricLearner(strategy="neighbors", prior="variance"), slack_weights=(0.1, 1.0), cv=3, random_state=0
+    ),
     KernelLearnerCV(kernels=("rbf",), rank=30, slack_weights=(0.1, 1.0), cv=3, random_state=0),
 ]
 
 
-def interrupted_at(monkeypatch, search, n, wine):
-    """The search, its n-th fit hit by Ctrl-C in the second step."""
+def interrupted_at(monkeypatch, search, wine, is_hit):
+    """The search, one of its fits hit by Ctrl-C in the second step."""
     search, fits = clone(search), []
     learner = search._learner
     fit = learner.fit
 
     def counted(self, X, y, **given):
-        fits.append(len(X))
-        if len(fits) == n:
+        fits.append(self.strategy)
+        if is_hit(fits, len(X)):
             self.set_params(callback=Press(2))
         return fit(self, X, y, **given)
 
     monkeypatch.setattr(learner, "fit", counted)
     with pytest.warns(RuntimeWarning) as told, pytest.raises(KeyboardInterrupt):
         search.fit(*wine)
-    assert len(told) == 1 and len(fits) == n
+    assert len(told) == 1
     return search, str(told[0].message)
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
 def test_an_interrupted_search_keeps_its_table(monkeypatch, wine, search):
-    found, text = interrupted_at(monkeypatch, search, 5, wine)
-    done = np.isfinite(found.cv_results_["mean_test_score"])
-    assert 1 <= done.sum() < len(done) and f"with {done.sum()} of {len(done)} candidates compared" in text
-    assert found.best_score_ == found.cv_results_["mean_test_score"][done].max() or found.best_params_["strategy"]
+    found, text = interrupted_at(monkeypatch, search, wine, lambda fits, n: None in fits and fits[-1] is not None)
+    done = found.cv_results_["n_folds"] == 3
+    assert done.all() and f"with {len(done)} of {len(done)} candidates compared" in text
+    assert found.best_score_ == found.cv_results_["mean_test_score"][found.best_index_]
     assert repr(found.best_params_["strategy"]) in text
     with pytest.raises(NotFittedError):
         found.transform(wine[0])
@@ -331,7 +333,7 @@ def test_an_interrupted_search_keeps_its_table(monkeypatch, wine, search):
 
 @pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
 def test_interrupted_in_the_last_fit(monkeypatch, wine, search):
-    found, text = interrupted_at(monkeypatch, search, 7, wine)
+    found, text = interrupted_at(monkeypatch, search, wine, lambda fits, n: n == len(wine[0]))
     assert "in the fit to all rows" in text
     assert found.best_learner_.result_.exit_reason == "INTERRUPTED"
     assert len(found.transform(wine[0])) == 178
@@ -340,10 +342,10 @@ def test_interrupted_in_the_last_fit(monkeypatch, wine, search):
 def test_nothing_compared_nothing_kept(monkeypatch, wine):
     search = MetricLearnerCV(cv=3)
 
-    def interrupt(*arguments):
+    def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.candidates.Search._path", interrupt)
+    monkeypatch.setattr("bregmat.estimators.candidates.cross_validate", interrupt)
     with pytest.raises(KeyboardInterrupt):
         search.fit(*wine)
     assert not [name for name in vars(search) if name.endswith("_")]
@@ -388,9 +390,10 @@ def test_other_verbose_estimators(wine, capsys):
     assert lines and end.startswith("[bregmat] MarginSVC: 3 machines, ")
     search = MetricLearnerCV(cv=3, slack_weights=(1.0,), priors=("variance",), verbose=1, random_state=0).fit(*wine)
     *lines, end = capsys.readouterr().out.splitlines()
-    assert "search on 118 rows: 1 of 6 paths of slack weights" in lines[0]
-    unlearned = search.cv_results_["mean_test_score"][0]
-    found = [line for line in lines if "best so far" in line]  # of what all three folds have scored
-    assert "best so far" not in lines[0] and f"best so far {unlearned:.4f} with strategy=None" in found[0]
-    assert any("fit to all rows: strategy='neighbors'" in line for line in lines)
+    score = search.cv_results_["mean_test_score"][0]
+    assert lines[0].startswith(
+        f"[bregmat] candidate 1: prior='auto', strategy='auto', slack_weight=1.0: score {score:.4f}; "
+    )
+    assert lines[1].startswith("[bregmat] candidate 2: prior='identity', strategy=None: score ")
+    assert any("fit to all rows: prior=" in line for line in lines)
     assert end.startswith("[bregmat] MetricLearnerCV: ") and f"score {search.best_score_:.4f}; OPTIMAL after" in end

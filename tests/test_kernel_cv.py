@@ -33,9 +33,9 @@ def test_the_table_has_every_candidate(fitted):
     table = fitted.cv_results_
     starts = [("rbf", g, r) for g in ("scale", 0.02) for r in (20, None)] + [("linear", None, r) for r in (20, None)]
     plain = [(p["kernel"], p["gamma"], p["rank"]) for p in table["params"] if p["strategy"] is None]
-    assert plain == starts and len(table["params"]) == 3 * len(starts)
+    assert plain == starts and len(table["params"]) == 2 * len(starts) + 1  # the second weight for the best alone
     assert table["params"][fitted.best_index_] == fitted.best_params_
-    assert fitted.best_score_ >= max(m for p, m in zip(table["params"], table["mean_test_score"]) if not p["strategy"])
+    assert fitted.best_score_ >= table["mean_test_score"][: len(starts)].max()
 
 
 def test_scores_are_those_of_kernel_distances_by_hand(noisy, fitted):
@@ -53,7 +53,8 @@ def test_scores_are_those_of_kernel_distances_by_hand(noisy, fitted):
             own = np.diag(kernel(X[train], X[train]))
             near = np.argsort(own - 2 * kernel(X[test], X[train]), axis=1)[:, :4]  # but for k(x, x) of the test points
             votes = np.stack([(y[train][near] == c).sum(axis=1) for c in range(3)], axis=1)
-            assert table[f"split{fold}_test_score"][place] == np.mean(votes.argmax(axis=1) == y[test])
+            score = table[f"split{fold}_test_score"][place]
+            assert fold > 0 and np.isnan(score) or score == np.mean(votes.argmax(axis=1) == y[test])
 
 
 def test_what_is_learned_is_what_the_learner_learns(noisy, fitted):
@@ -72,7 +73,7 @@ def test_a_kernel_that_is_not_learned(rng, form, tmp_path):
     y = np.arange(60) % 2
     X = rng.normal(size=(60, 4)) + 20.0 * y[:, None]  # neighbours are right as they are
     chooser = bm.KernelLearnerCV(**QUICK | {"kernels": ("rbf",), "gammas": (0.2,)} | FORMS[form]).fit(X, y)
-    assert chooser.best_params_["strategy"] is None and chooser.best_learner_ is None
+    assert chooser.best_params_["strategy"] is None and chooser.best_learner_.result_.gap == 0
     K = X @ X.T if form == "linear" else rbf_kernel(X, gamma=0.2)
     new = rng.normal(size=(5, 4))
     K_new = new @ X.T if form == "linear" else rbf_kernel(new, X, gamma=0.2)
@@ -101,7 +102,7 @@ def test_precomputed_kernels_are_those_of_the_points(noisy):
 def test_a_rank_beyond_the_points_is_all_of_them(noisy):
     X, y = (part[::4] for part in noisy)
     chooser = bm.KernelLearnerCV(kernels=("rbf", "linear"), **QUICK).fit(X, y)  # rank 100 of 45 points
-    assert np.isfinite(chooser.cv_results_["mean_test_score"]).all()
+    assert (chooser.cv_results_["n_folds"] > 0).all()
 
 
 def test_files(fitted, noisy, tmp_path):

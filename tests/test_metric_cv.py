@@ -1,17 +1,21 @@
 """MetricLearnerCV: the choice among candidates, never worse than not learning, in scikit-learn's manner."""
 
-import time
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
-from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.model_selection import (
+    GroupKFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+)
 from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
-from bregmat.estimators.candidates import choose, usual_folds, usual_weight
-from bregmat.estimators.mahalanobis import inverse_within
-from bregmat.estimators.metric_cv import MetricCandidate
+from bregmat.estimators.candidates import choose, usual_folds
+from bregmat.estimators.priors import inverse_within
 from estimator_suite import REPEATED, sklearn_checks
 
 LIGHT = bm.MetricLearner(passes=1, n_neighbors=1, n_impostors=3)
@@ -29,14 +33,25 @@ def fitted(wine):
     return chooser.fit(*wine)
 
 
-def test_the_table_has_every_candidate_and_what_is_chosen_is_in_it(fitted):
+def test_the_default_comes_first_then_what_is_not_learned(fitted):
     table = fitted.cv_results_
-    assert len(table["params"]) == 3 + 3 * 2 * 2  # three priors as they are; with two weights and two numbers
+    default, given, scaled, *learned = table["params"]
+    assert default == {"prior": "auto", "strategy": "auto", "n_components": None, "slack_weight": 1.0}
+    assert (given, scaled) == tuple({"prior": prior, "strategy": None} for prior in ("identity", "variance"))
+    starts = [(p["prior"], p["n_components"]) for p in learned if p["slack_weight"] == 10.0]
+    assert starts == [(prior, n) for prior in ("variance", "identity", "within") for n in (None, 2)]
+    assert [p["slack_weight"] for p in learned[6:]] == [0.1]  # of the best start alone
     assert table["params"][fitted.best_index_] == fitted.best_params_
+
+
+def test_means_are_of_the_folds_that_were_scored_and_ranks_of_those_with_all(fitted):
+    table = fitted.cv_results_
     scores = np.array([table[f"split{k}_test_score"] for k in range(3)])
-    assert np.allclose(table["mean_test_score"], scores.mean(axis=0))
-    assert table["rank_test_score"][np.argmax(table["mean_test_score"])] == 1
-    assert fitted.best_score_ == table["mean_test_score"][fitted.best_index_]
+    is_whole = table["n_folds"] == 3
+    assert is_whole[:3].all() and np.array_equal(np.isfinite(scores).sum(axis=0), table["n_folds"])
+    assert np.allclose(table["mean_test_score"], np.nanmean(scores, axis=0))
+    assert table["rank_test_score"][is_whole].min() == 1 < table["rank_test_score"][~is_whole].min(initial=9)
+    assert is_whole[fitted.best_index_] and fitted.best_score_ == table["mean_test_score"][fitted.best_index_]
 
 
 def test_scores_are_those_of_fits_by_hand(wine, fitted):
@@ -50,70 +65,66 @@ def test_scores_are_those_of_fits_by_hand(wine, fitted):
         assert table[f"split{fold}_test_score"][place] == model.score(X[test] / scale, y[test])
 
 
-def test_components_of_very_many_features_are_scored_as_they_are_kept(rng):
-    X, y = rng.normal(size=(90, 2100)), np.arange(90) % 3
-    X[:, :3] += 3 * np.eye(3)[y]
-    chooser = bm.MetricLearnerCV(**QUICK, priors=("identity",), n_components=(2,)).fit(X, y)
-    learner = bm.MetricLearner(prior="identity", n_components=2, passes=1, n_neighbors=1, n_impostors=3, tol=1e-3)
-    for fold, (train, test) in enumerate(StratifiedKFold(3).split(X, y)):
-        Z = learner.fit(X[train], y[train]).transform(X)
-        assert chooser.cv_results_[f"split{fold}_test_score"][1] == KNeighborsClassifier(4).fit(
-            Z[train], y[train]
-        ).score(Z[test], y[test])
-
-
-def test_never_worse_than_not_learning_on_its_own_folds(rng):
+def test_never_worse_than_the_default_and_not_learning_on_its_own_folds(rng):
     for seed in range(3):
         X = np.random.default_rng(seed).normal(size=(60, 4))
         y = rng.integers(0, 2, 60)  # nothing to learn
         chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
-        table = chooser.cv_results_
-        plain = [m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] is None]
-        assert chooser.best_score_ >= max(plain)
+        assert chooser.best_score_ >= max(chooser.cv_results_["mean_test_score"][:3])
 
 
 def test_learns_where_learning_helps(rng):
     X = rng.normal(size=(200, 12))
     y = (X[:, 0] + X[:, 1] > 0).astype(int)  # ten columns of noise
     chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
-    assert chooser.best_params_["strategy"] == "neighbors"
-    assert chooser.best_learner_.result_.status == "OPTIMAL"
+    assert chooser.best_params_["strategy"] in ("auto", "neighbors")
+    assert chooser.best_learner_.strategy_ == "neighbors" and chooser.best_learner_.result_.status == "OPTIMAL"
     assert np.array_equal(chooser.transform(X), X @ chooser.components_.T)
 
 
-def test_of_those_above_the_unlearned_the_simplest_within_a_standard_error_of_the_best():
-    plain, light, heavy = (
-        MetricCandidate("identity"),
-        MetricCandidate("identity", strategy="neighbors", slack_weight=0.1),
-        MetricCandidate("identity", strategy="neighbors", slack_weight=10.0),
-    )
+def test_the_first_that_is_as_good_as_the_best_and_no_worse_than_the_default_nor_the_unlearned():
+    is_learned = np.array([True, False, True, True])
     same = np.array([0.90, 0.91, 0.92, 0.93])
     noise = np.array([0.02, -0.02, 0.03, -0.03])
 
-    def chosen(*scores, usual=0.1):
-        return choose([plain, light, heavy], np.array(scores), usual)
+    def chosen(*scores):
+        return choose(is_learned, np.array(scores))
 
-    assert chosen(same - 0.1, same - noise / 10, same) == 1
-    assert chosen(same - 0.1, same - noise / 10, same, usual=10.0) == 2
-    assert chosen(same - 0.1, same - 0.05, same) == 2
-    assert chosen(same, same, same) == 0
+    assert chosen(same, same - 0.1, same - 0.05, same) == 0
+    assert chosen(same - 0.1, same - 0.1, same - noise / 10, same) == 2
+    assert chosen(same - 0.1, same - 0.1, same - 0.05, same) == 3
+    assert chosen(same - 0.1, same, same, same) == 1
     # not learning is within the error of learning, and no better
-    assert chosen(same - 0.001 + noise, same - 0.05, same) == 2
-    # light is within the error of heavy, but worse than not learning
-    assert chosen(same - 0.001 * np.array([1, 1, 1, 1.1]), same - 0.002 + noise, same) == 2
-
-
-def test_from_many_points_the_usual_slack_weight_is_heavier_in_proportion():
-    assert [usual_weight(2.0, n) for n in (10, 500, 2000)] == [2.0, 2.0, 8.0]
+    assert chosen(same - 0.1, same - 0.001 + noise, same - 0.05, same) == 3
+    # the third is within the error of the fourth, but worse than the default, or than not learning
+    for floor in ((0.001, 0.1), (0.1, 0.001)):
+        default, unlearned = (same - size * np.array([1, 1, 1, 1.1]) for size in floor)
+        assert chosen(default, unlearned, same - 0.002 + noise, same) in (0, 3)
+    assert chosen(same - 0.001, same - 0.1, same - 0.002 + noise, same - 0.0005) == 3
 
 
 def test_what_is_compared_takes_few_steps_and_what_is_kept_as_many_as_it_needs(wine, monkeypatch):
-    steps = []
+    n_iter, fit = [], bm.MetricLearner.fit
+
+    def counted(self, X, y, **given):
+        fit(self, X, y, **given)
+        n_iter.append(self.n_iter_)
+        return self
+
     monkeypatch.setattr("bregmat.estimators.candidates.SEARCH_STEPS", 2)
-    monkeypatch.setattr("bregmat.estimators.candidates.Search._is_late", lambda self, row: steps.append(row.iteration))
-    chooser = bm.MetricLearnerCV(**QUICK, priors=("identity",)).fit(*wine)
-    assert max(steps) == 2
-    assert chooser.best_learner_.result_.status == "OPTIMAL" and chooser.best_learner_.n_iter_ > 2
+    monkeypatch.setattr(bm.MetricLearner, "fit", counted)
+    learner = bm.MetricLearner(strategy="neighbors", prior="variance", passes=1)
+    chooser = bm.MetricLearnerCV(**QUICK | {"learner": learner}, priors=("variance",)).fit(*wine)
+    assert max(n_iter[:-1]) == 2 < n_iter[-1]
+    assert chooser.best_learner_.result_.status == "OPTIMAL"
+
+
+def test_slack_weights_are_relative_to_the_learners_own(rng):
+    X, chooser = rng.normal(size=(1200, 3)), bm.MetricLearnerCV()
+    for own, want in (("auto", 0.5 * 1200 / 500), (3.0, 1.5)):
+        params = {"prior": "identity", "strategy": "neighbors", "n_components": None, "slack_weight": 0.5}
+        learner = chooser._set(bm.MetricLearner(slack_weight=own), params, X, len(X))
+        assert learner.slack_weight == pytest.approx(want)
 
 
 @pytest.mark.parametrize(("n", "n_splits"), [(60, 15), (160, 10), (300, 5)])
@@ -122,7 +133,7 @@ def test_folds_are_drawn_at_random_and_again_where_rows_are_few(rng, n, n_splits
     quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",)}
     first, again, other = (bm.MetricLearnerCV(**quick, random_state=seed).fit(X, y) for seed in (0, 0, 1))
     assert first.n_splits_ == n_splits
-    scores = [[c.cv_results_[f"split{k}_test_score"][0] for k in range(n_splits)] for c in (first, again, other)]
+    scores = [[c.cv_results_[f"split{k}_test_score"][1] for k in range(n_splits)] for c in (first, again, other)]
     assert scores[0] == scores[1] != scores[2]
 
 
@@ -135,6 +146,11 @@ def test_folds_of_numbers_and_of_sets_of_labels_are_drawn_at_random_too(rng, kin
     assert drawn[0] == drawn[1] != drawn[2]
     assert type(usual_folds(y, np.arange(100) // 5, 0)) is GroupKFold
     assert type(usual_folds(np.arange(100) % 3, None, 0)) is RepeatedStratifiedKFold
+    many = np.tile(y, (31,) if y.ndim == 1 else (31, 1))
+    for labels, kind in ((many, ShuffleSplit), (np.arange(3100) % 3, StratifiedShuffleSplit)):
+        folds = usual_folds(labels, None, 0)
+        assert type(folds) is kind
+        assert [(len(a), len(b)) for a, b in folds.split(labels, labels)] == [(2000, 1100)] * 3
 
 
 def test_groups_stay_together_where_no_folds_are_asked_for(rng):
@@ -143,14 +159,7 @@ def test_groups_stay_together_where_no_folds_are_asked_for(rng):
     quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",), "random_state": 0}
     apart, within = (bm.MetricLearnerCV(**quick).fit(X, y, groups=g) for g in (groups, None))
     assert apart.n_splits_ == 5 and within.n_splits_ == 15
-    assert apart.cv_results_["mean_test_score"][0] < 0.8 < within.cv_results_["mean_test_score"][0]
-
-
-def test_the_search_draws_its_rows_until_they_settle(wine):
-    X, y = wine
-    chooser = bm.MetricLearnerCV(slack_weights=(1.0,), priors=("variance",), cv=2, random_state=0).fit(X, y)
-    assert chooser.best_learner_.get_params()["passes"] == 6 > bm.MetricLearner().passes
-    assert max(row.stage for row in chooser.best_learner_.result_.history) <= 6
+    assert apart.cv_results_["mean_test_score"][1] < 0.8 < within.cv_results_["mean_test_score"][1]
 
 
 def test_groups_scoring_and_an_estimator_of_ones_own(wine):
@@ -173,7 +182,7 @@ def test_rows_without_a_label_take_no_part_in_the_scores(wine):
 def test_regression(rng):
     X = rng.normal(size=(150, 6))
     chooser = bm.MetricLearnerCV(**QUICK).fit(X, X[:, 0] + 0.1 * rng.normal(size=150))
-    assert chooser.best_params_["strategy"] == "neighbors" and chooser.best_score_ > 0.5
+    assert chooser.best_learner_.strategy_ == "neighbors" and chooser.best_score_ > 0.5
 
 
 def test_a_prior_within_classes_is_found_where_classes_lie_along_each_other(rng):
@@ -183,50 +192,42 @@ def test_a_prior_within_classes_is_found_where_classes_lie_along_each_other(rng)
     X[:, 2:] *= 3
     chooser = bm.MetricLearnerCV(**QUICK).fit(X, y)
     table = chooser.cv_results_
-    plain = {p["prior"]: m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] is None}
-    assert plain["within"] > max(plain["variance"], plain["identity"]) + 0.1
-    assert chooser.best_score_ >= plain["within"]
-    # as good as not learning
-    alone = bm.MetricLearnerCV(**QUICK | {"slack_weights": (1e-9,)}, priors=("within",)).fit(X, y)
-    assert alone.best_learner_ is None and np.array_equal(alone.components_, inverse_within(X, y).T)
+    means = {p["prior"]: m for p, m in zip(table["params"], table["mean_test_score"]) if p["strategy"] == "neighbors"}
+    assert means["within"] > max(table["mean_test_score"][1:3]) + 0.1
+    assert chooser.best_score_ >= means["within"]
+    alone = bm.MetricLearner(prior="within", strategy=None).fit(X, y)
+    assert np.allclose(alone.get_mahalanobis_matrix(), inverse_within(X, y) @ inverse_within(X, y).T)
 
 
-def test_halving_keeps_the_unlearned_and_a_third(rng, monkeypatch):
-    monkeypatch.setattr("bregmat.estimators.candidates.HALVING_FROM", 60)
-    X = rng.normal(size=(300, 3))
+def test_who_is_behind_on_the_first_folds_is_not_scored_on_the_others(rng):
+    X = rng.normal(size=(200, 3)) * [1, 30, 30]
     y = (X[:, 0] > 0).astype(int)
-    table = bm.MetricLearnerCV(**QUICK | {"slack_weights": (0.1, 1.0, 10.0)}).fit(X, y).cv_results_
-    is_plain = np.array([p["strategy"] is None for p in table["params"]])
-    assert np.all(table["n_samples"][is_plain] == 200)
-    assert sorted(table["n_samples"][~is_plain]) == [22] * 6 + [66] * 2 + [200]
-    assert np.all(table["n_folds"] == 3)
+    chooser = bm.MetricLearnerCV(**QUICK | {"cv": 5}, priors=("variance", "identity")).fit(X, y)
+    table = chooser.cv_results_
+    assert np.all(table["n_folds"][:3] == 5)  # whatever they are
+    first = np.array([table[f"split{k}_test_score"] for k in range(2)]).mean(axis=0)
+    behind = table["n_folds"] == 2
+    assert behind.any() and first[behind].max() < first[~behind].max()
 
 
-def test_where_a_third_of_the_folds_says_enough_it_decides_who_meets_the_others(rng):
-    X = rng.normal(size=(800, 3))
-    y = (X[:, 0] > 0).astype(int)
-    quick = QUICK | {"slack_weights": (0.1, 1.0, 10.0), "cv": 5}
-    table = bm.MetricLearnerCV(**quick).fit(X, y).cv_results_
-    is_plain = np.array([p["strategy"] is None for p in table["params"]])
-    assert np.all(table["n_folds"][is_plain] == 5) and np.all(table["n_samples"] == 640)
-    assert sorted(table["n_folds"][~is_plain]) == [2] * 6 + [5] * 3
-    scores = np.array([table[f"split{k}_test_score"] for k in range(5)])
-    assert np.array_equal(np.isnan(scores).sum(axis=0), 5 - table["n_folds"])
-    assert np.allclose(np.nanmean(scores, axis=0), table["mean_test_score"])
-    first = scores[:2].mean(axis=0)
-    assert first[~is_plain & (table["n_folds"] == 5)].min() >= first[table["n_folds"] == 2].max()
-    whole = bm.MetricLearnerCV(**quick).fit(X[:700], y[:700]).cv_results_  # 280 rows in two of the folds
-    assert np.all(whole["n_folds"] == 5)
+def test_when_the_time_is_up_the_best_so_far_is_kept(wine):
+    chooser = bm.MetricLearnerCV(cv=3, max_seconds=1e-9, random_state=0).fit(*wine)
+    table = chooser.cv_results_
+    assert len(table["params"]) == 3 and np.all(table["n_folds"] == 3)
+    assert chooser.best_index_ == 0 and chooser.best_learner_.strategy_ == "neighbors"
 
 
-def test_a_budget_of_time_is_kept(rng):
-    X, y = rng.normal(size=(400, 30)), rng.integers(0, 4, 400)
-    start = time.perf_counter()
-    chooser = bm.MetricLearnerCV(slack_weights=np.logspace(-2, 3, 40), max_seconds=1.0).fit(X, y)
-    assert time.perf_counter() - start < 60
-    assert np.isnan(chooser.cv_results_["mean_test_score"]).any() and np.isfinite(chooser.best_score_)
-    with pytest.raises(ValueError, match="max_seconds is too short"):
-        bm.MetricLearnerCV(max_seconds=1e-9).fit(X, y)
+def test_candidates_are_told_of_on_a_terminal(wine, capsys, monkeypatch):
+    search = bm.MetricLearnerCV(**QUICK, priors=("variance",))
+    search.fit(*wine)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    search.fit(*wine)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[bregmat] candidate 1: prior='auto', strategy='auto', slack_weight=1.0: score 0.9")
+    assert "fit to all rows" in "".join(lines)
+    search.set_params(verbose=0).fit(*wine)
+    assert capsys.readouterr().out == ""
 
 
 def test_files(fitted, wine, tmp_path):

@@ -8,15 +8,16 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, check_grad
 from sklearn.datasets import load_diabetes, load_digits, load_wine
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsTransformer
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
 from bregmat.estimators import KernelLearner, task
-from bregmat.from_labels import dimension
+from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
+from bregmat.from_labels.kinds import Kinds
 from bregmat.from_labels.labels import as_kinds, constraints_from_labels
-from bregmat.from_labels.neighbors import ALIKE, APART, KernelSpace, Kinds, PointSpace, nearest_related
+from bregmat.from_labels.neighbors import KernelSpace, PointSpace, nearest_of_kinds
 
 
 @pytest.fixture(scope="module")
@@ -70,30 +71,24 @@ def test_a_kernel_finds_the_same_neighbours(rng):
     X = rng.normal(size=(60, 5))
     kinds = Kinds.of_classes(rng.integers(0, 3, 60))
     K = X @ X.T
-    for how in (ALIKE, APART):
-        plain = nearest_related(PointSpace(X), kinds, how, 4)
-        kernel = nearest_related(KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K)), kinds, how, 4)
+    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K))
+    found = [nearest_of_kinds(space, kinds, np.arange(60), 4, 4)[:2] for space in (PointSpace(X), of_kernel)]
+    for plain, kernel in zip(*found):
         assert np.array_equal(plain.rows, kernel.rows)
         assert np.allclose(plain.distances, kernel.distances)
 
 
-def test_another_index_in_the_convention_of_scikit_learn(rng):
-    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
-    exact, other = (draw(X, y, index=index) for index in ("exact", KNeighborsTransformer(algorithm="ball_tree")))
-    assert np.array_equal(exact.index, other.index)
-    assert np.allclose(exact.bound, other.bound)
-
-
-def test_an_index_may_miss_some(rng):
-    class Forgetful(KNeighborsTransformer):
-        def transform(self, X):
-            graph = super().transform(X).tolil()
-            graph[::2, :] = 0.0
-            return graph.tocsr()
-
-    X, y = rng.normal(size=(600, 4)), rng.integers(0, 3, 600)
-    exact, some = draw(X, y), draw(X, y, index=Forgetful())
-    assert 0 < some.n_constraints < exact.n_constraints
+def test_the_search_is_the_same_in_blocks_of_any_size(rng, monkeypatch):
+    X, kinds, some = rng.normal(size=(90, 3)), Kinds.of_classes(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
+    X[10:20] = X[40:50]
+    some = some[kinds.codes[some] >= 0]
+    whole = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
+    monkeypatch.setattr(neighbors, "BLOCK", 300)
+    parts = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
+    assert np.array_equal(whole[0].rows, parts[0].rows) and np.array_equal(whole[1].rows, parts[1].rows)
+    assert np.array_equal(whole[2], parts[2]) and whole[2].any()
+    sizes = np.bincount(kinds.codes[kinds.codes >= 0], minlength=30)[kinds.codes[some]]
+    assert np.array_equal((whole[0].rows >= 0).sum(axis=1), np.minimum(sizes - 1, 5))
 
 
 def test_the_limit_leaves_out_points_and_the_seed_repeats(wine):
@@ -185,9 +180,7 @@ def test_labels_of_which_nothing_can_be_asked(rng, y, message):
         draw(np.ones((6, 2)), np.array([0, 1, 0, 1, 0, 1]))
 
 
-@pytest.mark.parametrize(
-    "options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"index": "fast"}, {"strategy": "near"}]
-)
+@pytest.mark.parametrize("options", [{"n_neighbors": 0}, {"n_impostors": 2.5}, {"form": "pairs"}, {"strategy": "near"}])
 def test_bad_options_are_named(wine, options):
     with pytest.raises((TypeError, ValueError), match=next(iter(options))):
         constraints_from_labels(*wine, **{"strategy": "neighbors"} | options)
@@ -264,7 +257,7 @@ def test_the_same_active_rows_under_other_bounds_are_another_problem():
         (one([-2.0, -3.0, 0.0], [1.0, 2.1, 3.0]), False),
         (one([-2.0, -3.0, -1.0], [1.0, 2.0, 3.0]), False),
     ):
-        assert now.repeats(before.active, before.active_bounds) is is_the_same
+        assert now.repeats(before) is is_the_same
 
 
 def test_given_rows_stay_beside_those_drawn(wine):
@@ -373,3 +366,41 @@ def test_points_that_coincide_and_more_components_than_there_are_leave_the_leadi
         assert few_components(mapped(X, y), 3) is None
         found = few_components(mapped(X, y), 1)
         assert found is None or (found.shape == (3, 1) and np.isfinite(found).all())
+
+
+# ---------------------------------------------------------------------- many points
+def test_a_pass_over_a_sample_goes_before_one_over_many_points(rng, monkeypatch):
+    monkeypatch.setattr(task, "MANY_POINTS", 300)
+    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    y = np.arange(400) % 2
+    X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
+    seen = []
+    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=lambda row: seen.append(row.stage)).fit(
+        X, y
+    )
+    assert len(np.unique(learner.constraints_.index[:, 0])) == 400 and learner.result_.status == "OPTIMAL"
+    assert [row.stage for row in learner.result_.history] == seen and set(seen) == {1, 2}
+    again = bm.nearest_metric(
+        X, learner.constraints_, prior=np.diag(1 / X.var(axis=0)), loss="squared_hinge", slack_weight=1.0
+    )
+    assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
+    some = np.unique(learner.constraints_.index)
+    monkeypatch.setattr(task, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
+    whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
+    assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
+
+
+def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
+    monkeypatch.setattr(task, "MANY_POINTS", 300)
+    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
+
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=interrupt)
+    with pytest.warns(RuntimeWarning, match="interrupted after"), pytest.raises(KeyboardInterrupt):
+        learner.fit(X, y)
+    i, j, _, l = learner.constraints_.index.T
+    assert len(np.unique(i)) == 100 and i.max() > 300
+    assert np.all(y[i] == y[j]) and np.all(y[i] != y[l])

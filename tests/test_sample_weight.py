@@ -134,7 +134,8 @@ def test_searches(iris, rng):
     weight[:5] = 0.0
     quick = {"slack_weights": (1.0,), "cv": 3, "random_state": 0}
     search = MetricLearnerCV(**quick, priors=("variance",)).fit(X, y, sample_weight=weight)
-    want = MetricLearner(prior="variance", passes=6, random_state=search.best_learner_.random_state)
+    assert search.best_params_["strategy"] == "auto"
+    want = MetricLearner(random_state=search.best_learner_.random_state)
     want.fit(X, y, sample_weight=weight)
     assert np.allclose(search.transform(X), want.transform(X), rtol=1e-6)
     assert not np.allclose(search.transform(X), MetricLearnerCV(**quick, priors=("variance",)).fit(X, y).transform(X))

@@ -47,14 +47,6 @@ class HasArray(Protocol):
     def __array__(self) -> np.ndarray[Any, Any]: ...
 
 
-class Transformer(Protocol):
-    """A neighbours transformer in scikit-learn's convention."""
-
-    def fit(self, X: Any) -> Any: ...
-    def transform(self, X: Any) -> Any: ...
-    def set_params(self, **params: Any) -> Any: ...
-
-
 @runtime_checkable
 class OnlineLoss(Protocol):
     """What an online learner needs of a loss, convex in the prediction and finite; see :mod:`bregmat.online.losses`."""

@@ -506,11 +506,40 @@ def flat(rng):
     return draw.case("hard", expected=("OPTIMAL", "FEASIBLE"))
 
 
+def far_away(rng):
+    """Points far from the origin, nearly equal points, or points of very different lengths; bounds from differences of the data."""
+    draw = Draw(rng, priors=("factor", "metric", "metric_prior"), sizes=(3, 9))
+    X = draw.arguments["X"] if draw.map is not None else draw.arguments["prior"].G0
+    kind = rng.integers(3)
+    if kind == 0:
+        X += rng.normal(size=X.shape[1]) * 10.0 ** rng.uniform(3, 14)
+    elif kind == 1:
+        i, j = draw.pair()
+        X[i] = X[j] + 10.0 ** rng.uniform(-16, -5) * rng.normal(size=X.shape[1])
+    else:
+        X *= 10.0 ** rng.uniform(-8, 8, size=(draw.n, 1))
+    draw.basis = X if draw.map is None else X @ draw.map
+    draw.truth = draw.basis @ draw.inner
+    root = draw.inner if draw.map is None else draw.map @ draw.inner
+    most = max(1, min(draw.n, draw.basis.shape[1]))
+    for _ in range(int(rng.integers(1, most + 1))):
+        i, j = (int(k) for k in draw.pair())
+        sense = str(rng.choice(["<=", ">=", "=="]))
+        if kind == 2 and rng.random() < 0.5:
+            draw.rows.append(C.similarity(i, j, float((X[i] @ root) @ (X[j] @ root)), sense))
+        elif (bound := float((((X[i] - X[j]) @ root) ** 2).sum())) > 0:
+            draw.rows.append(C.sq_distance(i, j, bound, sense))
+    if not draw.rows:
+        return plain(rng)
+    draw.may_refuse = True
+    return draw.case(expected=("OPTIMAL", "FEASIBLE", "UNKNOWN"))
+
+
 FAMILIES = {
     f.__name__: f
     for f in (
         *(plain, scaled, ill_conditioned, larger, vanishing, vanishing_point, duplicates, redundant, contradictions),
-        *(rounded, one_point, wide_bounds, must_links, cliques, parallel, flat),
+        *(rounded, one_point, wide_bounds, must_links, cliques, parallel, flat, far_away),
     )
 }
 COUNTS = {

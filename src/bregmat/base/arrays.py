@@ -1,7 +1,7 @@
-"""Arrays of other libraries than NumPy (torch, CuPy, what follows the array API standard): where they are, to the host and back.
+"""Arrays of libraries other than NumPy (torch, CuPy, all that follow the array API standard), and copies to and from the host.
 
-Who hands one in gets one back. Problems are stated and proven in NumPy; what is large goes where the points are
-(:mod:`bregmat.operators.foreign`).
+Results come back in the library of the input. Problems are solved and certified in NumPy; products with the points are computed where
+the points are (:mod:`bregmat.operators.foreign`).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-LIBRARIES = ("torch", "cupy")  # whose arrays do not tell their namespace by themselves
+LIBRARIES = ("torch", "cupy")  # whose arrays have no __array_namespace__ in all versions
 
 
 def _compat() -> Any:
-    """array-api-compat, which knows what torch and CuPy call otherwise than the standard."""
+    """array-api-compat, which gives torch and CuPy the names of the standard."""
     try:
         import array_api_compat
     except ImportError as error:
@@ -32,10 +32,10 @@ class ArraySpace:
     Attributes
     ----------
     xp : module
-        As array-api-compat gives it.
+        From array-api-compat.
     device : object
     is_host : bool
-        Whether NumPy reads its arrays as they are.
+        Whether NumPy can read its arrays without a copy.
     """
 
     xp: Any
@@ -43,22 +43,22 @@ class ArraySpace:
     is_host: bool
 
     def put(self, x: np.ndarray, dtype: Any = None) -> Any:
-        """A NumPy array, copied there.
+        """A copy of a NumPy array in this space.
 
         Parameters
         ----------
         x : ndarray
         dtype : str, optional
-            By its name; by default that of x.
+            By default that of x.
         """
         name = np.dtype(x.dtype if dtype is None else dtype).name
         x = np.ascontiguousarray(x, dtype=name)
-        if not x.flags.writeable:  # torch shares memory at first, and warns where it must not write
+        if not x.flags.writeable:  # torch shares memory and warns if it is read-only
             x = x.copy()
         return self.xp.asarray(x, dtype=getattr(self.xp, name), device=self.device)
 
     def put_like(self, y: Any, x: np.ndarray) -> Any:
-        """The same, in float32 where one of its arrays y is, else in float64."""
+        """A copy in float32 if y, an array of this space, is float32, else in float64."""
         return self.put(x, np.float32 if y.dtype == self.xp.float32 else np.float64)
 
     def fetch(self, x: Any) -> np.ndarray:
@@ -68,7 +68,7 @@ class ArraySpace:
             return x.detach().cpu().numpy()
         if compat.is_cupy_array(x):
             return x.get()
-        # array-api-strict: devices that only say that they are some
+        # array-api-strict has devices that NumPy must not read
         if not self.is_host and hasattr(self.xp, "Device"):
             x = self.xp.asarray(x, device=self.xp.Device("CPU_DEVICE"))
         return np.asarray(x)
@@ -81,7 +81,7 @@ class ArraySpace:
 
 
 class MatrixThere:
-    """A matrix in another library's memory whose products come back: what a loop on the host needs of a large one.
+    """A matrix of another library whose products are fetched to the host.
 
     Parameters
     ----------
@@ -110,12 +110,12 @@ class MatrixThere:
         return np.asarray(self.space.fetch(self.A), dtype=dtype)
 
     def diagonal(self) -> np.ndarray:
-        """Its diagonal, fetched."""
+        """Its diagonal, in NumPy."""
         return self.space.fetch(self.space.xp.linalg.diagonal(self.A))
 
 
 def is_foreign(x: Any) -> bool:
-    """Whether x is an array of another library than NumPy that follows the array API; Dask's, sparse ones and frames are not."""
+    """Whether x is an array of a library other than NumPy that follows the array API; Dask and sparse arrays and frames are not."""
     kind = type(x)
     library = kind.__module__.partition(".")[0]
     if library in LIBRARIES:
@@ -124,7 +124,7 @@ def is_foreign(x: Any) -> bool:
 
 
 def array_space(x: Any) -> ArraySpace | None:
-    """The space of an array; None for NumPy's, and for all that is no array of a namespace."""
+    """The space of an array; None for NumPy arrays and for objects that follow no array API."""
     if not is_foreign(x):
         return None
     compat = _compat()
@@ -132,12 +132,12 @@ def array_space(x: Any) -> ArraySpace | None:
 
 
 def working_space(x: Any) -> ArraySpace | None:
-    """The space that long sums over these points are made in; None for the host's memory, where compiled loops are quicker.
+    """The space in which sums over these points are computed; None for the host, where compiled loops are faster.
 
     Raises
     ------
     TypeError
-        For a device without double precision, which certificates need.
+        If the device has no double precision, which certificates need.
     """
     space = array_space(x)
     if space is None or space.is_host:
@@ -152,6 +152,7 @@ def working_space(x: Any) -> ArraySpace | None:
 
 
 def _is_on_host(x: Any) -> bool:
+    """Whether an array is in the memory of the host."""
     if getattr(getattr(x, "device", None), "type", None) == "cpu":  # of torch, whatever its dtype
         return True
     try:
@@ -162,18 +163,18 @@ def _is_on_host(x: Any) -> bool:
 
 
 def to_numpy(name: str, x: Any) -> Any:
-    """The array in NumPy; anything else as it is.
+    """The array as a NumPy array; other objects unchanged.
 
     Parameters
     ----------
     name : str
-        The argument, for the message.
+        Name of the argument, for messages.
     x : object
 
     Raises
     ------
     TypeError
-        For an array whose gradients are recorded, which nothing here follows.
+        For an array that records gradients, which are not supported.
     """
     space = array_space(x)
     if space is None:
@@ -188,6 +189,6 @@ _KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float6
 
 
 def check_no_gradient(name: str, x: Any) -> None:
-    """Raise for an array whose gradients are recorded."""
+    """Raise for an array that records gradients."""
     if getattr(x, "requires_grad", False):
         raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")

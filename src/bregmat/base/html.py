@@ -1,7 +1,4 @@
-"""HTML as strings: numbers, tables, and a result's certificate in words.
-
-Shared by notebooks and reports; imports nothing beyond the standard library.
-"""
+"""Numbers, tables and certificates of results as HTML and plain text, for notebooks and reports."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from html import escape as _escape
 from typing import Any
 
-#: a row of the summary table: what is measured, its value for the points as given, with their columns scaled, and learned
+#: a row of the summary table: name of a measure; its value for the points as given, with scaled columns, and with the learned metric
 SummaryRow = tuple[str, Any, Any, Any]
 SUMMARY_COLUMNS = ("as given", "scaled", "learned")
 FEWER_MET = (
-    "they ask for more than any metric can give, as where labels have little to do with the features, and what becomes less is "
-    "their price, not their number: many that miss a little cost less than few that miss by much"
+    "they ask for more than any metric can give, for example if the labels depend little on the features. Learning lowers the total "
+    "cost of the violations, not their number: many small violations cost less than a few large ones"
 )
 STATUS_TEXT = {
     "OPTIMAL": "proven optimal",
@@ -27,12 +24,12 @@ STATUS_TEXT = {
 
 
 def escape(text: Any) -> str:
-    """Any value as text that is safe inside an element or an attribute."""
+    """Any value as escaped text, safe inside an element or an attribute."""
     return _escape(str(text), quote=True)
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number as one reads it; a dash for None and NaN; other values as they are (not escaped)."""
+    """A number as text with few digits; a dash for None and NaN; other values as they are (not escaped)."""
     if value is None:
         return "–"
     if isinstance(value, str | bool):
@@ -58,7 +55,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def seconds(value: float) -> str:
-    """A duration given in seconds."""
+    """A duration in seconds as text, in ms, s or min."""
     if value is None or math.isnan(value):
         return "–"
     if value < 1:
@@ -67,17 +64,17 @@ def seconds(value: float) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iterable[int] = (), name: str = "") -> str:
-    """A table.
+    """An HTML table.
 
     Parameters
     ----------
     header : sequence of str, length k
     rows : iterable of sequences of str, length k
-        Cells, HTML already.
+        Cells as HTML.
     numeric : iterable of int
         Columns that are right-aligned.
     name : str
-        Class of the table, for styles.
+        CSS class of the table.
     """
     numeric = set(numeric)
     kind = [' class="num"' if k in numeric else "" for k in range(len(header))]
@@ -89,22 +86,22 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iter
 
 
 def measured(value: Any) -> str:
-    """What was measured: shares and scores, which are floats from 0 to 1, with three digits."""
+    """A measured value as text: floats from 0 to 1 (fractions and scores) with three digits, others as :func:`number`."""
     is_share = _is_float(value) and not getattr(value, "ndim", 0) and 0 <= value <= 1
     return f"{value:.3f}" if is_share else number(value)
 
 
 def listed(items: Iterable[Any], most: int = 8) -> str:
-    """The first of them, and how many more there are."""
+    """The first items as text, and how many more there are."""
     names = [str(item) for item in items]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def proof_text(result: Any) -> str:
-    """What the certificate proves of the point, as one or two plain sentences (not escaped).
+    """What the certificate proves about the point, as one or two plain sentences (not escaped).
 
-    ``result.noun`` is what was looked for; its last word stands for it where that is enough. ``result.has_priced_errors``: errors
-    have a price in place of hard constraints, and ``max_violation`` is that of the optimality conditions.
+    ``result.noun`` names the unknown; its last word is the short form. With ``result.has_priced_errors``, errors have a cost instead of
+    being forbidden, and ``max_violation`` is that of the optimality conditions.
     """
     noun, soft = result.noun, result.has_priced_errors
     short = noun.split()[-1]
@@ -145,10 +142,7 @@ def proof_text(result: Any) -> str:
 
 
 def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[str, str]]:
-    """(name, value) of every number of the certificate, as text (not escaped).
-
-    `has_hard` says whether there are hard constraints, where that is known.
-    """
+    """(name, value) of every number of the certificate, as text (not escaped); `has_hard`: whether there are hard constraints."""
     soft = result.has_priced_errors
     violation = "violation of optimality" if soft else "violation of hard constraints"
     amount = "none"
@@ -171,17 +165,14 @@ def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[st
 
 
 def verdict(result: Any) -> str:
-    """The status in a few plain words."""
+    """The status in a few words."""
     if result.has_priced_errors and result.status == "FEASIBLE":
         return "not proven optimal"
     return STATUS_TEXT[result.status]
 
 
 def result_html(result: Any) -> str:
-    """A result as an HTML fragment for notebooks: its certificate and what it proves.
-
-    Colours are inherited, so it suits light and dark notebooks.
-    """
+    """A result as an HTML fragment for notebooks: its certificate and what it proves. Colours are inherited from the notebook."""
     left = "text-align:left;padding:1px 14px 1px 0"
     rows = "".join(
         f'<tr><th scope="row" style="{left};font-weight:normal;opacity:.75">{escape(name)}</th>'
@@ -197,9 +188,10 @@ def result_html(result: Any) -> str:
 
 
 def _cell(k: int, cell: str, kind: str) -> str:
+    """A cell of a row; the first one is a header."""
     return f'<th scope="row"{kind}>{cell}</th>' if k == 0 else f"<td{kind}>{cell}</td>"
 
 
 def _is_float(value: Any) -> bool:
-    """Python and NumPy floats; integers, however they are stored, are not."""
+    """Whether a value is a Python or NumPy float."""
     return isinstance(value, float) or getattr(getattr(value, "dtype", None), "kind", "") == "f"

@@ -1,8 +1,8 @@
-"""Ctrl-C, in one place: runs that keep what they have, calls that say so, fits that raise; and blocks that it waits for or ends whole.
+"""Handling of Ctrl-C.
 
-A loop that is interrupted ends with its best point (:func:`take_interrupt`). The outermost call of this library that is under way
-then tells its caller: a function returns its result with a warning (:func:`tells_interrupts`), a fit keeps the result and raises
-`KeyboardInterrupt`, so that whatever called it stops, too. A second Ctrl-C keeps nothing.
+A loop that is interrupted ends with its best point (:func:`take_interrupt`). Then the outermost running call of this library informs
+its caller: a function returns its result with a warning (:func:`tells_interrupts`); a fit keeps the result and raises
+`KeyboardInterrupt`, so that its caller stops as well. A second Ctrl-C raises at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 @dataclass
 class Call:
-    """The outermost call of this library that is under way: whether an interrupt was taken in it."""
+    """The outermost running call of this library, and whether it was interrupted."""
 
     is_interrupted: bool = False
 
@@ -34,7 +34,7 @@ _call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
 
 @contextmanager
 def call_under_way() -> Iterator[tuple[Call, bool]]:
-    """The call under way, this one if there is none; and whether it is this one."""
+    """The outermost running call, and whether the block starts it."""
     outer = _call.get()
     if outer is not None:
         yield outer, False
@@ -48,7 +48,7 @@ def call_under_way() -> Iterator[tuple[Call, bool]]:
 
 
 def take_interrupt() -> None:
-    """To be called where a `KeyboardInterrupt` is caught because there is something to keep; a second one is raised again."""
+    """Note an interrupt that was caught to keep a result; raises a second one again."""
     call = _call.get()
     if call is None:
         return
@@ -58,13 +58,13 @@ def take_interrupt() -> None:
 
 
 def is_interrupted() -> bool:
-    """Whether an interrupt was taken in the call under way: nothing new is begun then."""
+    """Whether the running call was interrupted, so that no new work should start."""
     call = _call.get()
     return call is not None and call.is_interrupted
 
 
 def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, with a warning where Ctrl-C cut its result short; what it returns knows its ``progress`` and has ``advice``."""
+    """Decorator: warn if Ctrl-C ended the function early. Its result must have ``progress`` and ``advice``."""
 
     @wraps(function)
     def telling(*arguments: P.args, **named: P.kwargs) -> R:
@@ -78,19 +78,19 @@ def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def raise_interrupt(text: str, *, is_told: bool) -> NoReturn:
-    """Raise `KeyboardInterrupt`, after a warning where nobody above will tell."""
+    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``is_told``)."""
     if not is_told:
-        with suppress(InterruptWarning):  # where warnings are errors, it is still an interrupt
+        with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
             warn_of_interrupt(text)
     raise KeyboardInterrupt(text)
 
 
 class InterruptWarning(RuntimeWarning):
-    """What was interrupted, and what is kept of it."""
+    """Warning: a call was interrupted, and what it returned or kept."""
 
 
 def warn_of_interrupt(text: str) -> None:
-    """A warning at the line outside of this library that made the call."""
+    """Warn, with the line outside of this library that made the call."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bregmat", "contextlib"):
         level, frame = level + 1, frame.f_back
@@ -99,14 +99,14 @@ def warn_of_interrupt(text: str) -> None:
 
 # ---------------------------------------------------------------------- blocks
 class _Stop(BaseException):
-    """Ctrl-C, in a form that no solver takes for itself."""
+    """Ctrl-C as an exception that no solver catches."""
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Ctrl-C inside ends the whole block with `KeyboardInterrupt`, not only the solver's run of the moment.
+    """Context in which Ctrl-C ends the whole block with `KeyboardInterrupt`, not only the current solver run.
 
-    A function that is interrupted gives its best iterate; a block of many would go on with the next.
+    An interrupted function returns its best iterate, so a loop over many functions would continue with the next one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -126,7 +126,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def held_interrupts() -> Iterator[None]:
-    """The first Ctrl-C waits until the block is done; a second one does not. Other threads never get it."""
+    """Context in which the first Ctrl-C waits until the block is done; a second one does not wait. Main thread only."""
     previous = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(previous):
         yield

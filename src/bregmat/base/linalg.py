@@ -1,4 +1,4 @@
-"""The few dense routines that every solver shares; the seam for other array namespaces."""
+"""Dense linear algebra shared by all solvers; products with arrays of other libraries."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import numpy as np
 from bregmat.base.arrays import array_space
 
 EPS = float(np.finfo(float).eps)
-SMALL = 1e-3  # of 1: a correction whose square does not matter
-GRADED = 1e-6  # eigenvalues below this share of the largest are refined: their rounding is a share of that
+GRADED = 1e-6  # eigenvalues below this share of the largest are refined, since their rounding error is a share of the largest
 
 
 @cache
@@ -24,7 +23,7 @@ def _lapack() -> tuple[Any, ...]:
 
 
 def dense(A: Any) -> np.ndarray:
-    """A sparse matrix as an array; arrays, also of other libraries, as they are."""
+    """A dense array, also of a sparse matrix; arrays of other libraries unchanged."""
     if type(A) is np.ndarray:
         return A
     if array_space(A) is not None:
@@ -33,7 +32,7 @@ def dense(A: Any) -> np.ndarray:
 
 
 def product(X: Any, B: Any) -> Any:
-    """``X B`` for a matrix B of the host, where X is: in its library, on its device, in its precision."""
+    """``X B`` for a NumPy matrix B, in the library, device and precision of X."""
     space = None if isinstance(X, np.ndarray) else array_space(X)
     return X @ B if space is None else X @ space.put_like(X, dense(B))
 
@@ -49,7 +48,7 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 
 def blocks(n: int, width: int, numbers: int) -> Iterator[slice]:
-    """Slices of n rows of ``width`` numbers each, of about that many numbers (and at least a row) at a time."""
+    """Slices of n rows of ``width`` numbers each; a slice has about ``numbers`` numbers and at least one row."""
     step = max(1, numbers // max(1, width))
     return (slice(start, start + step) for start in range(0, n, step))
 
@@ -68,19 +67,22 @@ def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
 def cholesky(A: np.ndarray, *, is_used_up: bool = False) -> tuple[np.ndarray, bool]:
     """Lower Cholesky factor and whether ``A`` is numerically positive definite.
 
-    Where A, C-contiguous, is used up, the factor takes its place, and its upper triangle is not set to 0.
+    With ``is_used_up``, the factor overwrites A, which must be C-contiguous, and its upper triangle is not set to 0.
     """
     if is_used_up:
         C, info = _lapack()[1](A.T, lower=1, clean=0, overwrite_a=1)
     else:
         C, info = _lapack()[1](A, lower=1, clean=1)
-    # what is not finite in a row makes its last entry so, too
+    # a NaN or infinity in a row makes the last entry of the row NaN or infinite
     return C, info == 0 and bool(np.isfinite(C.diagonal()).all())
 
 
 def is_definite_inplace(n: int, packed: np.ndarray) -> bool:
-    """Whether the Cholesky factorisation of a symmetric matrix (n, n) runs to its end; its lower triangle is in LAPACK's rectangular
-    full packed format, transposed: (ceil(n / 2), n) for odd n, (n / 2, n + 1) for even n, in C's order."""
+    """Whether a symmetric matrix (n, n) is numerically positive definite.
+
+    Its lower triangle is in LAPACK's rectangular full packed format, transposed: (ceil(n / 2), n) for odd n, (n / 2, n + 1) for even n,
+    C-contiguous. It is overwritten.
+    """
     C, info = _lapack()[5](n, packed.reshape(-1), uplo="L", overwrite_a=1)
     return info == 0 and bool(np.isfinite(C).all())
 
@@ -123,10 +125,10 @@ eigh, eigvalsh = np.linalg.eigh, np.linalg.eigvalsh  # ascending eigenvalues of 
 
 
 def graded_eigh(A: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending eigenpairs; those below ``GRADED`` of the largest from a second decomposition, where some above ``least`` of it are.
+    """Ascending eigenpairs; those below ``GRADED`` times the largest eigenvalue come from a second decomposition.
 
-    Eigenvalues are wrong by the rounding of the largest, which may be all of a small one. On the span V of the small ones, which
-    is turned by no more than rounding over ``GRADED``, ``V'AV`` is as small as they are, and so is its rounding.
+    All eigenvalues have errors of EPS times the largest, which may be the whole of a small one. On the span V of the small ones,
+    ``V'AV`` is as small as they are, and so is its rounding. Nothing is refined if no small eigenvalue exceeds ``least`` times the largest.
     """
     values, Q = eigh(A)
     small = values < GRADED * values[-1]
@@ -139,10 +141,10 @@ def graded_eigh(A: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def graded_factor(A: np.ndarray, values: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """``Z = Q sqrt(values)`` with ``Z Z' = A``, for ascending eigenpairs of A on the span of Q; where they are graded, mended.
+    """``Z = Q sqrt(values)`` with ``Z Z' = A`` for ascending eigenpairs of A on the span of Q, corrected for small eigenvalues.
 
-    Vectors of two small eigenvalues are turned by the rounding of the largest: ``A = Z (I + D) Z'`` with D of that over the roots of
-    both, 1e-7 at condition 1e12. It is taken up by the longer of two columns, which it changes least, and is 1e-10 then.
+    Rounding turns the vectors of two small eigenvalues: ``A = Z (I + D) Z'`` with D up to 1e-7 at condition 1e12. Half of D is added to
+    the longer of two columns, the one that it changes least; then 1e-10 is left.
     """
     root = np.sqrt(values)
     Z = Q * root
@@ -150,14 +152,17 @@ def graded_factor(A: np.ndarray, values: np.ndarray, Q: np.ndarray) -> np.ndarra
         return Z
     size = 2.0 ** np.ceil(0.5 * np.log2(values[-1]))
     high, low = _halves(Z / size, Z.shape[1])
+    # A - Z Z' with products of leading halves, which are exact
     left = (A / size**2 - high @ high.T) - (high @ low.T + low @ Z.T / size)
     turn = Q * (size / root)
     D = symmetrize(turn.T @ left @ turn)
-    return Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < SMALL else Z
+    return (
+        Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < 1e-3 else Z
+    )  # the correction neglects D^2
 
 
 def _accurate_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """``A B`` (n, k) with about one and a half times the digits: the product of the leading halves of all entries is exact.
+    """``A B`` (n, k) with about one and a half times the digits of a plain product, since products of leading halves are exact.
 
     Ozaki, Ogita, Oishi and Rump (2012), "Error-free transformations of matrix multiplication".
     """
@@ -168,14 +173,14 @@ def _accurate_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def _halves(X: np.ndarray, terms: int) -> tuple[np.ndarray, np.ndarray]:
-    """Entries of at most 1 in two parts, the first so short that sums of that many products of two of them are exact."""
+    """Entries of at most 1 as high + low, where high has so few digits that sums of ``terms`` products are exact."""
     grid = 2.0 ** (53 - (53 - int(np.ceil(np.log2(terms)))) // 2)
     high = (X + grid) - grid
     return high, X - high
 
 
 def factor_svd(G: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending singular values and right singular vectors of tall rows G (n, r), dense or sparse, some of them at a time."""
+    """Ascending singular values and right singular vectors of G (n, r), dense or sparse, by QR of blocks of rows."""
     R = np.zeros((0, G.shape[1]))
     for part in blocks(G.shape[0], G.shape[1], 2**21):
         R = np.asarray(np.linalg.qr(np.vstack([R, dense(G[part])]), mode="r"))

@@ -1,4 +1,4 @@
-"""Methods that several rooms need, with what differs handed in: conjugate gradients, line search, block principal pivoting."""
+"""Iterative methods with callables for the problem: conjugate gradients, line search, block principal pivoting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
 # ---------------------------------------------------------------------- conjugate gradients
 @dataclass(frozen=True, eq=False)
 class KrylovEnd:
-    """Where conjugate gradients ended.
+    """The result of conjugate gradients.
 
     Attributes
     ----------
@@ -24,11 +24,11 @@ class KrylovEnd:
         ``residual = b - H x``, by recurrence.
     steps : int
     norm : float
-        Of the residual, in the norm that was asked for.
+        Norm of the residual.
     rho : float
-        Squared norm of the residual in that of the preconditioner.
+        ``r' M^-1 r`` for the preconditioner M.
     direction : ndarray or None
-        The direction that was not taken, because it has no positive curvature or ``blocked`` said so; None otherwise.
+        The last direction, if no step was taken along it because its curvature is not positive or ``blocked`` returned True.
     curvature : float
         ``d' H d`` of that direction.
     """
@@ -52,24 +52,24 @@ def conjugate_gradients(
     is_euclidean: bool = False,
     blocked: Blocked | None = None,
 ) -> KrylovEnd:
-    """``H x = b`` for a positive semidefinite H that is known by its products, from ``x = 0``.
+    """Solve ``H x = b`` for a positive semidefinite H, known by its products, from ``x = 0``.
 
     Parameters
     ----------
     product : callable
         ``H v`` for an array of the shape of b; a new array.
     b : ndarray
-        Of any shape: matrices count as the vectors of their entries.
+        Of any shape; matrices count as the vectors of their entries.
     goal : float
-        Absolute: stops when the norm of the residual is at most this.
+        Stops when the norm of the residual is at most this (absolute).
     most : int
         Limit on steps.
     precondition : callable, optional
-        ``M^-1 v`` for a positive definite M near H; a new array.
+        ``M^-1 v`` for a positive definite M that approximates H; a new array.
     is_euclidean : bool
-        Whether the norm is the Euclidean one; else it is that of the preconditioner, ``sqrt(r' M^-1 r)``.
+        Whether the norm is Euclidean; else it is ``sqrt(r' M^-1 r)``.
     blocked : callable, optional
-        Asked before each step of positive curvature; True stops there, with the direction on the :class:`KrylovEnd`.
+        Called before each step of positive curvature; True stops there, and the result holds the direction.
 
     Notes
     -----
@@ -98,6 +98,7 @@ def conjugate_gradients(
 
 
 def _norm(r: np.ndarray, rho: float, is_euclidean: bool) -> float:
+    """``sqrt(r' r)`` or ``sqrt(r' M^-1 r)``."""
     return float(np.linalg.norm(r)) if is_euclidean else float(np.sqrt(max(rho, 0.0)))
 
 
@@ -114,7 +115,7 @@ def armijo(
     outside: float = 0.5,
     is_parabolic: bool = False,
 ) -> tuple[Point, float] | None:
-    """The first point along a descent direction whose cost falls enough, and its step length; None if there is none.
+    """The first point along a descent direction that meets Armijo's condition, with its step length; None if there is none.
 
     ``cost(alpha) <= cost + sufficient * alpha * slope + rounding`` (Armijo 1966).
 
@@ -123,20 +124,20 @@ def armijo(
     trial : callable
         Step length -> (point, cost), or None outside the domain.
     cost, slope : float
-        At 0; the slope is negative.
+        At step length 0; the slope is negative.
     rounding : float
-        By how much the cost may be wrong.
+        Rounding error of the cost.
     sufficient : float
-        Share of the predicted decrease.
+        Fraction of the predicted decrease that is required.
     first : float
-        Step length that is tried first.
+        First step length.
     most : int
         Limit on trials.
     outside : float
-        Factor on the step length after a trial outside the domain or without a finite cost.
+        Factor on the step length after a trial that is outside the domain or has no finite cost.
     is_parabolic : bool
-        Whether the next length is the minimiser of the parabola through what is known, within [0.1, 0.5] of the last one;
-        else half of that.
+        Whether the next length is the minimiser of the interpolating parabola, within [0.1, 0.5] of the last length; else
+        half of the last length.
     """
     alpha = first
     for _ in range(most):
@@ -155,10 +156,10 @@ def armijo(
 
 # ---------------------------------------------------------------------- block principal pivoting
 class Exchanges:
-    """Which of the variables on the wrong side of their conditions change sides.
+    """The rule of block principal pivoting: which variables that violate their condition change sides.
 
-    All of them (Portugal, Judice and Vicente 1994) while their number falls, or has not for ``patience`` times; then the last
-    one only, ``singles`` times (Murty 1974; with no limit that ends for a positive definite matrix, but not soon).
+    All of them (Portugal, Judice and Vicente 1994), until their number has not fallen for ``patience`` rounds. Then only the last one,
+    ``singles`` times (Murty 1974). Without that limit the method terminates for positive definite matrices, but slowly.
     """
 
     def __init__(self, patience: int, singles: float = np.inf) -> None:
@@ -166,11 +167,11 @@ class Exchanges:
         self.restart()
 
     def restart(self) -> None:
-        """Forget how many there were: the conditions are tested in another precision from here on."""
+        """Forget the counts, since the conditions are tested in another precision from now on."""
         self.fewest, self.left = np.inf, self.patience
 
     def choose(self, wrong: np.ndarray) -> np.ndarray | None:
-        """The variables to exchange, from the numbers of those that are wrong; None: give up."""
+        """The variables to exchange, among the numbers of those that violate their condition; None: give up."""
         if len(wrong) < self.fewest:
             self.fewest, self.left = len(wrong), self.patience
         elif self.left > 0:
@@ -197,29 +198,29 @@ def pivot_in_box(
     most: int = 60,
     watch: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray | None:
-    """``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` for positive definite H; None where it gave up.
+    """``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` for positive definite H; None if it gives up.
 
-    Solves on the free variables, lets :class:`Exchanges` move some of those that violate their condition, and again.
+    Each round solves on the free variables and exchanges some of those that violate their condition (:class:`Exchanges`).
 
     Parameters
     ----------
     solve : callable
-        (free, b) -> x with ``H_FF x = b``, or None where that costs too much or H is singular there.
+        (free, b) -> x with ``H_FF x = b``, or None if that costs too much or H_FF is singular.
     product : callable
         ``H v``.
     q, lower, upper : ndarray, shape (c,)
-        Bounds may be infinite; variables with ``lower == upper`` stay where they are.
+        Bounds may be infinite; variables with ``lower == upper`` are fixed.
     side : ndarray of int, shape (c,)
         First guess: -1 at the lower bound, 0 free, 1 at the upper one.
     exchanges : Exchanges
     unit : ndarray, shape (c,), or float
-        In which gradients are compared.
+        Factor on gradients before they are compared.
     noise : pair of float
         Gradients, times unit, count as zero up to these multiples of the largest entries of q and of ``H d``.
     most : int
         Limit on solves.
     watch : callable, optional
-        Gets every point (c,), which may be outside the box, and its product with H.
+        Called with every point (c,), which may be outside the box, and its product with H.
     """
     fixed, size = lower >= upper, float(np.abs(q * unit).max(initial=0.0))
     for _ in range(most):
@@ -233,13 +234,8 @@ def pivot_in_box(
         H = product(d)
         if watch is not None:
             watch(d, H)
-        g = (q + H) * unit
         slack = noise[0] * size + noise[1] * float(np.abs(H * unit).max(initial=0.0))
-        want = side.copy()
-        want[(side == 0) & (d < lower)] = -1
-        want[(side == 0) & (d > upper)] = 1
-        want[(side < 0) & (g < -slack) & ~fixed] = 0
-        want[(side > 0) & (g > slack) & ~fixed] = 0
+        want = np.where(fixed, side, _wanted_sides(d, (q + H) * unit, lower, upper, side, slack))
         wrong = np.flatnonzero(want != side)
         if not len(wrong):
             return d
@@ -248,3 +244,14 @@ def pivot_in_box(
             return None
         side[moved] = want[moved]
     return None
+
+
+def _wanted_sides(
+    d: np.ndarray, g: np.ndarray, lower: np.ndarray, upper: np.ndarray, side: np.ndarray, slack: float
+) -> np.ndarray:
+    """The side of each variable by its condition: inside the box if free, gradient g >= 0 at the lower and <= 0 at the upper bound."""
+    want = side.copy()
+    want[(side == 0) & (d < lower)] = -1
+    want[(side == 0) & (d > upper)] = 1
+    want[((side < 0) & (g < -slack)) | ((side > 0) & (g > slack))] = 0
+    return want

@@ -1,4 +1,4 @@
-"""Points as rows, as every door takes them: checked once, in memory, on disk, sparse, or of another library."""
+"""Checks of points as rows: in memory, on disk, sparse, or of another library."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bregmat.base.checks import as_matrix, as_numbers, rows_text
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoints:
-    """Points that a door has checked: those that it hands them to do not look again.
+    """Points that have been checked, so that inner functions do not check them again.
 
     Attributes
     ----------
     points : ndarray, memmap or csr array
     space : ArraySpace or None
-        Where they were handed in, if not in NumPy: what is large is worked on there.
+        Library and device of the input if it is not NumPy; products with the points are computed there.
     """
 
     points: Any
@@ -28,12 +28,14 @@ class CheckedPoints:
 
 
 def check_numeric(name: str, X: Any) -> None:
-    """Raise for what scikit-learn's own check of points converts silently or does not name: text, masked or complex entries, objects."""
+    """Raise for points that scikit-learn's check converts silently: text, masked or complex entries, objects."""
     if scipy.sparse.issparse(X) or (type(X) in (np.ndarray, np.memmap) and X.dtype.kind in "biuf"):
         return
     numbers = as_numbers(name, X, booleans=True, complex_too=True)
     if numbers.dtype.kind == "c":
-        raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")  # its own words
+        raise ValueError(
+            f"{name} must be real; got complex numbers. Complex data not supported."
+        )  # text of scikit-learn
     space = array_space(X)
     if space is not None and not space.is_host:
         raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")
@@ -42,7 +44,7 @@ def check_numeric(name: str, X: Any) -> None:
 
 
 def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> NoReturn:
-    """Raise for a data frame with NaN or infinities, by its columns."""
+    """Raise for a data frame with NaN or infinities, naming its columns."""
     bad = ~np.isfinite(numbers)
     counts = [f"{column!r} ({n})" for column, n in zip(frame.columns, bad.sum(axis=0)) if n]
     more = f" and {len(counts) - most} more" if len(counts) > most else ""
@@ -56,7 +58,7 @@ def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> 
 def as_points(name: str, X: Any, *, look: bool = True) -> Any:
     """Points as rows: a finite 2-D float array, memory map, or csr array.
 
-    ``look=False`` leaves NaN and infinities to the caller, as always for a memory map, which stays on disk with its dtype.
+    With ``look=False``, NaN and infinities are not checked. They are never checked for a memory map, which stays on disk.
     """
     if isinstance(X, CheckedPoints):
         return X.points
@@ -71,12 +73,12 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
 
 
 def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
-    """Points, copied to the host where they are of another library, and the space to work in: None for the host's memory.
+    """Points, copied to the host if they are of another library, and the space for products with them (None: the host).
 
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     X : array-like, scipy.sparse, CheckedPoints or array of another library
     """
     if isinstance(X, CheckedPoints):
@@ -87,16 +89,16 @@ def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
 
 
 def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
-    """Points as rows of another library, finite, in float32 or float64, where they are.
+    """Points as rows of another library: finite, in float32 or float64, not copied to the host.
 
     Parameters
     ----------
     name : str
-        The argument, for messages.
+        Name of the argument, for messages.
     x : array
-        For which :func:`bregmat.base.arrays.array_space` knows a space.
+        Of a library that :func:`bregmat.base.arrays.array_space` knows.
     columns : int, optional
-        How many it must have.
+        Required number of columns.
     """
     space = array_space(x)
     assert space is not None
@@ -120,9 +122,9 @@ def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
 
 
 def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
-    """Name of each row of X, None for row numbers.
+    """Name of each row of X; None: rows are named by their numbers.
 
-    A pandas index is used when constraints name samples by something else than numbers and no ``sample_id`` is given.
+    If the constraints name samples otherwise and no ``sample_id`` is given, the index of a pandas DataFrame is used.
     """
     if sample_id is None:
         if getattr(constraints, "ids", None) is None or not hasattr(X, "iloc"):

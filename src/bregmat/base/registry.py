@@ -1,4 +1,4 @@
-"""The classes of each kind by their names: what strings, model files, reports and the command line look up."""
+"""Registries of classes by name, for string arguments, model files, reports and the command line."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Registry(Mapping[str, Any]):
     Parameters
     ----------
     kind : str
-        What messages call one of them; the name of the argument that takes it.
+        Name of the kind in messages, and of the argument that takes it.
     example : str
-        An object of the kind, as it is written in messages.
+        Expression for an object of the kind, for messages.
     base : type, optional
-        What a class of the kind derives from.
+        Required base class.
     needs : tuple of str
-        Attributes and methods that it has; ``name`` is one of them always.
+        Required attributes and methods besides ``name``.
     before : str
-        What else the argument takes, as messages say it before the names.
+        Other values of the argument, for messages, before the names.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Registry(Mapping[str, Any]):
         return len(self._classes)
 
     def missing(self, value: Any) -> list[str]:
-        """What a class or object lacks of this kind."""
+        """What a class or object lacks to be of this kind."""
         cls = value if isinstance(value, type) else type(value)
         if self.base is not None and not issubclass(cls, self.base):
             return [f"base class {self.base.__name__}"]
         return sorted({n for n in self.needs if not hasattr(value, n)} | set(getattr(cls, "__abstractmethods__", ())))
 
     def add(self, cls: T) -> T:
-        """Make a class known by its ``name``; the class, so that this decorates.
+        """Register a class by its ``name`` and return it, so that this works as a decorator.
 
         Raises
         ------
@@ -138,15 +138,15 @@ def registry_of_kind(kind: str) -> Registry:
 
 
 def register(cls: T) -> T:
-    """Make a divergence, loss, relation or solver of your own known by its ``name``.
+    """Register a divergence, loss, relation or solver of your own by its ``name``.
 
     Every argument that takes an object of the kind then takes the name as well, model files that hold one can be read, and the
-    command line offers it. May be written as a decorator; objects work without being registered, except in files.
+    command line offers it. It works as a decorator. Objects work without being registered, except in files.
 
     Parameters
     ----------
     cls : type or Relation
-        With an attribute ``name`` in snake case; a class is made without arguments where its name is given.
+        With an attribute ``name`` in snake case. If the name is given, the class is called without arguments.
 
     Returns
     -------
@@ -156,7 +156,7 @@ def register(cls: T) -> T:
     Raises
     ------
     TypeError
-        If the class is of no kind, with what each kind needs.
+        If the class is of no kind; the message lists what each kind needs.
     ValueError
         If another class of the kind has the name.
 

@@ -1,7 +1,7 @@
-"""Random pairs of rows without a list of all pairs.
+"""Random pairs of rows, without a list of all pairs.
 
-A pair is a number in ``[0, n_pairs)``; numbers are drawn without repetition, in equal shares from groups of pairs,
-and turned into two row numbers only when chosen. Memory grows with the pairs drawn, not with n^2.
+A pair is a number in ``[0, n_pairs)``. Numbers are drawn without repetition, in equal shares from groups of pairs, and only the
+chosen ones are converted to two row numbers. Memory grows with the number of drawn pairs, not with n^2.
 """
 
 from __future__ import annotations
@@ -15,12 +15,9 @@ import numpy as np
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks, sq_norms
 
-IDENTICAL = 1e-24  # squared distance relative to |x|^2 + |y|^2: equal to 12 digits
-MOST_CLASSES_PAIRED = 1000  # beyond, pairs of classes are not listed (k^2 / 2 of them)
-MOST_ROUNDS = 40
-PERCENTILE_PAIRS = 20_000  # standard error of a 5 % percentile: 0.15 %
-FEWEST_PERCENTILE_PAIRS = 5_000  # 0.3 %; above 5,000 columns fewer pairs are looked at, down to this number
-PERCENTILE_WORK = 100_000_000
+IDENTICAL = 1e-24  # largest squared distance, relative to |x|^2 + |y|^2, of identical points: equal to 12 digits
+PERCENTILE_PAIRS = 20_000  # pairs for percentiles of distances: the standard error of a 5 % percentile is 0.15 %
+MOST_CLASSES_PAIRED = 1000  # with more classes, pairs of classes are not listed (there are k^2 / 2)
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
@@ -45,7 +42,7 @@ def check_random_state(random_state: Any) -> None:
 
 
 class NothingToCompare(ValueError):
-    """Labels of identical points leave nothing that a metric could change.
+    """No two points differ, so there is nothing that a metric could change.
 
     Attributes
     ----------
@@ -65,7 +62,7 @@ def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Squared distances of pairs of rows, a few megabytes at a time."""
+    """Squared distances of pairs of rows, computed in blocks of a few megabytes."""
     out = np.empty(len(i))
     for part in blocks(len(i), points.shape[1], 500_000):
         out[part] = sq_norms(points[i[part]] - points[j[part]])
@@ -74,12 +71,12 @@ def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PairGroups:
-    """All pairs of rows in groups: within one class, or across two; pair number ``key`` is in [0, n_pairs)."""
+    """All pairs of rows in groups, within one class or across two; a pair has a number ``key`` in [0, n_pairs)."""
 
     ordered: np.ndarray  # rows sorted by class
     start_a: np.ndarray  # per group: where its first class begins in `ordered`
     start_b: np.ndarray
-    size_b: np.ndarray  # number of rows of the second class; 0: within the first
+    size_b: np.ndarray  # number of rows of the second class; 0: the pairs are within the first class
     offset: np.ndarray  # per group and one past the end: number of its first pair
 
     @classmethod
@@ -91,7 +88,7 @@ class PairGroups:
 
     @classmethod
     def across(cls, ordered: np.ndarray, sizes: np.ndarray) -> PairGroups:
-        """Pairs across every two classes; with very many classes simply all pairs, most of which are across."""
+        """Pairs across every two classes; with more than 1,000 classes all pairs, of which most are across."""
         if len(sizes) > MOST_CLASSES_PAIRED:
             return cls.within(ordered, np.array([len(ordered)]))
         sizes = sizes.astype(np.int64)
@@ -101,9 +98,11 @@ class PairGroups:
 
     @property
     def n_pairs(self) -> int:
+        """Number of pairs."""
         return int(self.offset[-1])
 
     def group(self, keys: np.ndarray) -> np.ndarray:
+        """The group of each pair."""
         return np.searchsorted(self.offset, keys, side="right") - 1
 
     def rows(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,12 +125,12 @@ class PairGroups:
         """``size`` different pairs with ``wanted(i, j)`` (fewer if there are no more), as two arrays of row numbers."""
         seen = found = np.zeros(0, np.int64)
         sizes = np.diff(self.offset)
-        for turn in range(MOST_ROUNDS):
+        for turn in range(40):
             need = size - len(found)
-            room = sizes - np.bincount(self.group(seen), minlength=len(sizes))
-            if need <= 0 or not room.any():
+            unseen = sizes - np.bincount(self.group(seen), minlength=len(sizes))
+            if need <= 0 or not unseen.any():
                 break
-            keys = self._distinct(_shares(max(need, min(2**turn, 10_000)), room, rng), seen, rng)
+            keys = self._distinct(_shares(max(need, min(2**turn, 10_000)), unseen, rng), seen, rng)
             good = wanted(*self.rows(keys))
             found = np.concatenate([found, rng.permutation(keys[good])[:need]])
             seen = np.union1d(seen, keys)
@@ -143,7 +142,7 @@ class PairGroups:
         used = np.bincount(self.group(seen), minlength=len(sizes))
         dense = (counts > 0) & (2 * (counts + used) >= sizes)
         chosen = []
-        if dense.any():  # list all pairs of these groups: at most twice what is wanted or was seen
+        if dense.any():  # all pairs of these groups are listed: at most twice the number that is wanted or was seen
             g = np.repeat(np.flatnonzero(dense), sizes[dense])
             free = self.offset[g] + _within_run(g)
             unseen = ~np.isin(free, seen)
@@ -152,7 +151,7 @@ class PairGroups:
             chosen.append(free[shuffled][_within_run(g) < counts[g]])
         want = np.where(dense, 0, counts)
         taken = seen
-        while want.any():  # at least half of each group is free: a few rounds
+        while want.any():  # at least half of each group is free, so a few rounds suffice
             g = np.repeat(np.arange(len(sizes)), want)
             new = np.unique(self.offset[g] + rng.integers(0, sizes[g]))
             new = new[~np.isin(new, taken)]
@@ -181,18 +180,19 @@ def sq_distance_percentiles(
     rng : Generator
         Advanced.
     which : str
-        What the rows are, for messages.
+        Name of the rows in messages.
     apart : callable, optional
         ``apart(i, j)`` tells which pairs of rows differ; :func:`differ` by default.
     """
     pairs = PairGroups.within(rows, np.array([len(rows)]))
-    enough = max(FEWEST_PERCENTILE_PAIRS, min(PERCENTILE_PAIRS, PERCENTILE_WORK // max(1, points.shape[1])))
+    # fewer above 5,000 columns, but at least 5,000: a standard error of 0.3 %
+    enough = max(5_000, min(PERCENTILE_PAIRS, 100_000_000 // max(1, points.shape[1])))
     i, j = pairs.draw(min(pairs.n_pairs, enough), rng, differ(points) if apart is None else apart)
     if len(i) == 0:
         raise NothingToCompare(
             f"no two {which} of X were found to differ: see {rows_text(rows)}.", tuple(rows[:2].tolist())
         )
-    # of pairs that differ: a bound of 0 would have no slack
+    # of pairs that differ, since a row with bound 0 has no slack
     near, far = np.percentile(sq_distances(points, i, j), percentiles)
     return float(near), float(far)
 
@@ -209,27 +209,28 @@ def check_percentiles(percentiles: Any) -> tuple[float, float]:
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:
+    """0 and the cumulated counts."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def _shares(total: int, room: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Split ``total`` as equally as ``room`` allows; what does not divide goes to groups at random."""
-    total = min(total, int(room.sum()))
-    low, high = 0, int(room.max(initial=0))
-    while low < high:  # the largest level with sum(min(room, level)) <= total
+def _shares(total: int, most: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Split ``total`` into shares as equal as the limits ``most`` allow; the remainder goes to random groups."""
+    total = min(total, int(most.sum()))
+    low, high = 0, int(most.max(initial=0))
+    while low < high:  # the largest level with sum(min(most, level)) <= total
         level = (low + high + 1) // 2
-        if int(np.minimum(room, level).sum()) <= total:
+        if int(np.minimum(most, level).sum()) <= total:
             low = level
         else:
             high = level - 1
-    share = np.minimum(room, low)
+    share = np.minimum(most, low)
     left = total - int(share.sum())
-    share[rng.permutation(np.flatnonzero(room > low))[:left]] += 1
+    share[rng.permutation(np.flatnonzero(most > low))[:left]] += 1
     return share
 
 
 def _within_run(sorted_values: np.ndarray) -> np.ndarray:
-    """0, 1, 2, ... inside each run of equal values."""
+    """0, 1, 2, ... within each run of equal values."""
     starts = np.flatnonzero(np.diff(sorted_values, prepend=-1))
     lengths = np.diff(starts, append=len(sorted_values))
     return np.arange(len(sorted_values)) - np.repeat(starts, lengths)

@@ -1,7 +1,7 @@
-"""Who works at once: BLAS on one thread, so that sums do not depend on their number; long compiled loops in parts, shared among threads;
-cached properties that no thread waits for.
+"""Threads: BLAS on one thread, long compiled loops in parts that several threads share, cached properties without locks.
 
-The threads are Python's, and kernels start none of their own (OpenMP): a process forked after such threads can hang at its next loop.
+BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
+no OpenMP threads, since a process forked after that can hang at its next loop.
 """
 
 from __future__ import annotations
@@ -16,17 +16,15 @@ from functools import cache, wraps
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
-GRAIN = 1e6  # operations in a part, about a millisecond; threads are asked from four parts on
-MOST = 256  # parts of one loop
 T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 class cached_property(functools.cached_property[T]):
-    """A property that is computed once, without a lock, as Python has it from 3.12 on.
+    """A property that is computed once, without a lock, like that of Python 3.12.
 
-    Python 3.11 holds one lock for all objects of a class while it computes: threads wait for each other's properties, and a process
-    that is forked meanwhile waits for ever. Here two threads that ask at once may both compute, the same value.
+    That of Python 3.11 holds one lock for all objects of a class: threads wait for each other, and a process that is forked meanwhile
+    waits for ever. Here, two threads may compute the same value twice.
     """
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -38,30 +36,29 @@ class cached_property(functools.cached_property[T]):
 
 @cache
 def _libraries() -> list[Any]:
-    """The BLAS libraries of this process, as threadpoolctl controls them."""
-    import scipy.linalg  # noqa: F401 - SciPy has a BLAS of its own, which must be loaded to be found
+    """The controllers of the BLAS libraries of this process, from threadpoolctl."""
+    import scipy.linalg  # noqa: F401 - loads the BLAS of SciPy, so that it is found
     from threadpoolctl import ThreadpoolController  # comes with scikit-learn
 
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-_lock = threading.RLock()  # a holder may be let go by the garbage collector, in the middle of another's entry
+_lock = threading.RLock()  # reentrant: the garbage collector may release a holder while another one enters
 _holders: dict[int, int] = {}  # thread of each holder, by its id
-_before: dict[
-    tuple[int, int | None], int
-] = {}  # threads of a library while it is limited, by its place and who limited it
+# (library, thread that limited it or None) -> number of threads before the limit
+_before: dict[tuple[int, int | None], int] = {}
 
 
 class single_thread_blas:
-    """One BLAS thread in this block: results have the same bits on any number of threads, and small products do not wait.
+    """Context with one BLAS thread: results have the same bits on any number of threads, and small products do not wait.
 
-    The limit is one of the whole process: the first thread in sets it, the last one out restores what was there. So does a
-    holder that an interrupt kept from leaving, when it is collected. A forked child keeps what its own thread holds.
+    The limit holds for the whole process: the first thread that enters sets it, the last one that leaves restores the number before.
+    A holder that an interrupt kept from leaving restores it when it is collected. A forked child keeps the limits of its own thread.
 
     Parameters
     ----------
     order : int, optional
-        Order of the matrices inside: up to 64 nothing is done, BLAS takes one thread by itself.
+        Order of the matrices inside. Up to 64, nothing is done, since BLAS uses one thread anyway.
     """
 
     def __init__(self, order: int = 1000) -> None:
@@ -74,7 +71,7 @@ class single_thread_blas:
         with _lock:
             _holders[id(self)] = thread
             for place, library in enumerate(_libraries()):
-                # where BLAS runs on OpenMP every thread has a limit of its own
+                # with OpenMP, every thread has its own limit
                 key = place, thread if getattr(library, "threading_layer", None) == "openmp" else None
                 if key not in _before:
                     _before[key] = library.num_threads
@@ -90,7 +87,7 @@ class single_thread_blas:
 
 
 def _set_threads(library: Any, threads: int) -> None:
-    """Also from threads that threadpoolctl (3.7 and later) does not let have their way: here there is one count for all."""
+    """Set the number of threads, also from threads that threadpoolctl (3.7 and later) would refuse."""
     let_go = getattr(library, "clear_controlling_thread", lambda force: None)
     let_go(force=True)
     library.set_num_threads(threads)
@@ -98,17 +95,16 @@ def _set_threads(library: Any, threads: int) -> None:
 
 
 def _restore() -> None:
-    """Give the libraries back their threads where nobody holds the limit."""
+    """Restore the number of threads of the libraries that no holder limits."""
     for place, owner in list(_before):
         if not (_holders if owner is None else owner in _holders.values()):
             _set_threads(_libraries()[place], _before.pop((place, owner)))
 
 
 def on_one_blas_thread(function: C) -> C:
-    """The function, run under :class:`single_thread_blas`; of a class, its own public methods and properties.
+    """Decorator: run a function under :class:`single_thread_blas`; for a class, its public methods and properties.
 
-    Methods of a class whose names end in ``_one`` take an example at a time and see to themselves; properties whose names begin
-    with ``n_`` are counts.
+    Methods whose names end in ``_one`` (one example at a time) and properties whose names begin with ``n_`` (counts) are left out.
     """
     if isinstance(function, type):
         for name, member in list(vars(function).items()):
@@ -129,40 +125,41 @@ def on_one_blas_thread(function: C) -> C:
 
 
 def n_threads() -> int:
-    """Threads that share a loop now: those that BLAS may use (``OMP_NUM_THREADS``, threadpoolctl), at most one a processor."""
+    """Number of threads for a loop: as many as BLAS may use (``OMP_NUM_THREADS``, threadpoolctl), at most one per processor."""
     with _lock:
         allowed = list(_before.values()) or [library.num_threads for library in _libraries()]
     return max(1, min([*allowed, _processors()]))
 
 
 def _processors() -> int:
-    """Processors that this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache
 def _team() -> ThreadPoolExecutor:
-    """The helpers of all threads."""
+    """The pool of helper threads."""
     return ThreadPoolExecutor(max(1, _processors() - 1), thread_name_prefix="bregmat")
 
 
 def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int = 1) -> None:
-    """``run(start, stop)`` over ``range(size)``, in parts that this thread and idle others take in turn.
+    """Call ``run(start, stop)`` over ``range(size)``, in parts that this thread and idle helpers take in turn.
 
     Parameters
     ----------
     run : callable
-        Calls a compiled loop that lets go of the interpreter and writes what no other part writes. What it writes must not depend on
-        the cuts: then a result does not depend on threads.
+        Calls a compiled loop that releases the interpreter lock and writes entries that no other part writes. The entries must not
+        depend on where the parts are cut; then results do not depend on the number of threads.
     size : int
-        Length of the whole.
+        Length of the range.
     work : float
-        Operations of the whole, about a nanosecond each; a short loop runs here in one part.
+        Operations of the whole loop, about a nanosecond each. A short loop runs in one part in this thread.
     unit : int
-        Cuts are at its multiples.
+        Parts are cut at multiples of this.
     """
+    grain, most = 1e6, 256  # operations in a part, about a millisecond; number of parts
     units = -(-size // unit)
-    parts = min(units, int(work / GRAIN), MOST)
+    parts = min(units, int(work / grain), most)
     helpers = min(n_threads(), parts) - 1 if parts >= 4 else 0
     if helpers < 1:
         run(0, size)
@@ -174,7 +171,7 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
         while left:
             try:
                 part = left.popleft()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread took the last part
                 return
             run(*part)
 
@@ -182,20 +179,20 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
     try:
         for _ in range(helpers):
             asked.append(_team().submit(take))
-    except RuntimeError:  # no more threads: the process ends, or has too many
+    except RuntimeError:  # no thread can start: the interpreter is shutting down, or there are too many threads
         pass
     try:
         take()
     finally:
-        left.clear()  # after an interrupt: helpers end with the part they are at
+        left.clear()  # after an interrupt, helpers finish their current part only
         for future in asked:
-            # who has not begun is not waited for: threads that wait for each other's helpers never lock
+            # helpers that have not started are cancelled: waiting for them could deadlock
             if not future.cancel():
                 future.result()
 
 
 def _in_forked_child() -> None:
-    """Only the thread that forked is here: the others' limits are gone with them, and so are the helpers."""
+    """In a forked child only the forking thread exists: drop the limits of other threads, and the helpers."""
     global _lock
     _lock = threading.RLock()
     _team.cache_clear()

@@ -14,6 +14,7 @@ from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
 from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
 from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
+from bregmat.certificates.given_rows import check_given_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import Problem, Proof
@@ -117,6 +118,7 @@ def build_problem(
     slack_weight: Any,
     *,
     scale: float = 1.0,
+    place: Coordinates | None = None,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
@@ -135,11 +137,13 @@ def build_problem(
         Positive, dimensionless; inf is hard.
     scale : float
         The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
+    place : Coordinates, optional
+        Of the points, if rows are to be compared with the data as given.
 
     Raises
     ------
     ValueError
-        For slack weights that are not positive, and rows that no finite matrix can meet.
+        For slack weights that are not positive, rows that no finite matrix can meet, and rows whose values are lost by rounding.
     TypeError
         For a loss that is neither None nor a loss nor the name of one.
     """
@@ -164,13 +168,18 @@ def build_problem(
             f"constraint {rows_text(bad)}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
             "data and the bounds."
         )
-    _check_reachable(operator, losses, constraints)
+    size = np.abs(operator.values_diagonal(None))
+    if place is not None:
+        zero = np.flatnonzero(size == 0)
+        if len(zero):
+            zero = zero[operator.restrict(zero).norms() == 0]
+        check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
+    _check_reachable(operator, losses, constraints, size)
     return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, scale=scale)
 
 
-def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints) -> None:
-    """Raise for rows whose values overflow, and for rows that are 0 for every matrix although their bound excludes 0."""
-    size = np.abs(operator.values_diagonal(None))
+def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints, size: np.ndarray) -> None:
+    """Raise for rows whose values (c,) at the identity overflow, and for rows that are 0 although their bound excludes 0."""
     bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
     if len(bad):
         raise ValueError(
@@ -276,7 +285,9 @@ def pose_problem(
         place, operator = coordinates.bind(constraints, in_span=in_span)
         if space is not None:
             operator = on_space(operator, space)
-        return place, build_problem(divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale)
+        return place, build_problem(
+            divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place
+        )
 
     place, whole = built(True)
     gamma = slack_weights(slack_weight, constraints)

@@ -1,4 +1,4 @@
-"""What is asked of the learned matrix: constraint rows as data, and the table of relations that a row can state.
+"""Constraints on the learned matrix: rows as data, and the table of relations that rows can state.
 
-Others use ``Constraints`` (``constraints``), ``Relation`` (``relations``) and the readers of tables (``tables``, ``tuples``).
+Other rooms use ``Constraints`` (``constraints``), ``Relation`` (``relations``) and the readers of tables (``tables``, ``tuples``).
 """

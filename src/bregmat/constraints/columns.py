@@ -1,4 +1,4 @@
-"""Columns of constraints as users give them: samples, senses, weights and matrices, checked and brought to one form."""
+"""Columns of constraints: samples, senses and matrices from users, checked and converted to one form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 from bregmat.base.arrays import to_numpy
 from bregmat.base.checks import as_column, as_matrix, as_numbers, rows_text
 
-MOST_COMPARED = 50_000  # names that an unknown one is compared with: about a second
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
 
@@ -30,7 +29,7 @@ class LowRankMatrix:
 
 
 def sample_names(name: str, values: Any) -> np.ndarray:
-    """A 1-D array of sample names: non-negative integers, or names of any other kind as they are."""
+    """A 1-D array of samples: non-negative integers, or names of another kind unchanged."""
     array = np.atleast_1d(np.asarray(to_numpy(name, values)))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
@@ -38,7 +37,7 @@ def sample_names(name: str, values: Any) -> np.ndarray:
         raise TypeError(f"{name} must hold row numbers or sample names, not complex numbers.")
     whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
     if (whole or array.dtype.kind == "u") and array.size:
-        # of Python's integers, and of unsigned ones, some do not fit
+        # Python integers and unsigned ones may not fit in 64 bits
         far = np.flatnonzero((array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min))
         if len(far):
             raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far)}.")
@@ -61,7 +60,7 @@ def sample_names(name: str, values: Any) -> np.ndarray:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT or pandas.NA (which has no truth value of its own)."""
+    """Whether a value is None, NaN, NaT or pandas.NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     return isinstance(value, float | np.floating) and value != value
@@ -77,16 +76,16 @@ def is_number_word(value: Any) -> bool:
 
 
 def similar_name(name: Any, known: Any) -> str:
-    """``; is it 'b'?`` where one of the known names is much like an unknown one; else nothing.
+    """``; is it 'b'?`` if a known name resembles an unknown one; else the empty string.
 
     Parameters
     ----------
     name : object
-        Only a word is like another one.
+        The unknown name; only strings are compared.
     known : sequence, length n
-        Beyond 50,000 they are not looked at.
+        The known names; more than 50,000 are not compared, which would take over a second.
     """
-    if not isinstance(name, str) or len(known) > MOST_COMPARED:
+    if not isinstance(name, str) or len(known) > 50_000:
         return ""
     plain = {str(other).strip().casefold(): str(other) for other in known}
     found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
@@ -102,7 +101,7 @@ def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
         values = values.to_numpy()
     if not np.iterable(values) or isinstance(values, str | bytes | dict | set):
         raise TypeError(f"{want}; got {values!r}.")
-    if not isinstance(values, np.ndarray):  # mixed names and numbers would become names
+    if not isinstance(values, np.ndarray):  # NumPy would convert mixed names and numbers to names
         values = list(values)
         bad = [row for row, members in enumerate(values) if isinstance(members, str) or np.shape(members)[:1] != (k,)]
         if bad:
@@ -137,12 +136,12 @@ def similar(y: Any, c: int) -> np.ndarray:
 
 
 def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
-    """How far values are on the wrong side of their bounds, negative where there is room, shape (c,); rows "==" have none."""
+    """Signed violation: how far values exceed their bounds; negative if a row holds with slack, ``|p - b|`` for "==" rows; shape (c,)."""
     return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
 
 
 def sense_codes(sense: Any, c: int) -> np.ndarray:
-    """Codes +1, -1, 0 from "<=", ">=", "=="."""
+    """Codes +1, -1, 0 of "<=", ">=", "==", shape (c,)."""
     try:
         given = [sense] if isinstance(sense, str) else list(sense)
     except TypeError as error:
@@ -156,7 +155,7 @@ def sense_codes(sense: Any, c: int) -> np.ndarray:
 
 
 def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Stack named columns into positions (c, k), with the table of names unless they are row numbers."""
+    """Columns of samples as positions (c, k), and the table of their names (None for row numbers)."""
     arrays = {name: sample_names(name, values) for name, values in columns.items()}
     lengths = {len(v) for v in arrays.values()}
     c = max(lengths)
@@ -174,21 +173,21 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
 
 
 def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
-    """Ascending distinct numbers among 0 ... most - 1, by marking them: millions are neither sorted nor hashed."""
+    """Ascending distinct numbers among 0 ... most - 1, without sorting."""
     mark = np.zeros(most, dtype=bool)
     mark[numbers] = True
     return np.flatnonzero(mark)
 
 
 def compact_index(index: np.ndarray) -> np.ndarray:
-    """Positions (c, k), -1 where unused, without the last columns that no row uses, in 32 bits where they fit."""
+    """Positions (c, k), -1 where unused: without last columns that no row uses, in 32 bits if they fit."""
     used = 1 + max((k for k in range(index.shape[1]) if (index[:, k] != -1).any()), default=0)
     small = index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
     return np.ascontiguousarray(index[:, :used], dtype=np.int32 if small else np.int64)
 
 
 def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
-    """Rows of positions one below the other; those of fewer columns gain unused ones. Fresh array."""
+    """Arrays of positions stacked to one new array; missing columns are unused (-1)."""
     stacked = np.full((sum(map(len, indices)), max(index.shape[1] for index in indices)), -1, dtype=np.int64)
     begin = 0
     for index in indices:
@@ -198,7 +197,7 @@ def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def check_unique(names: np.ndarray) -> np.ndarray:
-    """What sorts names of samples; raises where they are no column, or one occurs twice."""
+    """The order that sorts names of samples; raises unless they are a column of unique names."""
     if names.ndim != 1:
         raise ValueError(f"sample_id must be 1-dimensional; got shape {names.shape}.")
     try:
@@ -216,7 +215,7 @@ def check_unique(names: np.ndarray) -> np.ndarray:
 
 
 def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Place of each key among the names, which must be unique; -2 where it is not among them."""
+    """Position of each key among the names, which must be unique; -2 for other keys."""
     order = check_unique(names)
     ordered = names[order]
     kinds = {"i": "numbers", "u": "numbers", "f": "numbers"}
@@ -233,7 +232,7 @@ def positions(names: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def symmetric_matrix(m: Any, row: int) -> Any:
-    """A symmetric matrix of a linear constraint in the form it was given."""
+    """The symmetric matrix of a linear constraint: dense, sparse or of low rank, as it was given."""
     name = f"matrices[{row}]"
     if isinstance(m, LowRankMatrix):
         return m
@@ -244,5 +243,5 @@ def symmetric_matrix(m: Any, row: int) -> Any:
 
 
 def _is_square(m: Any) -> bool:
-    """Whether a pair is really a 2 x 2 matrix given as two rows."""
+    """Whether a pair is a 2 x 2 matrix given as two rows."""
     return np.ndim(m[0]) == 1 and len(m[0]) == 2 and len(m[1]) == 2 and not isinstance(m, tuple)

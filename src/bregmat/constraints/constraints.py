@@ -1,7 +1,7 @@
-"""What is wanted of the learned kernel: indices, bound, sense and weight of each row.
+"""Constraint rows on the learned kernel: relation, indices, bound, sense and weight of each row.
 
-What a row says is a matter of its relation (:mod:`bregmat.constraints.relations`): a signed sum of squared norms of ``z_a + s z_b`` with
-``s`` in {-1, 0, +1} (:meth:`Constraints.terms`), so that every operator built from them has one form.
+The relation of a row (:mod:`bregmat.constraints.relations`) is a signed sum of squared norms of ``z_a + s z_b`` with ``s`` in
+{-1, 0, +1} (:meth:`Constraints.terms`), so all operators that are built from rows have one form.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Constraints:
     relation : ndarray of int8, shape (c,)
         Position of each row's relation in ``relations``.
     index : ndarray of int32 or int64, shape (c, k)
-        Samples i, j, k, l of each row, as many columns as a row needs, -1 where unused: numbers as given, or positions in
+        Samples i, j, k, l of each row, in as many columns as the rows need, -1 where unused: row numbers, or positions in
         ``ids``.
     bound : ndarray, shape (c,)
         Right-hand sides; squared distance units for distances and comparisons.
@@ -70,11 +70,11 @@ class Constraints:
     weight : ndarray, shape (c,)
         Multiplies the slack weight of the problem; dimensionless; ``inf`` makes the row hard.
     ids : ndarray or None
-        Table of sample names when samples were not named by numbers.
+        Table of sample names; None if samples are row numbers.
     matrices : tuple
         Matrices of the "linear" rows; ``index[:, 0]`` is the position in it.
     relations : tuple of Relation
-        Those of the library, and the others that occur.
+        The relations of the library, and others that occur.
 
     Examples
     --------
@@ -122,6 +122,7 @@ class Constraints:
         weight: Any,
         matrices: tuple[Any, ...] = (),
     ) -> Constraints:
+        """Rows of one relation, with checked columns and the defaults of the relation."""
         c = len(index)
         if c == 0:
             raise ValueError("constraints are empty; give at least one row.")
@@ -145,7 +146,7 @@ class Constraints:
     def _named(
         cls, relation: Relation, samples: dict[str, Any], bound: Any, sense: Any, weight: Any, is_margin: bool = False
     ) -> Constraints:
-        """Rows of a relation between samples, under the names of the arguments that gave them; a margin is minus the bound."""
+        """Rows of a relation between samples, given under the names of their arguments; a margin is minus the bound."""
         index, ids = index_table(samples)
         for same, demand, _ in relation.clashes(index, list(samples)):
             if same.any():
@@ -275,7 +276,7 @@ class Constraints:
             raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
         return cls._build(LINEAR, np.arange(len(parsed))[:, None], None, bound, sense, weight, parsed)
 
-    # ------------------------------------------------------------------ from what people say, and from tables
+    # ------------------------------------------------------------------ from pairs, triplets and tables
     @classmethod
     def from_pairs(
         cls,
@@ -320,12 +321,12 @@ class Constraints:
             near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
             if near > far:
                 raise ValueError(
-                    f"bounds must be (u, l) with u <= l, for similar pairs should be nearer than others; got {bounds!r}."
+                    f"bounds must be (u, l) with u <= l, since similar pairs should be nearer than others; got {bounds!r}."
                 )
         elif X is None:
             raise TypeError(
-                "give bounds=(u, l), squared distances that similar pairs should not exceed and dissimilar pairs not fall below; "
-                "or X, whose squared distances have the percentiles that are taken then."
+                "give bounds=(u, l), the largest squared distance of similar pairs and the smallest one of dissimilar pairs; "
+                "or X, to take percentiles of its squared distances."
             )
         rows = cls.sq_distance(i, j, np.where(is_similar, near, far), np.where(is_similar, "<=", ">="), weight=weight)
         if bounds is not None:
@@ -349,8 +350,8 @@ class Constraints:
         triplets : array-like of int or sample ids, shape (c, 3)
             Anchor, near one and far one.
         margin : float or array-like, shape (c,), optional
-            Squared distance. None: the median squared distance of anchor and near one in ``X``; without X 0, which asks for the
-            order alone.
+            Squared distance. None: the median squared distance of anchor and near one in ``X``; 0 without X, which requires the
+            order only.
         X : array-like or scipy.sparse, shape (n, d), optional
             The points, for a margin that is not given.
         sample_id : array-like, shape (n,), optional
@@ -401,12 +402,12 @@ class Constraints:
         percentiles: tuple[float, float] = (5, 95),
         random_state: RandomState = None,
     ) -> Constraints:
-        """The same pairs, or the same comparisons, with bounds as points suggest them, whatever bounds they have.
+        """The same pairs or comparisons with bounds computed from points, in place of the present ones.
 
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            The points, as the prior of what is to be learned sees them: scaled, for one that scales.
+            The points, scaled if the prior scales them.
         sample_id : array-like, shape (n,), optional
             Names of the rows of X, for comparisons; as in :meth:`from_triplets`.
         percentiles, random_state
@@ -427,10 +428,12 @@ class Constraints:
         return self._with_percentiles(as_points("X", X), wanted, rng)
 
     def _with_percentiles(self, points: Any, percentiles: tuple[float, float], rng: np.random.Generator) -> Constraints:
+        """Pairs with percentiles of the squared distances of points as bounds."""
         near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), percentiles, rng)
         return replace(self, bound=np.where(self.sense > 0, near, far))
 
     def _with_median_margin(self, X: Any, sample_id: Any) -> Constraints:
+        """Comparisons with the median squared distance of anchor and near one as margin."""
         points = as_points("X", X)
         located, kept = self.locate(row_names(X, self, sample_id), points.shape[0])
         if located is None or not kept.all():
@@ -441,7 +444,7 @@ class Constraints:
         return replace(self, bound=np.full(self.n_constraints, -float(np.median(apart[apart > 0]))))
 
     def to_frame(self, library: FrameLibrary = "pandas") -> Any:
-        """The rows as a data frame that :meth:`from_frame` reads back to the last bit.
+        """The rows as a data frame, which :meth:`from_frame` reads back exactly.
 
         Parameters
         ----------
@@ -457,11 +460,11 @@ class Constraints:
 
     # ------------------------------------------------------------------ facts
     def where(self, fact: str) -> np.ndarray:
-        """Mask of the rows whose relation has a fact, an attribute of :class:`Relation` such as ``"is_whole"``."""
+        """Mask of the rows whose relation has a true attribute of this name, such as ``"is_whole"``."""
         return np.array([bool(getattr(relation, fact)) for relation in self.relations])[self.relation]
 
     def psd_rows(self) -> np.ndarray:
-        """Whether the matrix of each row is known to be positive semidefinite, from its relation and samples; boolean, shape (c,)."""
+        """Whether the matrix of each row is positive semidefinite by its relation and samples; boolean, shape (c,)."""
         out = self.where("is_psd")
         for code, relation in enumerate(self.relations):
             if not relation.is_psd and len(rows := np.flatnonzero(self.relation == code)):
@@ -469,20 +472,20 @@ class Constraints:
         return out
 
     def matrix(self, row: int | np.integer) -> Any:
-        """The matrix of a row that touches all points, as it was given; None stands for the identity."""
+        """The matrix of a row that involves all points, as it was given; None stands for the identity."""
         row = as_row("row", row, self.n_constraints)
         return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
 
     def touched(self, n: int) -> np.ndarray | None:
-        """Ascending numbers of the samples that rows name, among ``n``; None if a row touches all of them."""
+        """Ascending numbers of the samples that rows name, among ``n``; None if a row involves all points."""
         if self.where("is_whole").any():
             return None
         mark = np.zeros(n + 1, dtype=bool)
-        mark[self.index] = True  # -1 marks the last entry, which is no sample
+        mark[self.index] = True  # -1 marks the last entry, which belongs to no sample
         return np.flatnonzero(mark[:n])
 
     def factors(self, point_weight: np.ndarray) -> np.ndarray:
-        """Product of the weights of the different samples that each row names, by row number; 1 for rows that name none; shape (c,)."""
+        """Product of the weights of the distinct samples of each row; 1 for rows that name no samples; shape (c,)."""
         index = np.where(self.where("is_whole")[:, None], -1, self.index)
         index = np.sort(index, axis=1)
         again = np.zeros(index.shape, dtype=bool)
@@ -490,6 +493,7 @@ class Constraints:
         return np.where(again | (index < 0), 1.0, point_weight[index]).prod(axis=1)
 
     def _relation(self, row: int | np.integer) -> Relation:
+        """The relation of a row."""
         return self.relations[self.relation[row]]
 
     # ------------------------------------------------------------------ algebra
@@ -540,14 +544,14 @@ class Constraints:
         return replace(self, index=index, matrices=matrices, **columns)
 
     def locate(self, sample_id: Labels | None = None, n: int | None = None) -> tuple[Constraints | None, np.ndarray]:
-        """Translate sample names to row numbers of the data at hand.
+        """Translate sample names to row numbers of given data.
 
         Parameters
         ----------
         sample_id : array-like, shape (n,), optional
-            Name of each data row; by default the row numbers.
+            Name of each row of the data; by default the row numbers.
         n : int, optional
-            Number of data rows, when ``sample_id`` is None.
+            Number of rows of the data, if ``sample_id`` is None.
 
         Returns
         -------
@@ -580,7 +584,7 @@ class Constraints:
         return index
 
     def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
-        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size; ``hint`` is said with it."""
+        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size; ``hint`` ends the message."""
         if n is None:
             return
         outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
@@ -594,7 +598,7 @@ class Constraints:
             if m.shape[0] != n:
                 raise ValueError(f"a constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows.")
 
-    # ------------------------------------------------------------------ what the rows mean
+    # ------------------------------------------------------------------ values
     def terms(self) -> Terms:
         """Rank-one terms of all rows that name samples."""
         return Terms.of(self.relations, self.relation, self.index)
@@ -624,7 +628,7 @@ class Constraints:
         return self._evaluate(G)[0]
 
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values, and as their natural sizes the squared norms of the points (or the absolute value, where a matrix is given)."""
+        """Values, and their natural sizes: the sum of the squared norms of the points, or the absolute value of a matrix row."""
         G = as_points("G", G)
         if self.ids is not None:
             raise ValueError("constraints name samples by ids; translate them first: constraints.locate(sample_id)[0].")
@@ -637,7 +641,7 @@ class Constraints:
     def violation(self, G: Any) -> np.ndarray:
         """Relative violation of each row, 0 where it holds.
 
-        The unit is ``|bound|``; where the bound is 0, the sum of the squared norms of the points of the row.
+        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the row.
         """
         p, size = self._evaluate(G)
         excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
@@ -650,7 +654,7 @@ class Constraints:
         return self.violation(G) <= tol
 
     def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
-        """One row in words, for reports and messages; `sample_id` names the samples of rows that say numbers."""
+        """One row as text, for reports and messages; `sample_id` gives names to row numbers."""
         row = as_row("row", row, self.n_constraints)
         relation = self._relation(row)
         ids = self.ids if sample_id is None else np.asarray(sample_id)
@@ -659,7 +663,7 @@ class Constraints:
         return relation.sentence(names, SYMBOLS[int(self.sense[row])], self.bound[row])
 
     def __iter__(self) -> Iterator[Row]:
-        """The rows as readable objects: the columns of :meth:`to_frame` as attributes, and ``str(row)`` in words."""
+        """The rows as objects with the columns of :meth:`to_frame` as attributes; ``str(row)`` is its text."""
         for k in range(self.n_constraints):
             relation = self._relation(k)
             ids = None if relation.is_whole else self.ids

@@ -1,9 +1,9 @@
-"""What can be said about a kernel: one table of relations, with the facts that the rest of the library asks about them.
+"""Relations: the kinds of statements about a kernel that constraint rows can make.
 
-A relation is a quadratic form in the rows ``z_i`` of a few points, and every such form is a signed sum of squared norms
-``coef |z_a + s z_b|^2`` with ``s`` in {-1, 0, +1}. From its terms follow whether it is positive semidefinite (then no
-matrix has a negative value, and a value of 0 makes directions vanish) and whether it sees differences of points only. Relations
-without terms touch all points: the trace, whose matrix is the identity, and forms that are given by a matrix for each row.
+A relation is a quadratic form in the rows ``z_i`` of a few points. Every such form is a signed sum of squared norms
+``coef |z_a + s z_b|^2`` with ``s`` in {-1, 0, +1}. Its terms determine whether it is positive semidefinite (then values are never
+negative) and whether it depends on differences of points only. Relations without terms involve all points: the trace, whose matrix is
+the identity, and forms that are given by a matrix for each row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bregmat.base.checks import as_choice, check_number
 from bregmat.base.registry import Registry
 from bregmat.base.threads import cached_property
 
-SAMPLES = ("i", "j", "k", "l")  # as the columns of a constraints file
+SAMPLES = ("i", "j", "k", "l")  # names of the samples of a row, and columns of a constraints file
 _FORM = re.compile(r"([ijkl])(?:([-+.])([ijkl]))?")
 
 
 class Term(NamedTuple):
-    """``coef |z_first + sign z_second|^2``; samples as positions in the index of a row, the same one twice where sign is 0."""
+    """``coef |z_first + sign z_second|^2``; samples are positions in the index of a row, equal if sign is 0."""
 
     first: int
     second: int
@@ -36,29 +36,29 @@ class Term(NamedTuple):
 class Relation:
     """A kind of statement ``<A, K> <sense> bound`` about the kernel ``K = Z Z'`` of a few points.
 
-    Objects work in :meth:`Constraints.of <bregmat.Constraints.of>`; files, model files and the command line know those that
-    were given to :func:`bregmat.register`.
+    Objects work in :meth:`Constraints.of <bregmat.Constraints.of>`. Files, model files and the command line know registered
+    relations only (:func:`bregmat.register`).
 
     Parameters
     ----------
     name : str
-        In snake case; what files and messages call it.
+        In snake case; used in files and messages.
     form : mapping of str to float
         The form as a sum over samples i, j, k, l: the coefficient of each ``"i"`` (the squared norm of ``z_i``), ``"i-j"``
         and ``"i+j"`` (squared norms of a difference and a sum) and ``"i.j"`` (an inner product). Rows name as many samples
-        as occur, in this order. Empty: it touches all points, and is the trace unless it ``takes_matrix``.
+        as occur, in this order. Empty: it involves all points, and is the trace unless it ``takes_matrix``.
     left, right : str
-        The sentence of a row, with samples in braces: ``left <sense> right + bound``. By default the name and the samples.
+        The text of a row, ``left <sense> right + bound``, with samples in braces. By default the name and the samples.
     one, many : str
-        What it is, for one row and for several ("squared distance between two points").
+        Description of one row and of several rows ("squared distance between two points").
     help : str
-        How a row of a file is written: the samples, and what the bound means.
+        How to write a row in a file: the samples, and the meaning of the bound.
     bound, sense
-        What a row has where they are not given; None: they must be.
+        Defaults for rows; None: they must be given.
     different : tuple of str
-        Samples that must differ, as ``"i j"``, and pairs of samples that must not be the same two, as ``"ij kl"``.
+        Samples that must differ, as ``"i j"``, and pairs of samples that must differ, as ``"ij kl"``.
     takes_matrix : bool
-        Whether each row is given by a matrix of its own (without a form).
+        Whether each row is given by its own matrix (without a form).
 
     Examples
     --------
@@ -132,36 +132,36 @@ class Relation:
 
     @property
     def arity(self) -> int:
-        """How many samples a row names."""
+        """Number of samples of a row."""
         return 1 + max((max(t.first, t.second) for t in self.terms), default=-1)
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether it touches all points instead of naming some."""
+        """Whether it involves all points instead of a few named ones."""
         return not self.terms
 
     @cached_property
     def is_difference(self) -> bool:
-        """Whether it is made of differences of points, so that moving all of them changes nothing."""
+        """Whether it depends on differences of points only, so that a translation of all points changes nothing."""
         return bool(self.terms) and all(t.sign == -1 for t in self.terms)
 
     @cached_property
     def is_sq_distance(self) -> bool:
-        """Whether its value is the squared distance of two points: what is drawn and counted as pairs."""
+        """Whether its value is the squared distance of two points."""
         return self.terms == (Term(0, 1, -1, 1.0),)
 
     @cached_property
     def is_comparison(self) -> bool:
-        """Whether its value is the squared distance of one pair less that of another."""
+        """Whether its value is the squared distance of one pair minus that of another."""
         return self.terms == (Term(0, 1, -1, 1.0), Term(2, 3, -1, -1.0))
 
     @cached_property
     def is_psd(self) -> bool:
-        """Whether its matrix is known to be positive semidefinite whatever the samples are: values and bounds are never negative."""
+        """Whether its matrix is positive semidefinite for all samples, so that values are never negative."""
         return _is_psd(self._matrix(range(self.arity))) if self.terms else not self.takes_matrix
 
     def is_psd_for(self, index: np.ndarray) -> np.ndarray:
-        """Whether the matrix of each row of samples (c, k) is positive semidefinite: ``K_ij`` is where i = j; boolean, shape (c,)."""
+        """Whether the matrix of each row of samples (c, k) is positive semidefinite, as ``K_ij`` for i = j; boolean, shape (c,)."""
         out = np.full(len(index), self.is_psd)
         if self.is_psd or self.is_whole:
             return out
@@ -172,7 +172,8 @@ class Relation:
                 tied |= index[:, a] == index[:, b]
         rows = np.flatnonzero(tied)
         same = index[rows, :k, None] == index[rows, None, :k]
-        first = same.argmax(axis=2)  # of the samples that are one
+        first = same.argmax(axis=2)  # the first position of the same sample
+        # one eigenvalue problem for each pattern of equal samples
         code = first @ len(SAMPLES) ** np.arange(k)
         _, where, pattern = np.unique(code, return_index=True, return_inverse=True)
         out[rows] = np.array([_is_psd(self._matrix(first[r])) for r in where], dtype=bool)[pattern]
@@ -190,7 +191,7 @@ class Relation:
 
     # ------------------------------------------------------------------ rows
     def clashes(self, index: np.ndarray, names: Sequence[str] = SAMPLES) -> Iterator[tuple[np.ndarray, str, str]]:
-        """Rows of samples that must differ but do not, the demand in words, and the sample or pair that should be another one."""
+        """For each condition of ``different``: the mask of rows that violate it, its text, and the sample or pair to change."""
         for demand in self.different:
             first, second = ([SAMPLES.index(letter) for letter in word] for word in demand.split())
             same = (np.sort(index[:, first], axis=1) == np.sort(index[:, second], axis=1)).all(axis=1)
@@ -201,7 +202,7 @@ class Relation:
                 yield same, f"({left}) and ({right}) must be different pairs", f"({left})"
 
     def sentence(self, samples: Sequence[Any], symbol: str, bound: float) -> str:
-        """A row in words; a bound beside ``right`` stands on the side where it is positive."""
+        """A row as text; a bound beside ``right`` is written on the side where it is positive."""
         named = dict(zip(SAMPLES, samples))
         left, right = self.left.format(**named), self.right.format(**named)
         if not right:
@@ -212,6 +213,7 @@ class Relation:
 
 
 def _is_psd(Q: np.ndarray) -> bool:
+    """Whether a symmetric matrix is positive semidefinite up to rounding."""
     values = np.linalg.eigvalsh(Q)
     return bool(values[0] >= -1e-12 * max(abs(values[-1]), 1e-300))
 
@@ -290,5 +292,5 @@ for _relation in BUILT_IN:
 
 
 def table_of(*relations: Relation) -> tuple[Relation, ...]:
-    """Those of the library, and then the given ones, each once: rows keep the position of their relation in such a table."""
+    """The relations of the library, then the given ones, each once. Rows store the position of their relation in such a table."""
     return tuple(dict.fromkeys((*BUILT_IN, *relations)))

@@ -1,4 +1,4 @@
-"""Rank-one terms of constraint rows, and their values at given points: dense or sparse, never more than a block at a time."""
+"""Rank-one terms of constraint rows, and the values of rows at dense or sparse points, computed in blocks."""
 
 from __future__ import annotations
 
@@ -68,13 +68,15 @@ class Terms:
         return cls(*columns)
 
     def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the c rows at points G (n, r), and as their natural sizes the squared norms of their points; 0 without terms."""
+        """Values of the c rows at points G (n, r), and the sums of the squared norms of their points; 0 without terms."""
         p, size = np.zeros(c), np.zeros(c)
         lengths = sq_norms(G)
         for part in blocks(len(self.row), G.shape[1], 2**22):  # 32 MB of differences at a time
             v, sign = G[self.b[part]], self.sign[part][:, None].astype(float)
             v = G[self.a[part]] + (v.multiply(sign).tocsr() if scipy.sparse.issparse(G) else v * sign)
+            # p_row += coef |z_a + sign z_b|^2
             np.add.at(p, self.row[part], self.coef[part] * sq_norms(v))
+        # size of a term: |coef| (|z_a|^2 + |z_b|^2)
         both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
         np.add.at(size, self.row, np.abs(self.coef) * both)
         return p, size

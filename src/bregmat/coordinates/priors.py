@@ -75,6 +75,7 @@ class Coordinates:
         False  # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
     )
     scale: float = 1.0  # learned matrix over M; 0 if the prior is 0, until :meth:`bind` derives it from the bounds
+    dropped: np.ndarray | None = None  # columns (d, k) that span what of a factor's range counts as 0
     floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
 
     # ------------------------------------------------------------------ from M to the data
@@ -167,7 +168,14 @@ class Coordinates:
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
         Z, rounding = self._placed(points, Z, rows.sees_differences)
-        operator = bind(constraints, Z, touched, rounding, resolved=rows)
+        mapped = None
+        if self.R is not None and not self.owns_base:
+
+            def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+                second = points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
+                return dense(self._map(points[a] + second))
+
+        operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
         if self.scale:
             return self, operator
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
@@ -230,8 +238,9 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             values, Q = factor_svd(G0)
             values = values**2
             keep = values > RANK_TOL * values[-1]
+        dropped = None if keep.all() else Q[:, ~keep]
         values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
-        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values))
+        return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values), dropped=dropped)
     prior = as_matrix("prior", prior, symmetric=True)
     values, Q = _eigen(prior, divergence)
     floor = _floor(values, divergence)

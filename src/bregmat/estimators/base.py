@@ -1,6 +1,6 @@
-"""What estimators share: fitted attributes that are all there or none, the kernel among the parameters, a line of progress.
+"""What estimators share: fits that set all fitted attributes or none, kernel parameters, checks, lines of progress.
 
-Estimators are dataclasses: each parameter is one line, its default beside it, and all that a constructor does is to keep it.
+Estimators are dataclasses: each parameter is one line with its default, and the constructor only stores it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class AllOrNothing:
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
-        """What a fit does: every fitted attribute is dropped first, and whatever goes wrong, nothing half fitted stays.
+        """Context of a fit: fitted attributes are dropped first, and again if the fit fails.
 
-        Ctrl-C always ends it by `KeyboardInterrupt`, so that searches around it end, too; what there is by then is kept.
+        Ctrl-C always raises `KeyboardInterrupt` in the end, so that a search around the fit ends, too. A usable result is kept.
         """
         self._forget()
         with call_under_way() as (call, is_outermost):
@@ -53,7 +53,7 @@ class AllOrNothing:
                 say(f"{type(self).__name__}: {self._ending()}")
             if not call.is_interrupted:
                 return
-            call.is_interrupted = is_outermost  # else it goes on up from here
+            call.is_interrupted = is_outermost  # an inner call raises again below, and the outer one reports it
         text = f"{type(self).__name__} was interrupted {self._progress()}"
         raise_interrupt(text, is_told=not is_outermost)
 
@@ -111,7 +111,7 @@ class KernelEstimator:
 
 
 def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
-    """Points as :func:`sklearn.utils.validation.validate_data` checks them, with messages of our own for what it would convert silently.
+    """Points checked by :func:`sklearn.utils.validation.validate_data`; what that would convert silently raises an error first.
 
     Parameters
     ----------
@@ -130,14 +130,14 @@ def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) 
 
 
 def check_labelled(estimator: Any, y: Any, *, but: str = "") -> None:
-    """Raise where there are no labels, in scikit-learn's words and, behind these, the caller's."""
+    """Raise scikit-learn's error for missing labels, after a text of the caller's."""
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{but}This {name} estimator requires y to be passed, but the target y is None.")
 
 
 def check_at_most(name: str, value: Any, most: int, of: str, *, known_as: str = "") -> None:
-    """Raise for a number of parts that is larger than the number there is; None is no such number.
+    """Raise for a number that is larger than what the data has; None passes.
 
     Parameters
     ----------
@@ -146,20 +146,20 @@ def check_at_most(name: str, value: Any, most: int, of: str, *, known_as: str = 
     value : int or None
     most : int
     of : str
-        What they are parts of, in words.
+        What is counted, for the message.
     known_as : str
-        What scikit-learn calls their number, such as ``"n_samples="``.
+        scikit-learn's name of that number, such as ``"n_samples="``.
     """
     if value is not None and value > most:
         raise ValueError(f"{name} must be at most {known_as}{most}, the number of {of}; got {value}.")
 
 
-def check_run(estimator: Any) -> None:
-    """Raise for a bad tol, max_iter, max_seconds (where there is one), callback or random_state of an estimator."""
+def check_run(estimator: Any, max_seconds: float | None = None) -> None:
+    """Raise for a bad tol, max_iter, callback, random_state or verbosity of an estimator, or a bad limit on time."""
     check_limits(
         tol=estimator.tol,
         max_iter=estimator.max_iter,
-        max_seconds=getattr(estimator, "max_seconds", None),
+        max_seconds=max_seconds,
         callback=estimator.callback,
         fewest=1,
     )
@@ -179,20 +179,23 @@ def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
 
 
 class Lines:
-    """When a line of progress is due: at doubling counts and a second after the last one (verbose 1), or always (2 and more)."""
+    """Decides when a line of progress is due: at doubling counts and a second after the last line (verbose 1), or always (2)."""
 
     def __init__(self, verbose: int) -> None:
         self.verbose, self._count, self._time = verbose, 0, 0.0
 
-    def is_due(self, count: int, *, by_time_only: bool = False) -> bool:
-        """Whether to write a line now; it is taken to be written."""
+    def is_due(self, count: int) -> bool:
+        """Whether to write a line now; the caller is expected to write it."""
         now = time.monotonic()
         is_due = self.verbose > 1 or now >= self._time or count >= self._count
-        if by_time_only:
-            is_due = self.verbose > 0 and now >= self._time
         if is_due:
             self._count, self._time = 1 << int(count).bit_length(), now + 1.0
         return is_due
+
+
+def is_watched() -> bool:
+    """Whether standard output is a terminal or a notebook, where somebody may wait for progress."""
+    return sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
 
 
 def say(text: str) -> None:
@@ -202,7 +205,7 @@ def say(text: str) -> None:
 
 
 class VerboseCallback:
-    """Callback that writes the record to standard output when a line is due, calls the user's, and hands its answer on."""
+    """Callback that prints a record when a line is due, then calls the user's callback and returns its answer."""
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:
         self.lines, self.callback = Lines(verbose), callback

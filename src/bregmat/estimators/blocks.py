@@ -10,28 +10,24 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.mahalanobis import (
-    inverse_covariance,
-    inverse_covariance_of,
-    inverse_deviations_of,
-    root_of_prior,
-)
-from bregmat.estimators.task import Ground, Task
+from bregmat.estimators.priors import inverse_covariance, inverse_covariance_of, inverse_deviations_of, root_of_prior
+from bregmat.estimators.task import TrainingProblem
+from bregmat.from_labels.kinds import Kinds
 from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
 from bregmat.from_labels.neighbors import (
+    BLOCK,
     MOST_DEFAULT_ROWS,
-    Kinds,
     Nearest,
     Space,
     check_kinds,
+    drawn_points,
     rows_between,
+    smallest,
     warn_of_left_out,
 )
 from bregmat.nearest import nearest_metric
@@ -88,6 +84,11 @@ class BlockLabels:
         return Classes(
             self.counts.sum(axis=0), Ranked(self, every, is_by_class=False), Ranked(self, every), self.code_of
         )
+
+    @property
+    def kinds(self) -> Kinds:
+        """Those of all points would be a number for every point."""
+        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
 
     def kinds_of(self, numbers: np.ndarray) -> Kinds:
         """Who belongs together among some rows."""
@@ -199,35 +200,25 @@ def _nearest(
     block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
 ) -> tuple[_Found, _Found]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
+    known = np.flatnonzero(codes >= 0)
     found = [_Found(np.full((len(Q), n), np.inf), np.full((len(Q), n), -1), np.zeros((len(Q), n))) for n in k]
-    for group in np.unique(codes[codes >= 0]).tolist():
-        among = np.flatnonzero(codes == group)
-        for which, asked in ((0, np.flatnonzero(kind == group)), (1, np.flatnonzero(kind != group))):
-            n = min(k[which] + (which == 0), len(among))  # the point itself may be found
-            if not len(asked):
-                continue
-            with threadpool_limits(1, user_api="openmp"):
-                places = NearestNeighbors(n_neighbors=n).fit(Z[among]).kneighbors(Q[asked], return_distance=False)
-            near = among[places]
-            sq = np.stack([sq_norms(Z[near[:, m]] - Q[asked]) for m in range(n)], axis=1)
-            rows = block.first + near
-            sq = np.where(rows == numbers[asked, None], np.inf, sq)
-            rows = np.where(np.isfinite(sq), rows, -1)
-            sizes = np.stack([sq_norms(Z[near[:, m]]) for m in range(n)], axis=1)
-            before = found[which]
-            best = _Found(before.sq[asked], before.rows[asked], before.sizes[asked]).joined(_Found(sq, rows, sizes))
-            before.sq[asked], before.rows[asked], before.sizes[asked] = best.sq, best.rows, best.sizes
+    sizes = sq_norms(Z[known])
+    for part in blocks(len(Q), len(known), BLOCK):
+        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # but for |q|^2
+        sq[numbers[part, None] == block.first + known] = np.inf
+        is_alike = kind[part, None] == codes[known]
+        for which, wanted in enumerate((is_alike, ~is_alike)):
+            near, columns = smallest(np.where(wanted, sq, np.inf), k[which])
+            rows, is_found = known[columns], np.isfinite(near)
+            exact = sq_norms((Z[rows] - Q[part, None]).reshape(-1, Q.shape[1])).reshape(rows.shape)
+            one, width = found[which], slice(rows.shape[1])
+            one.sq[part, width] = np.where(is_found, exact, np.inf)
+            one.rows[part, width] = np.where(is_found, block.first + rows, -1)
+            one.sizes[part, width] = sizes[columns]
     return found[0], found[1]
 
 
-# ---------------------------------------------------------------------- a fit
-class BlockTask(Task):
-    """A task whose labels y are :class:`BlockLabels`."""
-
-    def kinds_at(self, rows: np.ndarray) -> Kinds:
-        return self.y.kinds_of(rows)  # type: ignore[no-any-return]
-
-
+# ---------------------------------------------------------------------- the problem of a fit
 def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
     """The prior metric of that name for points in blocks, None for the identity."""
     if name == "identity":
@@ -241,7 +232,7 @@ def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockGround(Ground):
+class BlockProblem(TrainingProblem):
     """Points in blocks, and a prior metric; the problem is solved with sharded rows.
 
     Attributes
@@ -266,15 +257,15 @@ class BlockGround(Ground):
             return None if self.prior is None else dense(self.prior.G0)
         return root_of_prior(self.prior)
 
-    def kinds(self, y: Any, n: int, unlabeled: Any) -> BlockLabels:
-        return y
+    def kinds(self, labels: BlockLabels) -> BlockLabels:
+        return labels
 
-    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
+    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
         percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
         is_balanced = options["strategy"] == "random"
         return random_pairs(
             self.points,
-            y.classes(),
+            labels.classes(),
             n_constraints,
             percentiles,
             rng,
@@ -290,13 +281,7 @@ class BlockGround(Ground):
         able = np.flatnonzero(sizes > 1)
         check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
         most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-        each = n_targets * n_impostors if form == "comparison" else n_targets + n_impostors
-        ranked = Ranked(kinds, able, is_by_class=False)
-        is_all = len(ranked) * each <= most
-        places = (
-            np.arange(len(ranked)) if is_all else np.sort(rng.choice(len(ranked), size=-(-most // each), replace=False))
-        )
-        numbers = ranked[places]
+        numbers = drawn_points(Ranked(kinds, able, is_by_class=False), n_targets, n_impostors, form, most, rng)
         near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
         size = sq_norms(self._read(numbers, self._map(result)))
         coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
@@ -312,6 +297,10 @@ class BlockGround(Ground):
         others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
         coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
         return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
+
+    def sq_distance(self, i: int, j: int) -> float:
+        a, b = self._read(np.array([i, j]), self._map(None))
+        return float(sq_norms((a - b)[None])[0])
 
     def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
         Q = self.points[numbers]

@@ -1,301 +1,237 @@
-"""Candidates of a search: scored on folds, fewer of them in each round where rows are many, and the simplest good one chosen."""
+"""Candidates of a search: scored on inner folds one after the other within a time limit, and the choice among them."""
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import GroupKFold, RepeatedKFold, RepeatedStratifiedKFold, StratifiedGroupKFold, check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedGroupKFold,
+    StratifiedShuffleSplit,
+    check_cv,
+    cross_validate,
+)
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import type_of_target
 
-from bregmat.base.interrupts import is_interrupted, take_interrupt
 from bregmat.base.sampling import generator
-from bregmat.estimators.base import Lines, say
-from bregmat.estimators.choice import usual_weight
+from bregmat.estimators.base import say
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.run.result import SolverError
 
-HALVING_FROM = 3000  # rows of the training set from which on few rows decide who meets the others
-SHARE_KEPT = 3  # of the candidates a round keeps one in this many; before the last it has one in this many of the rows, or of the folds
-N_FOLDS = 5
-# rows: where a third of the folds predicts as many, it decides who meets the others; where all folds predict fewer, they are drawn again
-ENOUGH_PREDICTED = 300
-MOST_REPEATS = 3  # times at the most: with few rows it is the draw of the folds that decides
+FIRST = 3  # one in so many folds is scored first: a candidate that is behind there is not scored on the others
 SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
-# of each pass of what is compared: in columns of very different size heavy weights take many times as long
-SEARCH_STEPS = 60
+SEARCH_STEPS = (
+    60  # of each pass of what is compared: heavy weights on columns of very different size take many times as long
+)
+N_FOLDS = 5
+FEW_ROWS = 300  # below, folds are drawn more than once: the draw decides more than the candidates differ
+MOST_REPEATS = 3
+MANY_ROWS = 3000  # above, folds are samples, of which these rows learn and as many at most are predicted
+SAMPLED_ROWS, N_SAMPLES = 2000, 3
 
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate(ABC):
-    """One way to map the points; without a strategy nothing is learned. Subclasses add what there is before learning."""
-
-    strategy: str | None = None
-    slack_weight: float = 0.0
-
-    of_learning: ClassVar[tuple[str, ...]] = ("slack_weight",)  # settings that say nothing where nothing is learned
-
-    @property
-    @abstractmethod
-    def size(self) -> int | None:
-        """Dimensions of the map; None is all of them."""
-
-    @property
-    def family(self) -> Self:
-        """What one warm-started path of slack weights has in common."""
-        return replace(self, slack_weight=0.0)
-
-    def complexity(self, usual: float) -> tuple[float, float]:
-        """Order of what is learned from simple to complex: few dimensions, slack weights near the usual one."""
-        return self.size or np.inf, abs(np.log(self.slack_weight) - np.log(usual))
-
-    def params(self) -> dict[str, Any]:
-        """As parameters of the learner; a strategy None says that nothing is learned."""
-        return {name: value for name, value in vars(self).items() if self.strategy or name not in self.of_learning}
-
-
-def in_words(params: dict[str, Any]) -> str:
-    """Settings of a candidate in a line."""
-    return ", ".join(f"{name}={value!r}" for name, value in params.items() if value is not None or name == "strategy")
+Params = dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class _PathScores:
-    """Scores and seconds of a path of candidates on one fold."""
+class TrainingRows:
+    """Rows that learn and are scored."""
 
-    scores: dict[Candidate, float]
-    seconds: dict[Candidate, float]
+    X: Any
+    y: np.ndarray
+    groups: np.ndarray | None
+    weight: np.ndarray | None
 
-
-class _SearchProgress:
-    """Lines about a search: paths done, the best so far, and within long fits the step."""
-
-    def __init__(self, verbose: int) -> None:
-        self.lines, self.process, self.clock = Lines(verbose), os.getpid(), time.perf_counter()
-        self.n_done = self.n_paths = self.size = 0
-
-    def begin(self, n_paths: int, size: int) -> None:
-        """A round of so many paths on so many rows."""
-        self.n_done, self.n_paths, self.size, self.lines = 0, n_paths, size, Lines(self.lines.verbose)
-
-    def tell_path(self, candidates: list[Any], scores: np.ndarray) -> None:
-        """One path of slack weights on one fold is done."""
-        self.n_done += 1
-        if self.lines.verbose and self.lines.is_due(self.n_done):
-            means = np.nan_to_num(scores.mean(axis=1), nan=-np.inf)  # those that all folds have scored: folds differ
-            best = int(means.argmax())
-            found = f"; best so far {means[best]:.4f} with {in_words(candidates[best].params())}"
-            found = found if np.isfinite(means[best]) else ""
-            say(f"{self._where()}{found}")
-
-    def tell_step(self, record: Any) -> None:
-        """A step of a fit; those in other processes are told of by their paths only."""
-        if self.lines.is_due(self.n_done, by_time_only=True) and os.getpid() == self.process:
-            say(f"{self._where()}, now iteration {record.iteration}, gap {record.gap:.1e}")
-
-    def _where(self) -> str:
-        seconds = time.perf_counter() - self.clock
-        return f"search on {self.size} rows: {self.n_done} of {self.n_paths} paths of slack weights, {seconds:.1f} s"
+    def of(self, rows: np.ndarray, learner: Any) -> TrainingRows:
+        """Some of the rows; of a precomputed kernel the same columns, too."""
+        if len(rows) == self.X.shape[0]:
+            return self
+        X = self.X[np.ix_(rows, rows)] if get_tags(learner).input_tags.pairwise else self.X[rows]
+        groups, weight = (None if column is None else column[rows] for column in (self.groups, self.weight))
+        return TrainingRows(X, self.y[rows], groups, weight)
 
 
 class Search:
-    """Candidates on folds: paths of slack weights, halving where rows are many, one table."""
+    """Candidates scored one after the other by ``cross_validate``, the baselines first and whatever the time."""
 
-    def __init__(
-        self,
-        settings: Any,  # the LearnerSearch that asks
-        template: ConstraintLearner,
-        X: Any,
-        y: np.ndarray,
-        groups: Any,
-        codes: np.ndarray,
-        weight: np.ndarray | None,
-    ) -> None:
-        self.settings, self.X, self.y, self.codes, self.weight = settings, X, y, codes, weight
-        known = np.flatnonzero(codes >= 0)
-        self.is_pairwise = get_tags(settings).input_tags.pairwise
-        self.template = clone(template).set_params(
-            tol=max(template.tol, SEARCH_TOL),
-            max_iter=min(template.max_iter or SEARCH_STEPS, SEARCH_STEPS),
-            warm_start=True,
-            verbose=0,
-        )
-        is_class = "continuous" not in type_of_target(y[known])
+    def __init__(self, settings: Any, data: TrainingRows, template: ConstraintLearner) -> None:
+        self.settings, self.data, self.template = settings, data, template
+        y, cv, weight = data.y, settings.cv, data.weight
+        is_class = "continuous" not in type_of_target(y)
         estimator = settings.estimator
         if estimator is None:
             estimator = KNeighborsClassifier(4) if is_class else KNeighborsRegressor(4)
         self.estimator, self.scorer = estimator, check_scoring(estimator, scoring=settings.scoring)
-        groups = None if groups is None else np.asarray(groups)[known]
         try:
-            cv = usual_folds(y[known], groups, template.random_state) if settings.cv is None else settings.cv
-            folds = check_cv(cv, y[known], classifier=is_class).split(X[known], y[known], groups)
-            self.folds = [(self._weighty(known[train]), self._weighty(known[test])) for train, test in folds]
+            splitter = usual_folds(y, data.groups, template.random_state) if cv is None else cv
+            self.folds = list(check_cv(splitter, y, classifier=is_class).split(data.X, y, data.groups))
         except (ValueError, TypeError) as error:
-            raise type(error)(f"cv={settings.cv!r} does not fit {len(known)} labelled rows: {error}") from error
+            raise type(error)(f"cv={cv!r} does not fit {len(y)} labelled rows: {error}") from error
+        if weight is not None:
+            self.folds = [tuple(rows[weight[rows] > 0] for rows in fold) for fold in self.folds]
         if not all(len(rows) for fold in self.folds for rows in fold):
-            raise ValueError(f"sample_weight leaves a fold of cv={settings.cv!r} without points of positive weight.")
-        budget = settings.max_seconds
-        self.deadline = np.inf if budget is None else time.monotonic() + budget
-        self.progress = _SearchProgress(int(settings.verbose))
+            raise ValueError(f"sample_weight leaves a fold of cv={cv!r} without points of positive weight.")
+        self.candidates: list[Params] = []
+        self.scores, self.seconds = np.zeros((0, len(self.folds))), np.zeros(0)
+        limit = settings.max_seconds
+        self.clock = time.monotonic()
+        self.deadline = np.inf if limit is None else self.clock + limit
 
-    def run(self, candidates: list[Any]) -> tuple[dict[str, Any], int]:
-        """The table, and the row that is chosen."""
-        scores = np.full((len(candidates), len(self.folds)), np.nan)
-        seconds, n_samples, n_folds = np.zeros(len(candidates)), *np.zeros((2, len(candidates)), np.int64)
-        means, deviations = np.full((2, len(candidates)), np.nan)
-        left, scored = list(range(len(candidates))), 0
-        rounds = self._rounds()
-        for place, (size, count) in enumerate(rounds):
-            if is_interrupted():
+    @property
+    def is_whole(self) -> np.ndarray:
+        """Which candidates have a score on every fold."""
+        return np.asarray(np.isfinite(self.scores).all(axis=1))
+
+    def run(self, baselines: list[Params], starts: list[Params]) -> None:
+        """Score the baselines, then every start with every strategy, and the other slack weights for the best of these."""
+        first, *weights = map(float, self.settings.slack_weights)
+        for params in baselines:
+            self._score(params, is_baseline=True)
+        for start in starts:
+            for strategy in self.settings.strategies:
+                self._score(start | {"strategy": strategy, "slack_weight": first})
+        means = np.where(self.is_whole, self.scores.mean(axis=1), -np.inf)[len(baselines) :]
+        if np.isfinite(means).any():
+            best = self.candidates[len(baselines) + int(means.argmax())]
+            for weight in weights:
+                self._score(best | {"slack_weight": weight})
+        if not self.is_whole.any():
+            raise ValueError("no candidate could be fitted and scored on every fold.")
+
+    def _score(self, params: Params, *, is_baseline: bool = False) -> None:
+        """Score a candidate on the first folds and, unless it is behind the best so far there or the time is up, on the others."""
+        row, seconds, end = np.full(len(self.folds), np.nan), 0.0, -(-len(self.folds) // FIRST)
+        best = max((scores[:end].mean() for scores in self.scores[self.is_whole]), default=-np.inf)
+        for part in (slice(0, end), slice(end, None)):
+            is_over = time.monotonic() > self.deadline or (part.start > 0 and not row[:end].mean() >= best)
+            if not self.folds[part] or (is_over and not is_baseline):
                 break
-            has_some = scored if place and rounds[place - 1][0] == size else 0  # folds that need not be done again
-            new, spent = self._round([candidates[c] for c in left], size, has_some, count)
-            new = np.hstack([scores[left, :has_some], new])
-            whole = ~np.isnan(new).any(axis=1)
-            if not whole.any():
-                break  # the time is up: what the last round said stands
-            scores[left, :count], n_samples[left], n_folds[left], scored = new, size, count, count
-            seconds[left] = (seconds[left] * has_some + spent * (count - has_some)) / count
-            means[left], deviations[left] = new.mean(axis=1), new.std(axis=1)
-            left = [c for c, done in zip(left, whole) if done]
-            if place + 1 < len(rounds):
-                learned = [c for c in left if candidates[c].strategy]
-                learned.sort(key=lambda c: -means[c])
-                best = learned[: -(-len(learned) // SHARE_KEPT)]
-                left = [c for c in left if not candidates[c].strategy or c in best]
-        if not scored:
-            if is_interrupted():
-                raise KeyboardInterrupt
-            raise ValueError("max_seconds is too short for a single candidate on all folds.")
-        table = described([c.params() for c in candidates]) | {
+            row[part], spent = self._on_folds(params, self.folds[part])
+            seconds += spent
+        n_done = np.isfinite(row).sum()
+        if n_done or is_baseline:
+            self.candidates.append(params)
+            self.scores = np.vstack([self.scores, row])
+            self.seconds = np.append(self.seconds, seconds / max(1, n_done))
+            self._tell()
+
+    def _on_folds(self, params: Params, folds: Any) -> tuple[np.ndarray, float]:
+        """Scores on some folds, nan where nothing could be learned, and the seconds of all their fits."""
+        data, template = self.data, clone(self.template)
+        learner = self.settings._set(template, params, data.X, len(folds[0][0]))
+        steps = min(template.max_iter or SEARCH_STEPS, SEARCH_STEPS)
+        learner.set_params(tol=max(template.tol, SEARCH_TOL), max_iter=steps, warm_start=False, verbose=0)
+        with warnings.catch_warnings(), config_context(enable_metadata_routing=False):
+            # of a fold: not converged, a class of one point, nothing to compare; a fit that failed
+            warnings.simplefilter("ignore", UserWarning)
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                found = cross_validate(
+                    Pipeline([("learner", learner), ("estimator", clone(self.estimator))]),
+                    data.X,
+                    data.y,
+                    cv=folds,
+                    scoring=self.scorer,
+                    n_jobs=self.settings.n_jobs,
+                    params=None if data.weight is None else {"learner__sample_weight": data.weight},
+                    error_score=np.nan if self.candidates else "raise",
+                )
+            except ValueError as error:
+                if not self.candidates or "fits failed" not in str(error):
+                    raise
+                return np.full(len(folds), np.nan), 0.0
+        return found["test_score"], float(found["fit_time"].sum())
+
+    def _tell(self) -> None:
+        if not self.settings._is_verbose:
+            return
+        row, n = self.scores[-1], len(self.candidates)
+        of = "" if self.is_whole[-1] else f" on {np.isfinite(row).sum()} of {len(row)} folds"
+        mean = np.nanmean(row) if np.isfinite(row).any() else np.nan
+        seconds = time.monotonic() - self.clock
+        say(f"candidate {n}: {in_words(self.candidates[-1])}: score {mean:.4f}{of}; {seconds:.1f} s")
+
+    def table(self) -> dict[str, Any]:
+        """As ``cv_results_`` of scikit-learn's searches; means are of the folds that a candidate was scored on."""
+        scores = self.scores
+        n_folds = np.isfinite(scores).sum(axis=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of candidates without a score
+            means, deviations = np.nanmean(scores, axis=1), np.nanstd(scores, axis=1)
+        ranked = np.where(self.is_whole, means, -np.inf)
+        return described(self.candidates) | {
             **{f"split{k}_test_score": scores[:, k] for k in range(len(self.folds))},
             "mean_test_score": means,
             "std_test_score": deviations,
-            "mean_fit_time": seconds,
-            "n_samples": n_samples,
+            "rank_test_score": 1 + (ranked > ranked[:, None]).sum(axis=1),
+            "mean_fit_time": self.seconds,
             "n_folds": n_folds,
         }
-        means = np.nan_to_num(means, nan=-np.inf)
-        table["rank_test_score"] = 1 + np.array([(means > mean).sum() for mean in means])
-        n = min(len(train) for train, _ in self.folds)
-        own = self.template.slack_weight
-        usual = usual_weight(1.0 if own == "auto" else float(own), n)
-        return table, left[choose([candidates[c] for c in left], scores[left, :scored], usual)]
 
-    def _rounds(self) -> list[tuple[int, int]]:
-        """Numbers of rows and of folds of each round: few rows, or the first folds, where these say enough, then all."""
-        n, n_folds = min(len(train) for train, _ in self.folds), len(self.folds)
-        rounds = [(n, n_folds)]
-        while rounds[0][0] > HALVING_FROM:
-            rounds.insert(0, (rounds[0][0] // SHARE_KEPT, n_folds))
-        first = -(-n_folds // SHARE_KEPT)
-        if len(rounds) == 1 and sum(len(test) for _, test in self.folds[:first]) >= ENOUGH_PREDICTED:
-            rounds.insert(0, (n, first))
-        return rounds
-
-    def _round(self, candidates: list[Any], size: int, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (candidates, folds) on some folds, nan where a fit failed or the time was up, and mean seconds of a fit."""
-        families = {c.family: [d for d in candidates if d.family == c.family] for c in candidates}
-        jobs = [(fold, family) for family in families.values() for fold in range(first, end)]
-        parallel = Parallel(n_jobs=self.settings.n_jobs, return_as="generator")
-        runs = parallel(delayed(self._path)(fold, family, size) for fold, family in jobs)
-        scores, seconds = np.full((len(candidates), end - first), np.nan), np.zeros(len(candidates))
-        self.progress.begin(len(jobs), size)
-        try:
-            for (fold, _), run in zip(jobs, runs):
-                for place, candidate in enumerate(candidates):
-                    if candidate in run.scores:
-                        scores[place, fold - first] = run.scores[candidate]
-                        seconds[place] += run.seconds[candidate] / (end - first)
-                self.progress.tell_path(candidates, scores)
-        except KeyboardInterrupt:
-            take_interrupt()
-        return scores, seconds
-
-    def _path(self, fold: int, family: list[Any], size: int) -> _PathScores:
-        """One fold: slack weights from light to heavy, each fit from the last."""
-        train, test = self.folds[fold]
-        if size < len(train):
-            train = np.random.default_rng(fold).permutation(train)[:size]
-        A, B = (self.X[np.ix_(rows, train)] if self.is_pairwise else self.X[rows] for rows in (train, test))
-        y, z = self.y[train], self.y[test]
-        weight = None if self.weight is None else self.weight[train]
-        run = _PathScores({}, {})
-        learner = clone(self.template)
-        for candidate in sorted(family, key=lambda c: c.slack_weight):
-            if time.monotonic() > self.deadline:
-                break
-            start = time.perf_counter()
-            learned = None
-            if candidate.strategy is not None:
-                learner.set_params(**self.settings._settings(candidate, A), callback=self._is_late)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # of a fold: not converged, or a class with one point
-                    try:
-                        learned = learner.fit(A, y, sample_weight=weight)
-                    except SolverError:
-                        continue
-                if time.monotonic() > self.deadline:
-                    break
-            seconds = time.perf_counter() - start
-            mapping = self.settings._map(candidate, learned, A, self.codes[train])
-            near, unseen = np.asarray(mapping(A)), np.asarray(mapping(B))  # whatever container is configured
-            model = clone(self.estimator).fit(near, y)
-            run.scores[candidate], run.seconds[candidate] = float(self.scorer(model, unseen, z)), seconds
-        return run
-
-    def _weighty(self, rows: np.ndarray) -> np.ndarray:
-        return rows if self.weight is None else rows[self.weight[rows] > 0]
-
-    def _is_late(self, record: Any) -> bool:
-        self.progress.tell_step(record)
-        return time.monotonic() > self.deadline
+    def chosen(self) -> int:
+        """The place of the candidate that is chosen."""
+        rows = np.flatnonzero(self.is_whole)
+        is_learned = np.array([self.candidates[row]["strategy"] is not None for row in rows])
+        return int(rows[choose(is_learned, self.scores[rows])])
 
 
 def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> Any:
-    """Where no folds are asked for: 5, of groups where there are some, else drawn at random, and more than once where rows are few."""
+    """The folds where none are asked for: of groups if there are some, else drawn at random; several times of few rows, samples of many."""
     is_class = type_of_target(y) in ("binary", "multiclass")
     if groups is not None:
         return (StratifiedGroupKFold if is_class else GroupKFold)(N_FOLDS)
     seed = 0 if random_state is None else int(generator(random_state).integers(2**31))
-    n_repeats = min(MOST_REPEATS, -(-ENOUGH_PREDICTED // max(1, len(y))))
+    if len(y) > MANY_ROWS:
+        is_class = is_class and np.unique(y, return_counts=True)[1].min() > 1
+        size = {"train_size": SAMPLED_ROWS, "test_size": min(SAMPLED_ROWS, len(y) - SAMPLED_ROWS)}
+        return (StratifiedShuffleSplit if is_class else ShuffleSplit)(N_SAMPLES, random_state=seed, **size)
+    n_repeats = min(MOST_REPEATS, -(-FEW_ROWS // max(1, len(y))))
     kind = RepeatedStratifiedKFold if is_class else RepeatedKFold
     return kind(n_splits=N_FOLDS, n_repeats=n_repeats, random_state=seed)
 
 
-def choose(candidates: Sequence[Candidate], scores: np.ndarray, usual: float) -> int:
-    """Of those learned and better than the best one unlearned: the simplest within a standard error of the best, fold by fold.
+def choose(is_learned: np.ndarray, scores: np.ndarray) -> int:
+    """The first of the good candidates: never worse on its folds than the first of all, nor than the best unlearned.
 
-    Where there is none, the best one unlearned. That is not taken for being simpler: with few rows a standard error hides what learning
-    gains.
+    Of those that learn, are better than the best unlearned and at least as good as the first candidate, that is the first that is
+    behind the best by no more than the standard error of their difference, fold by fold. Where there is none, the best unlearned. That
+    is not preferred for being simpler: with few rows a standard error hides what learning gains.
+
+    Parameters
+    ----------
+    is_learned : ndarray of bool, shape (m,)
+    scores : ndarray, shape (m, folds)
     """
     means = scores.mean(axis=1)
-    floor = max((mean for c, mean in zip(candidates, means) if not c.strategy), default=-np.inf)
-    learned = [k for k, c in enumerate(candidates) if c.strategy and means[k] > floor]
-    if not learned:
-        return int(np.argmax(means))
-    best = max(learned, key=lambda k: means[k])
-    eligible = []
-    for k in learned:
-        behind = scores[best] - scores[k]
-        error = behind.std(ddof=1) / np.sqrt(len(behind)) if len(behind) > 1 else 0.0
-        if behind.mean() <= error:
-            eligible.append((candidates[k].complexity(usual), -means[k], k))
-    return min(eligible)[2]
+    floor = means[~is_learned].max(initial=-np.inf)
+    able = np.flatnonzero(is_learned & (means > floor) & (means >= means[0]))
+    if not len(able):
+        return int(means.argmax())
+    behind = scores[able[means[able].argmax()]] - scores[able]
+    n_folds = scores.shape[1]
+    error = behind.std(axis=1, ddof=1) / np.sqrt(n_folds) if n_folds > 1 else np.zeros(len(able))
+    return int(able[behind.mean(axis=1) <= error][0])
 
 
-def described(params: Iterable[dict[str, Any]]) -> dict[str, Any]:
+# ---------------------------------------------------------------------- tables of candidates
+def in_words(params: Params) -> str:
+    """Settings of a candidate in a line."""
+    return ", ".join(f"{name}={value!r}" for name, value in params.items() if value is not None or name == "strategy")
+
+
+def described(params: Iterable[Params]) -> dict[str, Any]:
     """``params`` and a masked column for each of them."""
     rows = list(params)
     table: dict[str, Any] = {"params": rows}

@@ -246,6 +246,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         return X
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        self._decide(X, task)
         self._fit_map, result, rows = learn(X, self._fit_base, task)
         self.captured_trace_: float = self._fit_map.captured
         return result, rows

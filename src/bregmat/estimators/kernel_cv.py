@@ -7,48 +7,31 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-from sklearn.base import clone
-
 from bregmat.base.checks import check_positive
 from bregmat.estimators.base import validated
+from bregmat.estimators.candidates import Params
 from bregmat.estimators.kernel import KernelLearner, KernelOfMap
-from bregmat.estimators.learned_kernel import FactorMap, unlearned
-from bregmat.estimators.search import Candidate, LearnerSearch, listed, sizes
+from bregmat.estimators.search import LearnerSearch, listed, sizes
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import gamma_of
 from bregmat.typing import KernelName
 
 
-@dataclass(frozen=True)
-class KernelCandidate(Candidate):
-    """A kernel of a rank, or what is learned from it."""
-
-    kernel: Any
-    gamma: Any = None
-    rank: int | None = None
-
-    @property
-    def size(self) -> int | None:
-        return self.rank
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearnerCV(KernelOfMap, LearnerSearch):
     """Kernel whose settings, and whether to learn at all, are chosen by neighbours on inner folds.
 
-    As :class:`MetricLearnerCV`: candidates are every kernel, coefficient and rank with every strategy and slack weight, and every
-    kernel as it is, scored by what its neighbours predict on folds that it has not seen. The simplest is of low rank, then of the
-    slack weight nearest to the learner's own (n / 500 times it from more than 500 rows). What is chosen is never worse, on these
-    folds, than the best kernel unlearned.
+    As :class:`MetricLearnerCV`: candidates are every kernel, coefficient and rank as it is, then with every strategy, then the other
+    slack weights for the best of these, scored by what their neighbours predict on folds that they have not seen. What is chosen is
+    never worse, on these folds, than the best kernel unlearned.
 
     Parameters
     ----------
     kernels : sequence of str or callable
         As in :class:`KernelLearner`; "precomputed" stands alone.
     gammas : sequence of {"scale", "auto"}, float or None
-        Coefficients of the kernels that have one. "scale" is 1 / (d var), with the variance of all entries of the training points;
+        Coefficients of the kernels that have one. "scale" is 1 / (d var), with the variance of all entries of the labelled points;
         "auto" and None are 1 / d (1 for "chi2" with None).
     rank : int, None, or sequence of them
         As in :class:`KernelLearner`, at most the number of points; "linear" is X itself where that has no more columns. None is
@@ -63,7 +46,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
     best_params_ : dict
         kernel, gamma, rank, strategy, slack_weight; a strategy None says that not learning was chosen.
     best_learner_ : KernelLearner or None
-        The learner fitted to all rows, with its ``result_``; None where nothing is learned, or from a file.
+        The learner fitted to all rows, with its ``result_``; None from a file.
     kernel_ : ndarray, shape (n, n)
         The chosen kernel on the training points; see :class:`KernelLearner`.
     captured_trace_ : float
@@ -102,7 +85,10 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         return all(KernelFunction(kernel).accept_sparse for kernel in self.kernels) and "csr"
 
     # ------------------------------------------------------------------ the search
-    def _candidates(self) -> list[KernelCandidate]:
+    def _baselines(self) -> list[Params]:
+        return [start | {"strategy": None} for start in self._starts()]
+
+    def _starts(self) -> list[Params]:
         kernels = listed("kernels", self.kernels)
         ranks = sizes("rank", self.rank)
         gammas = listed("gammas", self.gammas)
@@ -116,37 +102,29 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
             except (TypeError, ValueError) as error:
                 raise type(error)(f"kernels: {error}") from error
             ways = product(gammas if function.takes_gamma else [None], ranks)
-            starts += [KernelCandidate(kernel, gamma, rank) for gamma, rank in ways]
+            starts += [{"kernel": kernel, "gamma": gamma, "rank": rank} for gamma, rank in ways]
         if "precomputed" in kernels and len(kernels) > 1:
             raise ValueError(f"kernels must hold nothing beside 'precomputed', whose points are rows; got {kernels!r}.")
-        return self._with_learned(starts)
+        return starts
 
-    def _checked_points(self, X: Any, candidates: list[KernelCandidate]) -> Any:
+    def _template(self) -> Any:
+        # whether kernel values are given decides how points are split
+        return super()._template().set_params(kernel=self._starts()[0]["kernel"])
+
+    def _checked_points(self, X: Any) -> Any:
         X = validated(self, X, accept_sparse=self._accept_sparse, ensure_min_samples=2)
-        if candidates[0].kernel == "precomputed":
+        if self._starts()[0]["kernel"] == "precomputed":
             check_given(X)
         return X
 
-    def _settings(self, candidate: KernelCandidate, X: Any) -> dict[str, Any]:
-        """Parameters of the learner, with numbers for rules."""
-        kernel, gamma, rank = candidate.kernel, candidate.gamma, candidate.rank
-        n, d = X.shape
+    def _set(self, learner: Any, params: Params, X: Any, n: int) -> Any:
+        """Numbers for rules: gamma from all points at hand, a rank that so many points have."""
+        gamma, rank = params["gamma"], params["rank"]
         if rank is not None:
-            rank = None if kernel == "linear" and d <= rank else min(rank, n)
-        settings = {"kernel": kernel, "gamma": gamma_of(X, gamma) if isinstance(gamma, str) else gamma, "rank": rank}
-        return candidate.params() | settings
+            rank = None if params["kernel"] == "linear" and X.shape[1] <= rank else min(rank, n)
+        numbers = {"gamma": gamma_of(X, gamma) if isinstance(gamma, str) else gamma, "rank": rank}
+        return super()._set(learner, params | numbers, X, n)
 
-    def _map(self, candidate: KernelCandidate, learner: Any, X: Any, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
-        return self._unlearned(candidate, X).transform if learner is None else learner.transform
-
-    def _unlearned(self, candidate: KernelCandidate, X: Any) -> FactorMap:
-        """The kernel of a candidate as it is."""
-        settings = self._settings(candidate, X)
-        learner = KernelLearner() if self.learner is None else clone(self.learner)
-        base = learner.set_params(kernel=settings["kernel"], gamma=settings["gamma"])._kernel_function()
-        return unlearned(X, base.given(X), settings["rank"])
-
-    def _keep(self, X: Any, candidate: KernelCandidate, codes: np.ndarray) -> None:
-        learner = self.best_learner_
-        self._fit_map = self._unlearned(candidate, X) if learner is None else learner._fit_map
+    def _keep(self, learner: Any) -> None:
+        self._fit_map = learner._fit_map
         self.captured_trace_: float = self._fit_map.captured

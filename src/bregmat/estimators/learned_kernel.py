@@ -15,20 +15,20 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
 from bregmat.base.interrupts import held_interrupts
-from bregmat.base.linalg import blocks, dense
+from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most
-from bregmat.estimators.task import Ground, Task
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.labels import constraints_from_labels, label_codes
 from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import LogDet, as_divergence
+from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import MatrixResult
 from bregmat.typing import Strategy
@@ -39,33 +39,12 @@ REST_TOL = 1e-10  # squared distance to the touched points' span, relative to th
 
 
 # ---------------------------------------------------------------------- kernels on any points
-@dataclass(frozen=True, eq=False)
-class Unlearned:
-    """In the place of a result, where nothing is learned: rows of the factor are mapped to themselves."""
-
-    width: int
-    base: Any = None  # the rows, where they are known
-
-    @property
-    def B(self) -> np.ndarray:
-        """The identity, shape (width, width)."""
-        return np.eye(self.width)
-
-    def transform(self, X: Any) -> np.ndarray:
-        """The rows, dense."""
-        return dense(X)
-
-    def kernel(self) -> np.ndarray:
-        """Inner products of the rows, which have to be known."""
-        return dense(self.base @ self.base.T)
-
-
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
 
-    result: MatrixResult | Unlearned
+    result: MatrixResult
     width: int  # columns of what the result transforms
     train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
 
@@ -85,13 +64,12 @@ class FactorMap:
 
     def training_kernel(self) -> np.ndarray:
         """Learned kernel on the training points."""
-        result = self.result
-        if (result if isinstance(result, Unlearned) else result.coordinates).base is None:
+        if self.result.coordinates.base is None:
             raise ValueError(
                 "kernel_ needs the training points, which pickles and model files do not keep in this form: use "
                 "learner.kernel(X) with the points at hand."
             )
-        return result.kernel()
+        return self.result.kernel()
 
     @property
     def n_columns(self) -> int:
@@ -195,45 +173,36 @@ class SpanMap(LowRankMap):
 def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, MatrixResult, Constraints]:
     """The learned kernel on any points, in the form that data and parameters ask for, its result, and the rows used in row
     numbers of X."""
-    ground = _ground(X, base, task.learner.rank, as_divergence(task.learner.divergence))
-    result, rows = task.learn(ground)
+    problem = _problem(X, base, task.learner.rank, as_divergence(task.learner.divergence))
+    result, rows = task.learn(problem)
     with held_interrupts():
-        return ground.map_of(result), result, rows
+        return problem.map_of(result), result, rows
 
 
-def unlearned(X: Any, base: KernelFunction, rank: int | None) -> FactorMap:
-    """The kernel as it is, or its approximation of a rank, in the same form."""
-    return _ground(X, base, rank, LogDet()).unlearned()
-
-
-def _ground(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelGround:
+def _problem(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelProblem:
     n, d = X.shape
     if rank is None and base.kernel != "linear":
-        return SpanGround(X, base)
+        return SpanProblem(X, base)
     if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
-        return FactorGround(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
+        return FactorProblem(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
     check_at_most("rank", rank, n, "training points")
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
-    return LowRankGround(G0, CheckedPoints(G0), X, base, pivots)
+    return LowRankProblem(G0, CheckedPoints(G0), X, base, pivots)
 
 
-class KernelGround(Ground):
-    """A ground that knows its learned kernel on any points."""
+class KernelProblem(TrainingProblem):
+    """A problem that knows its learned kernel on any points."""
 
     @abstractmethod
-    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
+    def map_of(self, result: MatrixResult) -> FactorMap:
         """The learned kernel."""
-
-    @abstractmethod
-    def unlearned(self) -> FactorMap:
-        """The kernel before learning."""
 
 
 @dataclass(frozen=True, eq=False)
-class FactorGround(KernelGround):
+class FactorProblem(KernelProblem):
     """The prior's factor: X itself."""
 
     G0: Any
@@ -244,34 +213,31 @@ class FactorGround(KernelGround):
             return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0))
         return PointSpace(np.asarray(result.transform(self.G0)))
 
-    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return constraints_from_labels(self.points, y, n_constraints, **options)
+    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return constraints_from_labels(self.points, labels.values, n_constraints, **options)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
-    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
+    def map_of(self, result: MatrixResult) -> FactorMap:
         return FactorMap(result, self.G0.shape[1])
-
-    def unlearned(self) -> FactorMap:
-        return self.map_of(Unlearned(self.G0.shape[1], self.G0))
 
 
 @dataclass(frozen=True, eq=False)
-class LowRankGround(FactorGround):
+class LowRankProblem(FactorProblem):
     """A factor computed from some columns of the prior."""
 
     X: Any
     base: KernelFunction
     pivots: Pivots
 
-    def map_of(self, result: MatrixResult | Unlearned) -> FactorMap:
+    def map_of(self, result: MatrixResult) -> FactorMap:
         pivots = self.pivots
         return LowRankMap(result, len(pivots.rows), self.base, self.base.points(self.X, pivots.rows), pivots)
 
 
 @dataclass(eq=False)
-class SpanGround(KernelGround):
+class SpanProblem(KernelProblem):
     """The prior stays as it is outside the span of the touched points, which each problem finds anew."""
 
     X: Any
@@ -290,30 +256,23 @@ class SpanGround(KernelGround):
         diagonal = base.diagonal(X) + np.einsum("ij,ij->i", h, g)
         return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal)
 
-    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return _constraints_of_kernel(self.X, self.base, y, n_constraints, **options)
+    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return _constraints_of_kernel(self.X, self.base, labels.values, n_constraints, **options)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         n = self.X.shape[0]
         named = rows.touched(n)
         touched = np.arange(n) if named is None else named
-        K, pivots = self._touch(touched)
+        # the prior kernel between the touched points, and its pivots, which are kept
+        K = self.base.block(self.X, touched, touched)
+        tol = max(PIVOT_TOL, self.base.rounding)
+        pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=tol)
+        self.touched, self.pivots = touched, pivots
         located = rows.locate(touched)[0] if len(touched) < n else rows
         assert located is not None  # every point in constraints is among the touched
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
-    def _touch(self, touched: np.ndarray) -> tuple[np.ndarray, Pivots]:
-        """Make these the touched points: the prior kernel between them, and its pivots, which are kept."""
-        K = self.base.block(self.X, touched, touched)
-        pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=max(PIVOT_TOL, self.base.rounding))
-        self.touched, self.pivots = touched, pivots
-        return K, pivots
-
-    def unlearned(self) -> FactorMap:
-        self._touch(np.array([np.argmax(self.base.diagonal(self.X))]))  # one point, which is mapped to itself
-        return self.map_of(Unlearned(1))
-
-    def map_of(self, result: MatrixResult | Unlearned) -> SpanMap:
+    def map_of(self, result: MatrixResult) -> SpanMap:
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.arrays import to_numpy, working_space
@@ -22,8 +23,9 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_run
-from bregmat.estimators.task import Task
+from bregmat.estimators.base import AllOrNothing, check_run, say
+from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
+from bregmat.estimators.task import PointLabels, Task
 from bregmat.from_labels.labels import check_drawing
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
@@ -47,9 +49,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
 
     divergence: DivergenceName | SpectralDivergence = "logdet"
-    slack_weight: float = 1.0
+    slack_weight: Literal["auto"] | float = 1.0
     loss: LossName | Loss | None = None
-    strategy: Strategy = "random"
+    strategy: Literal["auto"] | Strategy | None = "random"
     passes: int = 3
     n_neighbors: int = 3
     n_impostors: int = 10
@@ -87,6 +89,71 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _keep(self, X: Any, task: Task, result: MatrixResult) -> None:
         """Set what else the subclass has to say once the result is known to be one."""
+
+    # ------------------------------------------------------------------ what "auto" stands for
+    def _decide(self, X: Any, task: Task) -> None:
+        """Set :attr:`strategy_`, :attr:`slack_weight_`, and the accuracies that decided."""
+        self.comparison_: dict[str, float] = {}
+        self.strategy_: Strategy | None = self._decided_strategy(X, task)
+        self.slack_weight_: float = self._decided_weight(task)
+        if self.comparison_ and self.verbose:
+            found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
+            say(f"accuracy of 4 neighbours on at most {MOST_COMPARED} training rows: {found}")
+
+    def _decided_strategy(self, X: Any, task: Task) -> Strategy | None:
+        if self.strategy != "auto":
+            return self.strategy
+        if task.labels is None or task.given is not None or not self._may_compare:
+            return "neighbors"
+        rows, codes = self._sample(X, task)
+        quick = type(self)(**self.get_params(deep=False) | QUICKLY | self._quickly)
+
+        def mapped(strategy: Strategy | None, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
+            quick.set_params(strategy=strategy, slack_weight=self._usual_weight(strategy, len(train)))
+            A, y = _safe_split(quick, sample, codes, train)
+            B, _ = _safe_split(quick, sample, codes, test, train)
+            ConstraintLearner.fit(quick, A, y)  # a subclass may count its own fits
+            return np.asarray(quick.transform(A)), np.asarray(quick.transform(B))
+
+        sample = X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else X[rows]
+        best, found = best_strategy(mapped, codes)
+        self.comparison_ |= found
+        return best
+
+    @property
+    def _may_compare(self) -> bool:
+        """Whether a part of the points can be learned from as all of them are."""
+        return True
+
+    @property
+    def _quickly(self) -> dict[str, Any]:
+        """Further settings of learners that are compared."""
+        return {}
+
+    def _decided_weight(self, task: Task) -> float:
+        weight: Any = self.slack_weight
+        if weight != "auto":
+            return float(weight)
+        return self._usual_weight(None if task.labels is None else self.strategy_, task.n_points)
+
+    def _usual_weight(self, strategy: Strategy | None, n: int) -> float:
+        """The slack weight of a strategy that is to be compared or was chosen."""
+        weight: Any = self.slack_weight
+        if weight != "auto":
+            return float(weight)
+        if strategy == "random" and self.strategy == "auto":
+            return RANDOM_WEIGHT
+        return usual_weight(1.0, n) if strategy == "neighbors" else 1.0
+
+    def usual_slack_weight(self, n: int) -> float:
+        """What ``slack_weight`` is for n training points, apart from what their labels decide."""
+        return self._usual_weight("neighbors" if self.strategy == "auto" else self.strategy, n)
+
+    def _sample(self, X: Any, task: Task) -> tuple[np.ndarray, np.ndarray]:
+        """Some rows, evenly spaced, and their classes (-1: not known); none known where y is no class labels."""
+        rows = np.arange(X.shape[0])[:: -(-X.shape[0] // MOST_COMPARED)]
+        kinds = task.labels.kinds_of(rows)
+        return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
 
     # ------------------------------------------------------------------ fit
     def fit(
@@ -148,7 +215,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise _none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy not in ("auto", "neighbors")):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy not in ("auto", "neighbors", None)):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -156,7 +223,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 y = None if y is None else _safe_indexing(y, here)
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
-            labels = None if self.n_constraints == 0 else y
+            is_used = y is not None and self.n_constraints != 0
+            labels = PointLabels(y, X.shape[0], self.unlabeled) if is_used else None
             task = Task(self, X.shape[0], given, labels, previous, weight, space)
             result, rows = self._learn(X, task)
             self._keep_all(X, task, result, _named_constraints(rows, names))
@@ -186,17 +254,19 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
         check_integer("n_constraints", self.n_constraints, 0)
-        check_positive("slack_weight", self._told("slack_weight", 1.0))
+        if not is_auto(self.slack_weight):
+            check_positive("slack_weight", self.slack_weight)
         check_percentiles(self.percentiles)
-        check_drawing(self._told("strategy", "neighbors"), self.n_neighbors, self.n_impostors, self.form)
+        is_drawn = self.strategy is not None and not is_auto(self.strategy)
+        check_drawing(self.strategy if is_drawn else "neighbors", self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
 
-    def _told(self, name: str, otherwise: Any) -> Any:
-        """A parameter, or something else where the learner itself decides about it."""
-        value = getattr(self, name)
-        return otherwise if name in self._decided and isinstance(value, str) and value == "auto" else value
+
+def is_auto(value: Any) -> bool:
+    """Whether a parameter is left to the learner."""
+    return isinstance(value, str) and value == "auto"
 
 
 # ---------------------------------------------------------------------- constraints and the rows at hand

@@ -15,24 +15,20 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import check_at_most, say, validated
-from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, scaled_or_not, usual_weight
+from bregmat.estimators.base import check_at_most, validated
+from bregmat.estimators.choice import scaled_or_not
 from bregmat.estimators.learner import ConstraintLearner, given_constraints
 from bregmat.estimators.mahalanobis import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
-    POINTS_PRIORS,
-    PRIORS,
     MahalanobisMetric,
-    inverse_deviations,
     principal_components,
-    prior_components,
-    root_of_prior,
 )
-from bregmat.estimators.task import Ground, Task, cut_short
+from bregmat.estimators.priors import POINTS_PRIORS, PRIORS, inverse_deviations, prior_components, root_of_prior
+from bregmat.estimators.task import Task, TrainingProblem, cut_short
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.labels import as_kinds, constraints_from_labels
+from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import nearest_metric
 from bregmat.objective.divergences import as_divergence
@@ -46,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class MetricGround(Ground):
+class MetricProblem(TrainingProblem):
     """Points, and a prior metric W0 as :func:`bregmat.nearest_metric` takes it."""
 
     points: CheckedPoints
@@ -62,8 +58,11 @@ class MetricGround(Ground):
             return PointSpace(X @ self.prior.G0)
         return PointSpace(np.asarray(X @ root_of_prior(self.prior)))
 
-    def pairs(self, y: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return constraints_from_labels(self.points, y, n_constraints, **options)
+    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
+        return constraints_from_labels(self.points, labels.values, n_constraints, **options)
+
+    def sampled(self, rows: np.ndarray) -> MetricProblem:
+        return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_metric(self.points, rows, prior=self.prior, **settings)
@@ -92,7 +91,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         "vonneumann", up to 2,000 features). Else the leading ones by variance.
     slack_weight : "auto" or float
         What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. "auto" is 1; with
-        "neighbors" n / 500 for more than 500 points; 0.1 for random pairs that were chosen by ``strategy="auto"``.
+        "neighbors" n / 500 for more than 500 points, at most 5; 0.1 for random pairs that were chosen by ``strategy="auto"``.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
         the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
@@ -105,7 +104,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change, or come round again (``result_.exit_reason`` is then CYCLE).
+        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). From more than 5,000 points it is
+        two passes at most: a sample of 2,500 takes part in the first (if that leaves 25 of each class), all take part in the second.
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with.
     form : {"comparison", "sq_distance"}
@@ -120,9 +120,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
         covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.mahalanobis.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
+        :func:`bregmat.estimators.priors.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
         tenths of numbers, equal sets of labels), shrunk toward "variance" where rows are few (see
-        :func:`bregmat.estimators.mahalanobis.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
+        :func:`bregmat.estimators.priors.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
         given constraints, whose bounds are in the units of the data. With neighbours it is "variance", unless the 4 nearest training rows
         are of the right class more often in X as it is, by one and a half standard errors: columns of one unit, such as pixels,
         principal components and embeddings, are often better left alone.
@@ -187,8 +187,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """
 
     divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
-    strategy: Literal["auto"] | Strategy = "auto"  # type: ignore[assignment]
-    slack_weight: Literal["auto"] | float = "auto"  # type: ignore[assignment]
+    strategy: Literal["auto"] | Strategy | None = "auto"
+    slack_weight: Literal["auto"] | float = "auto"
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
@@ -252,7 +252,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Notes
         -----
         In blocks the same constraints are drawn as in memory with the same ``random_state``, whatever the executor. Neighbours are exact:
-        every block is searched for each point that takes part. If ``n_constraints`` (by default 1,000,000) does not allow all points,
+        every block is searched for each point that takes part. If ``n_constraints`` (by default 300,000) does not allow all points,
         those that take part are drawn before their neighbours are known, not after.
         """
         if is_for_blocks(executor, block_size, X, constraints):
@@ -265,7 +265,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _fit_in_blocks(
         self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
     ) -> None:
-        from bregmat.estimators.blocks import BlockGround, BlockLabels, BlockTask, block_prior
+        from bregmat.estimators.blocks import BlockLabels, BlockProblem, block_prior
         from bregmat.sharded.points import PointsInBlocks
 
         self._check_parameters()
@@ -286,12 +286,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 "constraints must be in memory to be joined with those drawn from y: leave out one of them."
             )
         labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
-        task = BlockTask(self, points.shape[0], given, labels, None)
+        task = Task(self, points.shape[0], given, labels, None)
         self._decide(points, task)
-        is_named = isinstance(self.prior, str)
-        prior = block_prior(points, self.prior_) if is_named else self._prior(points, task)
-        ground = BlockGround(points, prior, block_size)
-        result, rows = self._learn_on(ground, points, task)
+        prior = block_prior(points, self.prior_) if isinstance(self.prior, str) else self._prior(points, task)
+        problem = BlockProblem(points, prior, block_size)
+        result, rows = self._learn_on(problem, points, task)
         self._keep_all(points, task, result, rows)
 
     def _checked_points(self, X: Any) -> Any:
@@ -302,11 +301,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         self._decide(X, task)
-        ground: Any = MetricGround(CheckedPoints(X, task.space), self._prior(X, task))
-        return self._learn_on(ground, X, task)
+        problem: Any = MetricProblem(CheckedPoints(X, task.space), self._prior(X, task))
+        return self._learn_on(problem, X, task)
 
-    def _learn_on(self, ground: Any, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        result, rows = task.learn(ground)
+    def _learn_on(self, problem: Any, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        result, rows = task.learn(problem)
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
         try:
@@ -317,7 +316,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             few = few_components(points, self.n_components)
             if few is None:
                 return result, rows
-            return task.learn(replace(ground, prior=Factor(result.B @ few)), after=result)
+            return task.learn(replace(problem, prior=Factor(result.B @ few)), after=result)
         except KeyboardInterrupt:  # before there is anything of that rank
             take_interrupt()
             return cut_short(result), rows
@@ -330,10 +329,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _neighborhood(self, X: Any, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None where these do not decide which components are kept."""
         n, d = X.shape
-        if self.n_components is None or self.strategy_ != "neighbors" or task.y is None or d > MOST_FEATURES:
+        if self.n_components is None or self.strategy_ != "neighbors" or task.labels is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
-        kinds = task.kinds_at(np.arange(n)[sample])
+        kinds = task.labels.kinds_of(np.arange(n)[sample])
         points = Neighborhood(np.asarray(X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
         return points if len(points.compared) else None
 
@@ -346,62 +345,39 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
 
     def _decide(self, X: Any, task: Task) -> None:
-        """Set what "auto" stands for: :attr:`prior_`, :attr:`strategy_`, :attr:`slack_weight_`, and what was compared for it."""
-        asks_neighbors = task.y is not None and self.strategy in ("auto", "neighbors")
+        """Set :attr:`prior_`, too."""
         self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        self.strategy_: str | None = self.strategy
-        self.comparison_: dict[str, float] = {}
-        if self.prior_ == "auto" and (task.given is not None or not asks_neighbors):
+        accuracy: dict[str, float] = {}
+        if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds are in the units of the data
-        if self.prior_ == "auto" or (self.strategy == "auto" and asks_neighbors and task.given is None):
-            rows, codes = self._sample(X, task)
-            sample = X[rows]
-            if self.prior_ == "auto":
-                self.prior_, self.comparison_ = scaled_or_not(sample, codes)
-            if self.strategy == "auto" and self.prior_ in POINTS_PRIORS:
-                self.strategy_, more = best_strategy(self._quickly, self.prior_, sample, codes)
-                self.comparison_ |= more
-        if self.strategy_ == "auto":
-            self.strategy_ = "neighbors"
-        weight: Any = self.slack_weight
-        if weight == "auto":
-            weight = RANDOM_WEIGHT if self.strategy_ != self.strategy == "auto" and self.strategy_ == "random" else 1.0
-            weight = (
-                usual_weight(1.0, task.n_points) if self.strategy_ == "neighbors" and task.y is not None else weight
-            )
-        self.slack_weight_: float = float(weight)
-        if self.comparison_ and self.verbose:
-            found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
-            say(f"accuracy of 4 neighbours on {len(rows)} training rows: {found}")
+            if task.given is None and task.labels is not None and self.strategy in ("auto", "neighbors", None):
+                rows, codes = self._sample(X, task)
+                self.prior_, accuracy = scaled_or_not(X[rows], codes)
+        super()._decide(X, task)
+        self.comparison_ = accuracy | self.comparison_
 
-    def _quickly(self, X: Any, codes: np.ndarray, strategy: Strategy) -> MetricLearner:
-        """Learned with the strategy from some rows, loosely: the order of candidates is known long before their last digits."""
-        given = {name: value for name, value in self.get_params(deep=False).items() if name not in QUICKLY}
-        usual = RANDOM_WEIGHT if strategy == "random" else 1.0
-        weight = usual if self.slack_weight == "auto" else self.slack_weight
-        asked = {"prior": self.prior_, "strategy": strategy, "slack_weight": weight, "unlabeled": None}
-        return MetricLearner(**given | QUICKLY | asked).fit(X, codes)
+    @property
+    def _may_compare(self) -> bool:
+        return self.prior_ in POINTS_PRIORS
 
-    def _sample(self, X: Any, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows, evenly spaced, and their classes (-1: not known); none known where y is no class labels."""
-        rows = np.arange(X.shape[0])[:: -(-X.shape[0] // MOST_COMPARED)]
-        kinds = task.kinds_at(rows)
-        return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
+    @property
+    def _quickly(self) -> dict[str, Any]:
+        return {"prior": self.prior_, "n_components": None}
 
     def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
         if isinstance(self.prior, str):
             name = self.prior_
             if name == "variance":
                 return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-            return None if name == "identity" else Factor(prior_components(X, name, self._codes(X, task)).T)
+            return None if name == "identity" else Factor(prior_components(X, name, self._codes(task)).T)
         prior = as_matrix("prior", self.prior)
         d = X.shape[1]
         if prior.shape != (d, d):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
 
-    def _codes(self, X: Any, task: Task) -> np.ndarray | None:
+    def _codes(self, task: Task) -> np.ndarray | None:
         """Class of each point for a prior that asks for it."""
-        if self.prior != "within" or task.y is None:
+        if self.prior != "within" or task.labels is None:
             return None
-        return as_kinds(task.y, X.shape[0], "neighbors", unlabeled=self.unlabeled).codes
+        return task.labels.kinds.codes

@@ -1,13 +1,12 @@
-"""What searches among settings of a learner share, not learning among them: parameters, the fit, files; `candidates` has the comparing."""
+"""What searches among the settings of a learner share: parameters, the fit, files. Candidates are compared in `candidates`."""
 
 from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
@@ -17,13 +16,12 @@ from bregmat.base.checks import as_choice, as_column, check_integer, check_posit
 from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
 from bregmat.base.sampling import check_random_state, generator
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, say
-from bregmat.estimators.candidates import Candidate, Search, in_words
+from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, is_watched, say
+from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.from_labels.labels import STRATEGIES, as_kinds
+from bregmat.from_labels.neighbors import comparable
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
-
-C = TypeVar("C", bound=Candidate)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -31,18 +29,17 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     """Settings of a learner, and whether to learn at all, chosen on inner folds; subclasses say which, and keep the choice."""
 
     strategies: Sequence[Strategy] = ("neighbors",)
-    slack_weights: Sequence[float] = (0.1, 1.0, 10.0)
+    slack_weights: Sequence[float] = (1.0, 0.1, 10.0)
     learner: Any = None
     cv: Any = None
     estimator: Any = None
     scoring: Any = None
     n_jobs: int | None = None
-    max_seconds: float | None = None
+    max_seconds: float | None = 60.0
     random_state: RandomState = None
-    verbose: int = 0
+    verbose: int | None = None
 
     _learner: ClassVar[type[ConstraintLearner]]
-    _learner_settings: ClassVar[dict[str, Any]] = {}  # of the learner where none is given
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -52,27 +49,26 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     # ------------------------------------------------------------------ what subclasses give
     @abstractmethod
-    def _candidates(self) -> list[Any]:
-        """Every candidate, those that are not learned first (see :meth:`_with_learned`); parameters are checked."""
+    def _baselines(self) -> list[Params]:
+        """Candidates that are always scored, the plain default first where there is one."""
 
     @abstractmethod
-    def _checked_points(self, X: Any, candidates: list[Any]) -> Any:
+    def _starts(self) -> list[Params]:
+        """What can be learned from and kept, beside strategies and slack weights; parameters are checked."""
+
+    @abstractmethod
+    def _checked_points(self, X: Any) -> Any:
         """The training points, checked against the candidates."""
 
     @abstractmethod
-    def _map(self, candidate: Any, learner: Any, X: Any, codes: np.ndarray) -> Callable[[Any], np.ndarray]:
-        """What maps points to features, from training points X and the class of each (-1 where it is not known).
+    def _keep(self, learner: Any) -> None:
+        """Keep the map of the learner that was fitted to all rows."""
 
-        The learner is fitted to them; None where nothing is learned.
-        """
-
-    @abstractmethod
-    def _keep(self, X: Any, candidate: Any, codes: np.ndarray) -> None:
-        """Set what is chosen, from all points, the class of each and ``best_learner_``."""
-
-    def _settings(self, candidate: Any, X: Any) -> dict[str, Any]:
-        """Parameters of the learner for training points X."""
-        return candidate.params()
+    def _set(self, learner: ConstraintLearner, params: Params, X: Any, n: int) -> ConstraintLearner:
+        """The learner with the settings of a candidate, for n training points out of X."""
+        learner.set_params(**{name: value for name, value in params.items() if name != "slack_weight"})
+        factor = params.get("slack_weight", 1.0)
+        return learner if factor == 1.0 else learner.set_params(slack_weight=factor * learner.usual_slack_weight(n))
 
     # ------------------------------------------------------------------ fit
     def fit(
@@ -100,9 +96,9 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         """
         check_labelled(self, y)
         with self._fitting():
-            candidates = self._candidates()
+            self._check_parameters()
             template = self._template()
-            X = self._checked_points(X, candidates)
+            X = self._checked_points(X)
             check_consistent_length(X, y)
             if groups is not None and np.shape(groups) != (X.shape[0],):
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
@@ -110,38 +106,50 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
             weight = point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
-            codes = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled).codes
-            search = Search(self, template, X, y, groups, codes, weight)
-            self.n_splits_ = len(search.folds)
-            self.cv_results_: dict[str, Any]
-            self.best_index_: int
-            self.cv_results_, self.best_index_ = search.run(candidates)
-            chosen = candidates[self.best_index_]
-            self.best_params_: dict[str, Any] = chosen.params()
-            self.best_score_: float = float(self.cv_results_["mean_test_score"][self.best_index_])
-            if is_interrupted():
-                raise KeyboardInterrupt
+            data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
+            kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
+            comparable(kinds)  # raises where there is nothing to learn, which folds would not tell
+            self._search(data.of(np.flatnonzero(kinds.codes >= 0), template), template)
             self.best_learner_: Any = None
-            if len(here) < X.shape[0]:
-                X, y, codes, weight = X[here], y[here], codes[here], None if weight is None else weight[here]
-            if chosen.strategy is not None:
-                self.best_learner_ = self._fitted(clone(template).set_params(**self._settings(chosen, X)), X, y, weight)
+            self.best_learner_ = self._fitted(clone(template), data.of(here, template))
             with held_interrupts():
-                self._keep(X, chosen, codes)
+                self._keep(self.best_learner_)
         return self
 
-    def _fitted(self, learner: ConstraintLearner, X: Any, y: Any, weight: np.ndarray | None) -> ConstraintLearner:
-        """The learner fitted to all rows, as far as that came."""
-        if self.verbose:
-            say(f"fit to all rows: {in_words(self.best_params_)}")
-            learner.set_params(verbose=max(learner.verbose, self.verbose))
+    def _search(self, data: TrainingRows, template: ConstraintLearner) -> None:
+        """Score the candidates on folds; sets the table, and what is chosen in it."""
+        search = Search(self, data, template)
+        self.n_splits_ = len(search.folds)
         try:
-            return learner.fit(X, y, sample_weight=weight)
+            search.run(self._baselines(), self._starts())
+        except KeyboardInterrupt:
+            if not search.is_whole.any():
+                raise
+            take_interrupt()
+        self.cv_results_: dict[str, Any] = search.table()
+        self.best_index_: int = search.chosen()
+        self.best_params_: Params = search.candidates[self.best_index_]
+        self.best_score_: float = float(self.cv_results_["mean_test_score"][self.best_index_])
+        if is_interrupted():
+            raise KeyboardInterrupt
+
+    def _fitted(self, learner: ConstraintLearner, data: TrainingRows) -> ConstraintLearner:
+        """The learner with what was chosen, fitted to all rows, as far as that came."""
+        if self._is_verbose:
+            say(f"fit to all rows: {in_words(self.best_params_)}")
+        learner = self._set(learner, self.best_params_, data.X, data.X.shape[0])
+        learner.set_params(verbose=max(learner.verbose, self.verbose or 0))
+        try:
+            return learner.fit(data.X, data.y, sample_weight=data.weight)
         except KeyboardInterrupt:
             if not learner.__sklearn_is_fitted__():
                 raise
             take_interrupt()
             return learner
+
+    @property
+    def _is_verbose(self) -> bool:
+        return is_watched() if self.verbose is None else self.verbose > 0
 
     def _keeps_something(self) -> bool:
         return "best_score_" in vars(self)
@@ -150,46 +158,40 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if self.__sklearn_is_fitted__():
             return "in the fit to all rows: best_learner_ and what is chosen are as far as that came."
         n = len(self.cv_results_["params"])
-        n_done = int(np.isfinite(self.cv_results_["mean_test_score"]).sum())
+        n_done = int((self.cv_results_["n_folds"] == self.n_splits_).sum())
         return (
             f"with {n_done} of {n} candidates compared: cv_results_, best_params_ and best_score_ are of these, nothing is fitted "
             f"to all rows. The best of them: {in_words(self.best_params_)}."
         )
 
     def _ending(self) -> str:
-        learned = "" if self.best_learner_ is None else f"; {self.best_learner_._ending()}"
-        return f"{in_words(self.best_params_)}, score {self.best_score_:.4f}{learned}"
+        return f"{in_words(self.best_params_)}, score {self.best_score_:.4f}; {self.best_learner_._ending()}"
 
     def _template(self) -> ConstraintLearner:
         """The learner with all settings that are not searched."""
         kind = self._learner
         if self.learner is not None and not isinstance(self.learner, kind):
             raise TypeError(f"learner must be a {kind.__name__} or None; got {type(self.learner).__name__}.")
-        template = kind(**self._learner_settings) if self.learner is None else clone(self.learner)
-        return template.set_params(random_state=_seed(self.random_state)) if self.random_state is not None else template
+        template = kind() if self.learner is None else clone(self.learner)
+        if self.random_state is not None:
+            template.set_params(random_state=int(generator(self.random_state).integers(2**31)))
+        return template
 
     def _check_parameters(self) -> None:
         """Raise for a parameter that no data could make valid."""
-        self._candidates()
-
-    def _with_learned(self, starts: list[C], cuts: Sequence[dict[str, Any]] = ({},)) -> list[C]:
-        """The starts, and what is learned from each: every strategy, slack weight and cut; what all searches have is checked."""
-        strategies = [as_choice("strategies", s, STRATEGIES) for s in listed("strategies", self.strategies)]
-        weights = np.sort(as_column("slack_weights", listed("slack_weights", self.slack_weights)))
-        for weight in weights:
+        self._starts()
+        for strategy in listed("strategies", self.strategies):
+            as_choice("strategies", strategy, STRATEGIES)
+        for weight in as_column("slack_weights", listed("slack_weights", self.slack_weights)):
             check_positive("slack_weights", float(weight), finite=True)
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         check_random_state(self.random_state)
-        check_verbose(self.verbose)
+        if self.verbose is not None:
+            check_verbose(self.verbose)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
-        learned = [
-            replace(start, strategy=strategy, slack_weight=weight, **cut)
-            for start, strategy, weight, cut in product(starts, strategies, map(float, weights), cuts)
-        ]
-        return [*starts, *learned]
 
 
 def listed(name: str, values: Any) -> list[Any]:
@@ -208,7 +210,3 @@ def sizes(name: str, values: Any) -> list[int | None]:
     for number in found:
         check_integer(name, number, 1)
     return found
-
-
-def _seed(random_state: Any) -> int:
-    return int(generator(random_state).integers(2**31))

@@ -285,7 +285,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
         check_positive("C", self.C)
-        check_run(self)
+        check_run(self, self.max_seconds)
         check_gap(self.tol)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)

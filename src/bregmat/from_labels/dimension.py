@@ -1,4 +1,4 @@
-"""Few components for neighbours: in the order of what they tell apart, or a map of that rank sought among such maps."""
+"""Few components for nearest neighbours: the leading ones of a learned metric, or a low-rank map that is optimised instead."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
 from bregmat.base.threads import cached_property
-from bregmat.from_labels.neighbors import ALIKE, APART, Kinds, Nearest, PointSpace, nearest_related
+from bregmat.from_labels.kinds import Kinds
+from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
 
-# how often neighbours are looked up in the map sought, and steps of L-BFGS from one time to the next
+# searches for neighbours in the map found so far, and steps of L-BFGS between two of them
 DRAWS, STEPS = 8, 10
-STEEPNESS = 4.0  # of the sigmoid
-MOST_COMPARISONS = 50_000  # of one draw
-RIDGE = 1e-2  # of the mean spread of neighbours, in the start of the search
+STEEPNESS = 4.0  # of the sigmoid: at 10 % difference its value is 0.60
+MOST_COMPARISONS = 50_000  # of one search
+RIDGE = 1e-2  # relative to the mean spread of neighbours, added to it in the starting point
 
 
 @dataclass(frozen=True, eq=False)
 class Neighborhood:
-    """Points (n, r), and the nearest of each that are alike (targets) and apart (impostors).
+    """Points (n, r) with the nearest of the same kind (targets) and of another (impostors) for each of them.
 
     Attributes
     ----------
@@ -37,37 +38,45 @@ class Neighborhood:
     n_impostors: int
 
     @cached_property
-    def targets(self) -> Nearest:
-        """The nearest that are alike."""
-        return nearest_related(PointSpace(self.Z), self.kinds, ALIKE, self.n_neighbors)
+    def _found(self) -> tuple[np.ndarray, Nearest, Nearest]:
+        known = np.flatnonzero(self.kinds.codes >= 0)
+        targets, impostors, _ = nearest_of_kinds(
+            PointSpace(self.Z), self.kinds, known, self.n_neighbors, self.n_impostors
+        )
+        both = np.flatnonzero(targets.has_some & impostors.has_some)
+        return known[both], targets.of(both), impostors.of(both)
 
-    @cached_property
-    def impostors(self) -> Nearest:
-        """The nearest that are apart."""
-        return nearest_related(PointSpace(self.Z), self.kinds, APART, self.n_impostors)
-
-    @cached_property
+    @property
     def compared(self) -> np.ndarray:
-        """Points that have both, shape (m,)."""
-        return np.flatnonzero((self.targets.rows[:, 0] >= 0) & (self.impostors.rows[:, 0] >= 0))
+        """Points that have both targets and impostors, shape (m,)."""
+        return self._found[0]
+
+    @property
+    def targets(self) -> Nearest:
+        """The nearest alike of the points compared."""
+        return self._found[1]
+
+    @property
+    def impostors(self) -> Nearest:
+        """The nearest apart of the points compared."""
+        return self._found[2]
 
     @property
     def right(self) -> np.ndarray:
-        """Which of the points compared have one of their kind as their nearest, shape (m,)."""
-        rows = self.compared
-        return self.targets.distances[rows, 0] < self.impostors.distances[rows, 0]
+        """Which of the points compared have a target as their nearest neighbour, shape (m,)."""
+        return self.targets.distances[:, 0] < self.impostors.distances[:, 0]
 
     def spread(self, nearest: Nearest) -> np.ndarray:
         """Mean of ``(z - z') (z - z')'`` over points compared and their nearest, shape (r, r)."""
         S, count = np.zeros((self.Z.shape[1],) * 2), 0
-        for column in nearest.rows[self.compared].T:
+        for column in nearest.rows.T:
             has = column >= 0
             D = self.Z[self.compared[has]] - self.Z[column[has]]
             S, count = S + D.T @ D, count + len(D)
         return S / max(1, count)
 
     def ordered(self) -> np.ndarray:
-        """Orthogonal directions as columns (r, r): along the first the impostors are farther than the targets by most, ..."""
+        """Orthogonal directions as columns (r, r), by how much farther impostors are than targets along them, most first."""
         return eigh(self.spread(self.impostors) - self.spread(self.targets))[1][:, ::-1]
 
     def mapped(self, V: np.ndarray) -> Neighborhood:
@@ -75,26 +84,26 @@ class Neighborhood:
         return Neighborhood(self.Z @ V, self.kinds, self.n_neighbors, self.n_impostors)
 
     def comparisons(self) -> np.ndarray:
-        """Points, targets and impostors, shape (m, 3); of every so many points where there are very many."""
+        """Points, targets and impostors, shape (m, 3); of evenly spaced points if there are too many."""
         each = self.n_neighbors * self.n_impostors
-        rows = self.compared[:: -(-len(self.compared) * each // MOST_COMPARISONS)]
-        near, far = self.targets.rows[rows], self.impostors.rows[rows]
+        some = slice(None, None, -(-len(self.compared) * each // MOST_COMPARISONS))
+        rows, near, far = self.compared[some], self.targets.rows[some], self.impostors.rows[some]
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         return np.stack([rows[p], near[p, a], far[p, b]], axis=1)
 
 
 def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None:
-    """A map V (r, n_components) for points as a learned metric maps them; None where its leading components do as well.
+    """A map V (r, n_components) of points that a learned metric has mapped; None if its leading components do as well.
 
-    They do if the share of points whose nearest is of their kind is not below that of all components by more than a standard
-    error. Else V is a map of that rank for which many comparisons hold,
+    They do if the share of points whose nearest neighbour is of their kind is at most a standard error below that with all components.
+    If truncation loses accuracy, a map of that rank is optimised instead:
 
         minimize over V:   mean over (i, j, l) of sigmoid(4 (near - far) / (near + far))
                            near = |V' (z_i - z_j)|^2,   far = |V' (z_i - z_l)|^2
 
-    The rows are nearest targets j and impostors l in each of the maps found on the way, together: of the last alone, the search
-    would run from one set of impostors to the next. Not convex: the best map on the way is taken, by the share above. A comparison
-    that cannot hold costs at most 1, so that in few dimensions, where many cannot, the others decide.
+    The comparisons are those of nearest targets j and impostors l in all maps found so far. With those of the last map alone, the
+    search would alternate between sets of impostors. The problem is not convex: the map with the best share is returned. A comparison
+    costs at most 1, so those that cannot hold in few dimensions do not dominate the others.
 
     Parameters
     ----------
@@ -124,7 +133,7 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
 
 
 def _start(points: Neighborhood, n_components: int) -> np.ndarray:
-    """Directions of most variance relative to the spread of neighbours: a discriminant analysis of neighbours."""
+    """Directions of most variance relative to the spread of neighbours, as in a discriminant analysis."""
     near = points.spread(points.targets)
     values, vectors = eigh(near)
     root = vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE * max(np.trace(near) / len(near), np.finfo(float).tiny))

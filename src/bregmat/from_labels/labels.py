@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,8 +19,9 @@ from bregmat.base.sampling import PairGroups, check_percentiles, differ, generat
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import is_missing
 from bregmat.constraints.constraints import Constraints
-from bregmat.from_labels.neighbors import FORMS, Kinds, PointSpace, neighbor_constraints
-from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy, Transformer
+from bregmat.from_labels.kinds import Kinds
+from bregmat.from_labels.neighbors import FORMS, PointSpace, neighbor_constraints
+from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy
 
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 goes beyond this from 159 classes on
@@ -36,12 +37,11 @@ def constraints_from_labels(
     n_neighbors: int = 3,
     n_impostors: int = 10,
     form: Form = "comparison",
-    index: Literal["exact"] | Transformer = "exact",
     percentiles: tuple[float, float] = (5, 95),
     unlabeled: Any = -1,
     random_state: RandomState = None,
 ) -> Constraints:
-    """Constraints between labelled points: random pairs, or where neighbours are decided.
+    """Constraints between labelled points: bounds for random pairs, or comparisons of nearest neighbours.
 
         "random",     same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
         "uniform"     different class:  sq_distance(i, j) >= l        squared distances between labelled points
@@ -49,8 +49,8 @@ def constraints_from_labels(
                       j one of the nearest points of i's class, l of other classes; margin: twice the farthest of the first
 
     "random" draws as many pairs of one class as of two, "uniform" draws all pairs alike (Davis 2007, section 5).
-    Take "neighbors" to prepare for anything that looks at near points only; a linear map cannot do what random pairs ask of it
-    where classes have several parts. Bounds are *squared* distances in the units of X.
+    Use "neighbors" before methods that look at near points only. If classes have several parts, no linear map can bring all pairs of
+    one class together, as random pairs ask. Bounds are *squared* distances in the units of X.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def constraints_from_labels(
         they are in the same tenth of the values, and apart if there is a tenth between them; and sets of labels as 0 and 1, shape
         (n, n_labels): together if they share one.
     n_constraints : int, optional
-        Most rows, at least 1; fewer are returned where the data has no more. By default 40 k^2 pairs for k classes, or all
-        comparisons with "neighbors"; at most 1,000,000.
+        Most rows, at least 1; fewer are returned where the data has no more. By default 40 k^2 pairs for k classes, at most
+        1,000,000; with "neighbors" at most 300,000 comparisons: those of points drawn at random, where there are more.
     strategy : {"random", "uniform", "neighbors"}
         "random" draws half of the pairs within classes, with an equal share for every class and every two classes; "uniform" draws
         every pair of labelled points with the same probability.
@@ -71,10 +71,6 @@ def constraints_from_labels(
         With "neighbors": points of its class and of others that each point is compared with; at least 1.
     form : {"comparison", "sq_distance"}
         With "neighbors": the rows above, or pairs, ``sq_distance(i, j) <= margin`` and ``sq_distance(i, l) >= 2 margin``.
-    index : "exact" or transformer
-        With "neighbors": how they are looked for; for hundreds of thousands of points an approximate index in scikit-learn's
-        convention, an object with ``fit``, ``transform`` and a parameter ``n_neighbors`` (which is set here), such as
-        ``pynndescent.PyNNDescentTransformer()``.
     percentiles : (float, float)
         With "random" and "uniform": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points: of all
         pairs up to 20,000, else of a random 20,000 of them (5,000 to 20,000 above 5,000 columns).
@@ -110,7 +106,7 @@ def constraints_from_labels(
     agree to 12 digits count as identical. Cost: O(n d) for the checks and O(d) per pair.
 
     Neighbours: after LMNN (Weinberger and Saul 2009), with the margin in units of each point's own neighbourhood rather than one for
-    all. Cost: a search for neighbours for each class, at most O(n^2 d).
+    all. Cost: O(m n d) for the neighbours of m points among n.
 
     Examples
     --------
@@ -121,7 +117,7 @@ def constraints_from_labels(
     200
     """
     points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # a memory map, too, is looked at here
-    check_drawing(strategy, n_neighbors, n_impostors, form, index)
+    check_drawing(strategy, n_neighbors, n_impostors, form)
     check_integer("n_constraints", n_constraints, 1)
     percentiles = check_percentiles(percentiles)
     rng = generator(random_state)
@@ -129,31 +125,33 @@ def constraints_from_labels(
     if strategy != "neighbors":
         is_balanced = strategy == "random"
         return random_pairs(points, Classes.of(kinds.codes), n_constraints, percentiles, rng, is_balanced=is_balanced)
-    space = PointSpace(points, None if isinstance(index, str) else index)
     return neighbor_constraints(
-        space, kinds, n_neighbors=n_neighbors, n_impostors=n_impostors, form=form, n_constraints=n_constraints, rng=rng
+        PointSpace(points),
+        kinds,
+        n_neighbors=n_neighbors,
+        n_impostors=n_impostors,
+        form=form,
+        n_constraints=n_constraints,
+        rng=rng,
     )
 
 
-def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any, index: Any = "exact") -> None:
-    """Raise for a parameter of the drawing that no data could make valid.
+def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any) -> None:
+    """Raise for a strategy, number or form that is not valid for any data.
 
     Parameters
     ----------
-    strategy, n_neighbors, n_impostors, form, index
+    strategy, n_neighbors, n_impostors, form
         As in :func:`constraints_from_labels`.
     """
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_neighbors", n_neighbors, 1, optional=False)
     check_integer("n_impostors", n_impostors, 1, optional=False)
     as_choice("form", form, FORMS)
-    is_transformer = all(hasattr(index, name) for name in ("fit", "transform", "set_params"))
-    if not is_transformer and not (isinstance(index, str) and index == "exact"):
-        raise TypeError(f"index must be 'exact' or a neighbours transformer as scikit-learn has them; got {index!r}.")
 
 
 def as_kinds(y: Any, n: int, strategy: str, *, unlabeled: Any = -1) -> Kinds:
-    """Who belongs together, from labels; with "neighbors" also from numbers and from sets of labels.
+    """Which points belong together, from class labels; with "neighbors" also from numbers and from sets of labels.
 
     Parameters
     ----------
@@ -198,7 +196,7 @@ def is_continuous(values: np.ndarray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Classes:
-    """Who is labelled, and how: what random pairs are drawn from.
+    """Labelled points and their classes, from which random pairs are drawn.
 
     Attributes
     ----------
@@ -372,7 +370,7 @@ def _matches(labels: np.ndarray, unlabeled: Any) -> np.ndarray:
 
 
 def _first_appearance(labels: np.ndarray) -> np.ndarray:
-    """Codes 0, 1, ... in order of first appearance, so that the pairs do not depend on how classes are spelt."""
+    """Codes 0, 1, ... in order of first appearance, so that pairs do not depend on the names of classes."""
     if labels.dtype.kind == "O":
         seen: dict[Any, int] = {}
         return np.array([seen.setdefault(v, len(seen)) for v in labels], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What few pairs say of the points near them: the pairs that they entail, told to the neighbours of both ends."""
+"""More pairs from few: those that the given pairs imply, repeated for the neighbours of both points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from bregmat.base.points import as_points
 from bregmat.base.sampling import sq_distances
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.from_labels.neighbors import PointSpace
 from bregmat.typing import Points
 
 
@@ -21,16 +20,16 @@ from bregmat.typing import Points
 def spread_pairs(
     X: Points, constraints: Constraints, *, n_neighbors: int = 8, reach: float = 0.75, weight: float = 0.1
 ) -> Constraints:
-    """The rows, and soft pairs of points near theirs: for clustering with few pairs, up to some hundreds.
+    """The rows, and additional soft pairs of points near theirs; for clustering with up to some hundreds of pairs.
 
     Pairs with ``<=`` put their points into one group, transitively; ``>=`` puts groups apart; every pair of points within a group,
-    and of groups apart, is entailed. A pair (i, j) of these is told to points p near i and q near j where
+    and of groups apart, is implied. A pair (i, j) of these is repeated for points p near i and q near j where
 
         |x_p - x_i| + |x_q - x_j| <= reach |x_i - x_j|
 
-    unless they are such a pair themselves, and asks of them what the given pairs ask in the median: a share of their squared
-    distance. What is told both ways is decided by the majority. Take it where pairs are few and
-    classes compact; where classes overlap, near points may well belong to others, and rows told to them cost more than they bring.
+    unless they are such a pair themselves. Its bound is the same fraction of their squared distance as the given pairs have in the
+    median. If (p, q) is to be both near and far, the majority decides. Use it for few pairs and compact classes; where classes overlap,
+    near points may belong to others, and the added rows do harm.
 
     Parameters
     ----------
@@ -92,7 +91,7 @@ def spread_pairs(
 
 
 def _median(shares: np.ndarray) -> float:
-    """The median; 1 of nothing."""
+    """The median; 1 if there are none."""
     return float(np.median(shares)) if len(shares) else 1.0
 
 
@@ -112,22 +111,24 @@ def _entailed(n: int, i: np.ndarray, j: np.ndarray, alike: np.ndarray) -> tuple[
 def _told(
     points: Any, i: np.ndarray, j: np.ndarray, alike: np.ndarray, k: int, reach: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Pairs (p, q) that are told something by pairs (i, j) in reach, and what the majority says.
+    """Pairs (p, q) near given pairs (i, j), and whether most of these are alike.
 
     Parameters
     ----------
     points : ndarray or scipy.sparse, shape (n, d)
     i, j : ndarray, shape (m,)
-        Pairs that tell.
+        Given and implied pairs.
     alike : ndarray of bool, shape (m,)
-        What they tell.
+        Which of them are alike.
     k : int
         Neighbours of each end, beside itself.
     reach : float
         Largest sum of both offsets, relative to the distance of i and j.
     """
+    from sklearn.neighbors import NearestNeighbors
+
     ends = np.unique(np.concatenate([i, j]))
-    distances, near = PointSpace(points).index(np.arange(points.shape[0]), k + 1)(ends)
+    distances, near = NearestNeighbors(n_neighbors=k + 1).fit(points).kneighbors(points[ends])
     a, b = np.searchsorted(ends, i), np.searchsorted(ends, j)
     p, q = np.repeat(near[a], k + 1, axis=1), np.tile(near[b], k + 1)
     offset = np.repeat(distances[a], k + 1, axis=1) + np.tile(distances[b], k + 1)

@@ -1,6 +1,6 @@
-"""Rows where neighbours are decided: the nearest points of the same kind against the nearest of another (after LMNN).
+"""Comparisons of neighbours: each point's nearest of the same kind against its nearest of another (after LMNN).
 
-Kinds come from class labels, from sets of labels, or from a number per point; what is near, from a :class:`Space`: points in their
+Kinds come from class labels, from sets of labels, or from a number per point. Distances come from a :class:`Space`: points in their
 units, points as a learned metric maps them, or a kernel. Memory grows with the number of points, not with its square.
 """
 
@@ -15,97 +15,49 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import blocks
-from bregmat.base.sampling import NothingToCompare, differ
-from bregmat.base.threads import cached_property
+from bregmat.base.linalg import blocks, dense, sq_norms
+from bregmat.base.sampling import NothingToCompare, differ, sq_distances
+from bregmat.base.threads import cached_property, in_parts
 from bregmat.constraints.constraints import Constraints
+from bregmat.from_labels.kinds import ALIKE, APART, Kinds
 from bregmat.typing import Form
 
-TOTAL_WEIGHT = 1000.0  # of all rows drawn: that many relative squares of the margin against one unit of the divergence
+TOTAL_WEIGHT = 1000.0  # sum of the weights of all rows drawn: so many relative squares of the margin against one unit of the divergence
 MARGIN = 2.0  # of a comparison, in squared distances of the point to its farthest target
 LEAST_MARGIN = 1e-2  # of a point, relative to the median one: copies of it would leave it none
 FORMS = get_args(Form)
-MOST_DEFAULT_ROWS = 1_000_000
-MOST_BINS = 10  # of a continuous target
-BLOCK = 10_000_000  # numbers at a time
-NEAR = 1e-6  # distance relative to the median one below which two points are looked at more closely
-PROJECTIONS = 3  # random directions along which copies of points are looked for
-DIGITS = 1e-10  # share of the largest coordinate along them that tells points apart
-COINCIDENT = 1e-12  # squared distance relative to k(x, x) + k(y, y) below which it is rounding
-ALIKE, NEITHER, APART = 1, 0, -1
+MOST_DEFAULT_ROWS = (
+    300_000  # comparisons of 10,000 points: more of them change the error by less than its noise (docs/defaults.md)
+)
+BLOCK = 4_000_000  # squared distances at a time
+NEAR = 1e-6  # distance relative to the one compared with, below which two points are looked at more closely
+CLOSE = 1e-6  # squared distance, relative to the squared lengths of both points, below which a product leaves fewer than 10 digits
+COINCIDENT = 1e-12  # squared distance, relative to the squared lengths of both points, below which it may be rounding
 
 
-# ---------------------------------------------------------------------- who belongs together
-@dataclass(frozen=True, eq=False)
-class Kinds:
-    """A group for each point, and which groups belong together.
-
-    Attributes
-    ----------
-    codes : ndarray of int64, shape (n,)
-        Group of each point, -1 where it is not known.
-    relation : ndarray of int8, shape (g, g)
-        1: alike, -1: apart, 0: neither is asked.
-    """
-
-    codes: np.ndarray
-    relation: np.ndarray
-
-    @classmethod
-    def of_classes(cls, codes: np.ndarray) -> Kinds:
-        """Classes by number, -1 unlabelled: alike if equal."""
-        n_groups = int(codes.max(initial=-1)) + 1
-        return cls(codes, np.where(np.eye(n_groups, dtype=bool), ALIKE, APART).astype(np.int8))
-
-    @classmethod
-    def of_values(cls, y: np.ndarray) -> Kinds:
-        """A continuous target in bins of equal counts: alike in one bin, apart unless the bins touch. NaN is unlabelled."""
-        known = np.isfinite(y)
-        n_bins = int(np.clip(known.sum() // 5, 3, MOST_BINS))
-        edges = np.unique(np.quantile(y[known], np.linspace(0, 1, n_bins + 1)[1:-1]))
-        codes = np.where(known, np.searchsorted(edges, np.where(known, y, 0.0), side="right"), -1)
-        steps = np.abs(np.subtract.outer(np.arange(len(edges) + 1), np.arange(len(edges) + 1)))
-        return cls(codes, np.select([steps == 0, steps == 1], [ALIKE, NEITHER], APART).astype(np.int8))
-
-    @classmethod
-    def of_sets(cls, Y: np.ndarray) -> Kinds:
-        """Sets of labels as rows of 0 and 1: alike if they share a label, apart if not. A row of zeros is unlabelled."""
-        sets, codes = np.unique(Y, axis=0, return_inverse=True)
-        codes, empty = codes.reshape(-1), ~np.asarray(sets.any(axis=1))
-        shared = sets.astype(np.int64) @ sets.T.astype(np.int64)
-        return cls(np.where(empty[codes], -1, codes), np.where(shared > 0, ALIKE, APART).astype(np.int8))
-
-    @cached_property
-    def members(self) -> list[np.ndarray]:
-        """Row numbers of each group."""
-        order = np.argsort(self.codes, kind="stable")
-        starts = np.searchsorted(self.codes[order], np.arange(len(self.relation) + 1))
-        return [order[a:b] for a, b in zip(starts, starts[1:])]
-
-    @property
-    def are_classes(self) -> bool:
-        """Whether groups belong together with themselves alone, and apart from all others."""
-        return bool(np.array_equal(self.relation, Kinds.of_classes(np.arange(len(self.relation))).relation))
-
-    @property
-    def alone(self) -> np.ndarray:
-        """Which points are known, and alike to no other; shape (n,)."""
-        sizes = np.array([len(rows) for rows in self.members])
-        return (self.codes >= 0) & (((self.relation == ALIKE) @ sizes)[self.codes] == 1)
-
-    def related(self, group: int, how: int) -> np.ndarray:
-        """Rows whose group stands in the relation ``how`` to this one."""
-        parts = [self.members[other] for other in np.flatnonzero(self.relation[group] == how)]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+# ---------------------------------------------------------------------- where distances are measured
+Distances = Callable[[np.ndarray], np.ndarray]  # row numbers (m,) -> squared distances (m, n) to n points
 
 
-# ---------------------------------------------------------------------- what is near
 class Space(Protocol):
-    """Where distances are measured."""
+    """Points whose squared distances can be asked for by row numbers."""
 
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray: ...
-    def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]: ...
-    def places(self) -> np.ndarray: ...
+    @property
+    def sizes(self) -> np.ndarray:
+        """Squared lengths of the points, beside which distances are small or large; shape (n,)."""
+
+    @property
+    def work(self) -> float:
+        """Nanoseconds that a distance takes; 0 where the search must stay on one thread."""
+
+    def sq_distances_to(self, among: np.ndarray) -> Distances:
+        """The function that gives squared distances to some points, up to rounding."""
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Squared distances of pairs that are near each other, shape (m,); exactly 0 for copies."""
+
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of points are identical up to rounding, shape (m,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,40 +65,43 @@ class PointSpace:
     """Rows of Z (n, r), dense or sparse, with Euclidean distances."""
 
     Z: Any
-    transformer: Any = None  # scikit-learn's way to another index of neighbours, None for exact search
+
+    @property
+    def work(self) -> float:
+        """Of the product, and of the selection."""
+        return 5.0 + 0.05 * self.Z.shape[1]
+
+    @cached_property
+    def _centred(self) -> Any:
+        # |x|^2 - 2 x'y + |y|^2 loses the fewest digits around the origin
+        return sp.csr_array(self.Z) if sp.issparse(self.Z) else self.Z - self.Z.mean(axis=0)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """Squared lengths of the centred points."""
+        return sq_norms(self._centred)
+
+    def sq_distances_to(self, among: np.ndarray) -> Distances:
+        """Squared distances by one product for each block of rows."""
+        Z, sizes = self._centred, self.sizes
+        others = Z[among].T
+
+        def distances(rows: np.ndarray) -> np.ndarray:
+            sq = dense(Z[rows] @ others)
+            sq *= -2.0
+            sq += sizes[among]
+            sq += sizes[rows, None]
+            return sq
+
+        return distances
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Squared lengths of differences, which cancel nothing."""
+        return sq_distances(self.Z, i, j)
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are identical to 12 digits, shape (m,)."""
         return ~differ(self.Z)(i, j)
-
-    def places(self) -> np.ndarray:
-        """A number for each row, the same for copies of one point, shape (n,)."""
-        along = self.Z @ np.random.default_rng(0).normal(size=(self.Z.shape[1], PROJECTIONS))
-        unit = DIGITS * np.abs(along).max(axis=0, initial=0.0)
-        return np.unique(np.rint(along / np.where(unit > 0, unit, 1.0)), axis=0, return_inverse=True)[1].reshape(-1)
-
-    def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """A function of row numbers (m,) that gives the k nearest of ``among``: distances and places in ``among``, (m, k)."""
-        from sklearn.base import clone
-        from sklearn.neighbors import NearestNeighbors
-
-        if self.transformer is None or len(among) <= 10 * k:
-            near = NearestNeighbors(n_neighbors=k).fit(self.Z[among])
-            return lambda rows: near.kneighbors(self.Z[rows])
-        fitted = clone(self.transformer).set_params(n_neighbors=k).fit(self.Z[among])
-        return lambda rows: _nearest_of_graph(fitted.transform(self.Z[rows]), k)
-
-
-def _nearest_of_graph(graph: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distances (m, k), inf where there are fewer, and places, from the sparse distances of a neighbours transformer."""
-    graph = sp.csr_array(graph)
-    row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
-    order = np.lexsort((graph.data, row))
-    rank = np.arange(len(row)) - graph.indptr[row]
-    distances, places = np.full((graph.shape[0], k), np.inf), np.zeros((graph.shape[0], k), np.int64)
-    kept, at = order[rank < k], (row[rank < k], rank[rank < k])
-    distances[at], places[at] = graph.data[kept], graph.indices[kept]
-    return distances, places
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,85 +109,149 @@ class KernelSpace:
     """Distances of a kernel, from a function of two arrays of row numbers that gives the block of its values."""
 
     block: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    diagonal: np.ndarray  # k(x, x), shape (n,)
+    sizes: np.ndarray  # k(x, x), shape (n,)
+    work: float = 0.0  # a user's kernel may not be called by several threads at once
+
+    def sq_distances_to(self, among: np.ndarray) -> Distances:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``."""
+        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``; 0 where that is rounding."""
+        values, order = np.empty(len(i)), np.argsort(i, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
+            values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
+        size = self.sizes[i] + self.sizes[j]
+        sq = size - 2.0 * values
+        return np.where(sq <= COINCIDENT * size, 0.0, sq)
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of rows are mapped to one point but for rounding, shape (m,)."""
-        sq, order = np.empty(len(i)), np.argsort(i, kind="stable")
-        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
-            sq[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
-        size = self.diagonal[i] + self.diagonal[j]
-        return size - 2.0 * sq <= COINCIDENT * size
-
-    def places(self) -> np.ndarray:
-        """A number for each row; a kernel does not tell which of them are copies."""
-        return np.arange(len(self.diagonal))
-
-    def index(self, among: np.ndarray, k: int) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """As :meth:`PointSpace.index`."""
-
-        def nearest(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            sq, places = np.empty((len(rows), k)), np.empty((len(rows), k), np.int64)
-            for part in blocks(len(rows), len(among), BLOCK):
-                all_sq = self.diagonal[among] - 2.0 * np.asarray(self.block(rows[part], among))
-                places[part] = np.argpartition(all_sq, k - 1, axis=1)[:, :k]
-                sq[part] = np.take_along_axis(all_sq, places[part], axis=1)
-            return np.sqrt(np.maximum(sq + self.diagonal[rows, None], 0.0)), places
-
-        return nearest
+        """Which pairs of rows the kernel maps to one point but for rounding, shape (m,)."""
+        return self.close_sq_distances(i, j) == 0.0
 
 
-# ---------------------------------------------------------------------- rows
+# ---------------------------------------------------------------------- the search
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """Up to k nearest points of each point; -1 where there are fewer."""
+    """Up to k nearest points of each of m points; row number -1 and distance inf where there are fewer."""
 
-    rows: np.ndarray  # (n, k)
-    distances: np.ndarray  # (n, k), inf where there is none
+    rows: np.ndarray  # (m, k)
+    distances: np.ndarray  # (m, k)
+
+    @classmethod
+    def none(cls, m: int, k: int) -> Nearest:
+        """None found yet."""
+        return cls(np.full((m, k), -1, np.int64), np.full((m, k), np.inf))
+
+    @property
+    def has_some(self) -> np.ndarray:
+        """Which of the points have one, shape (m,)."""
+        return np.any(self.rows >= 0, axis=1)
 
     def of(self, points: np.ndarray) -> Nearest:
-        """Of some points."""
+        """Of some of the points."""
         return Nearest(self.rows[points], self.distances[points])
 
     def without(self, gone: np.ndarray) -> Nearest:
-        """Without those marked (n, k)."""
+        """Without those marked (m, k)."""
         return Nearest(np.where(gone, -1, self.rows), np.where(gone, np.inf, self.distances))
 
+    def set_inplace(self, points: np.ndarray, sq: np.ndarray, rows: np.ndarray) -> None:
+        """Set the neighbours of some of the points from squared distances and row numbers, each (len(points), at most k)."""
+        is_found, k = np.isfinite(sq), sq.shape[1]
+        self.rows[points, :k] = np.where(is_found, rows, -1)
+        self.distances[points, :k] = np.where(is_found, np.sqrt(np.maximum(sq, 0.0)), np.inf)
 
-def nearest_related(space: Space, kinds: Kinds, how: int, k: int, only: np.ndarray | None = None) -> Nearest:
-    """The k nearest points of each known point among those alike (never itself) or apart; one index for each group.
+
+def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k smallest entries of each row in ascending order, and their columns; all where there are fewer; shapes (m, min(k, n))."""
+    if k < values.shape[1]:
+        columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
+    else:
+        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+    found = np.take_along_axis(values, columns, axis=1)
+    order = np.argsort(found, axis=1, kind="stable")  # of equal ones that of the lower column first
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+
+
+def nearest_of_kinds(
+    space: Space, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int
+) -> tuple[Nearest, Nearest, np.ndarray]:
+    """The nearest points alike and the nearest apart of some points, by one pass over all distances.
+
+    Points apart that coincide with the point itself are passed over: no metric parts them.
 
     Parameters
     ----------
     space : Space
     kinds : Kinds
-        Of n points.
-    how : int
-        ALIKE or APART.
-    k : int
-    only : ndarray of bool, shape (n,), optional
-        Which points may be found.
+        Of all n points.
+    points : ndarray of int, shape (m,)
+        Points whose neighbours are wanted; their kinds are known.
+    n_alike, n_apart : int
+        How many of either.
+
+    Returns
+    -------
+    targets, impostors : Nearest
+        Of the m points.
+    coincides : ndarray of bool, shape (m,)
+        Points that coincide with one apart from them, as far as such were met.
     """
-    n = len(kinds.codes)
-    rows, distances = np.full((n, k), -1, np.int64), np.full((n, k), np.inf)
-    for group, among in enumerate(kinds.members):
-        queries = kinds.related(group, how)
-        among = among if only is None else among[only[among]]
-        is_alike = how == ALIKE  # then the point itself may be found
-        found = min(k + is_alike, len(among))
-        if not found or not len(queries):
-            continue
-        d, places = space.index(among, found)(queries)
-        near = among[places]
-        d = np.where(near == queries[:, None], np.inf, d)
-        d = np.hstack([distances[queries], d])
-        near = np.hstack([rows[queries], near])
-        order = np.argsort(d, axis=1, kind="stable")[:, :k]
-        distances[queries] = np.take_along_axis(d, order, axis=1)
-        rows[queries] = np.take_along_axis(near, order, axis=1)
-    return Nearest(np.where(np.isfinite(distances), rows, -1), distances)
+    among = np.concatenate(kinds.members)
+    place = np.empty(len(kinds.codes), np.int64)
+    place[among] = np.arange(len(among))
+    group_of = kinds.codes[among]
+    targets, impostors = Nearest.none(len(points), n_alike), Nearest.none(len(points), n_apart)
+    coincides = np.zeros(len(points), dtype=bool)
+    distances = space.sq_distances_to(among)
+    order = np.argsort(kinds.codes[points], kind="stable")
+    parts = [order[part] for part in blocks(len(points), len(among), BLOCK)]
+
+    def search(start: int, stop: int) -> None:
+        for part in parts[start:stop]:
+            sq = distances(points[part])
+            sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
+            group = kinds.codes[points[part]]
+            cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
+            for a, b in zip(cuts, cuts[1:]):
+                some, relation = sq[a:b], kinds.relation[group[a]][group_of]
+                alike = np.flatnonzero(relation == ALIKE)
+                rows = points[part[a:b]]
+                found, columns = smallest(some[:, alike], n_alike)
+                targets.set_inplace(part[a:b], *_refined(found, rows, among[alike[columns]], space))
+                some[:, relation != APART] = np.inf
+                coincides[part[a:b]] = _leave_out_copies_inplace(some, rows, among, space)
+                found, columns = smallest(some, n_apart)
+                impostors.set_inplace(part[a:b], *_refined(found, rows, among[columns], space))
+
+    in_parts(search, len(parts), space.work * len(points) * len(among))
+    return targets, impostors, coincides
 
 
+def _refined(sq: np.ndarray, i: np.ndarray, j: np.ndarray, space: Space) -> tuple[np.ndarray, np.ndarray]:
+    """Squared distances (m, k) of points i (m,) and j (m, k), anew where cancellation has left few digits; and j."""
+    p, column = np.nonzero(sq <= CLOSE * (space.sizes[i, None] + space.sizes[j]))
+    sq[p, column] = space.close_sq_distances(i[p], j[p, column])
+    return sq, j
+
+
+def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarray, space: Space) -> np.ndarray:
+    """Make squared distances (m, n) to copies of a point infinite; returns which points had copies, shape (m,)."""
+    size, column = space.sizes, sq.argmin(axis=1)
+    nearest = sq[np.arange(len(rows)), column]
+    may = np.flatnonzero(nearest <= COINCIDENT * (size[rows] + size[among[column]]))
+    found = np.zeros(len(rows), dtype=bool)
+    if len(may):
+        p, column = np.nonzero(sq[may] <= COINCIDENT * (size[rows[may], None] + size[among]))
+        p = may[p]
+        is_copy = space.coincide(rows[p], among[column])
+        sq[p[is_copy], column[is_copy]] = np.inf
+        found[p[is_copy]] = True
+    return found
+
+
+# ---------------------------------------------------------------------- rows
 def neighbor_constraints(
     space: Space,
     kinds: Kinds,
@@ -260,7 +279,8 @@ def neighbor_constraints(
         so that dense and thin regions are asked for the same in their own units; or ``d(i, target) <= margin`` and
         ``d(i, impostor) >= 2 margin``, with one margin, the median squared distance of point and target.
     n_constraints : int, optional
-        Most rows; points are left out at random to keep to it. By default 1,000,000.
+        Most rows, by default 300,000. Points whose neighbours are compared are drawn at random to keep to it; all are looked at as
+        neighbours.
     rng : Generator
     is_first : bool
         Whether to warn of points that take no part.
@@ -272,24 +292,39 @@ def neighbor_constraints(
     Constraints
         Each with the weight 1000 / (number of rows).
     """
-    targets = nearest_related(space, kinds, ALIKE, n_neighbors)
-    near = nearest_related(space, kinds, APART, n_impostors)
-    coincides = _coincident(space, near)
-    impostors = _apart(space, kinds, near, coincides)
-    known, has_target = kinds.codes >= 0, targets.rows[:, 0] >= 0
-    has_impostor = np.any(impostors.rows >= 0, axis=1)
-    copy = np.argwhere(coincides)[:1]
-    pair = (int(copy[0, 0]), int(near.rows[tuple(copy[0])])) if len(copy) else None
-    _check_any(known, has_target, near.rows[:, 0] >= 0, has_impostor, pair)
-    if is_first:
-        warn_of_left_out(kinds.alone, np.any(coincides, axis=1))
-
-    points = np.flatnonzero(has_target & has_impostor)
+    able = comparable(kinds)
     most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
+    points = drawn_points(able, n_neighbors, n_impostors, form, most, rng)
+    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, n_neighbors, n_impostors)
+    kept = np.flatnonzero(targets.has_some & impostors.has_some)
+    if not len(kept):
+        text = f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X."
+        i = int(points[0])
+        others = kinds.related(int(kinds.codes[i]), APART)
+        raise NothingToCompare(text, (i, int(others[0])))
+    if is_first:
+        copies = np.zeros(len(kinds.codes), dtype=bool)
+        copies[points] = coincides
+        warn_of_left_out(kinds.alone, copies)
+    return rows_between(points[kept], targets.of(kept), impostors.of(kept), space.coincide, form, most, typical)
+
+
+def drawn_points(
+    able: Any, n_neighbors: int, n_impostors: int, form: str, most: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Those of some points, ascending, whose neighbours are compared: all, or as many as make the most rows that are wanted.
+
+    Parameters
+    ----------
+    able : ndarray of int
+        Row numbers; or what gives some of them by their places.
+    n_neighbors, n_impostors, form, most, rng
+        As in :func:`neighbor_constraints`.
+    """
     each = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
-    if len(points) * each > most:
-        points = np.sort(rng.choice(points, size=-(-most // each), replace=False))
-    return rows_between(points, targets.of(points), impostors.of(points), space.coincide, form, most, typical)
+    if len(able) * each <= most:
+        return able[:]
+    return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
 
 
 def rows_between(
@@ -346,32 +381,20 @@ def median_margin(rows: Constraints) -> float:
     return float(np.median(np.abs(rows.bound[rows.sense > 0])))
 
 
-def _apart(space: Space, kinds: Kinds, near: Nearest, coincides: np.ndarray) -> Nearest:
-    """Impostors that are not at the point itself; where copies of it are all that was found, the nearest among different points."""
-    impostors = near.without(coincides)
-    hidden = (near.rows >= 0).any(axis=1) & ~(impostors.rows >= 0).any(axis=1)
-    if not hidden.any():
-        return impostors
-    n, k = near.rows.shape
-    groups = len(kinds.relation)
-    is_different = np.zeros(n, dtype=bool)
-    is_different[np.unique(space.places() * (groups + 1) + kinds.codes, return_index=True)[1]] = True
-    more = nearest_related(space, kinds, APART, k + groups, is_different)  # at most one copy in each group
-    more = more.without(_coincident(space, more))
-    order = np.argsort(more.distances, axis=1, kind="stable")[:, :k]
-    for mine, other in ((impostors.rows, more.rows), (impostors.distances, more.distances)):
-        mine[hidden] = np.take_along_axis(other, order, axis=1)[hidden]
-    return impostors
-
-
-def _coincident(space: Space, impostors: Nearest) -> np.ndarray:
-    """Which impostors are at the point itself, where nothing can part them; shape (n, k)."""
-    found = np.zeros(impostors.rows.shape, dtype=bool)
-    finite = np.isfinite(impostors.distances)
-    if finite.any():
-        at = (finite & (impostors.distances <= NEAR * np.median(impostors.distances[finite]))).nonzero()
-        found[at] = space.coincide(at[0], impostors.rows[at])
-    return found
+def comparable(kinds: Kinds) -> np.ndarray:
+    """Points that have others alike and others apart, ascending; raises where there are none."""
+    counts = np.array([len(rows) for rows in kinds.members])
+    has_target, has_other = (kinds.relation == ALIKE) @ counts > 1, (kinds.relation == APART) @ counts > 0
+    known = np.flatnonzero(kinds.codes >= 0)
+    group = kinds.codes[known]
+    where = rows_text(known)
+    check_kinds(bool(has_other[group].any()), bool(has_target[group].any()), f"labelled point ({where})")
+    able = known[(has_target & has_other)[group]]
+    if not len(able):
+        raise ValueError(
+            f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
+        )
+    return able
 
 
 def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
@@ -391,24 +414,6 @@ def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
         )
     if not has_target:
         raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
-
-
-def _check_any(
-    known: np.ndarray,
-    has_target: np.ndarray,
-    has_other: np.ndarray,
-    has_impostor: np.ndarray,
-    pair: tuple[int, int] | None,
-) -> None:
-    """Raise where no point has both a target and an impostor; ``pair``: two identical points that belong apart, if there are some."""
-    where = rows_text(np.flatnonzero(known))
-    check_kinds(bool(has_other.any()), bool(has_target.any()), f"labelled point ({where})")
-    if (has_target & has_impostor).any():
-        return
-    if pair is not None:
-        text = f"y gives different classes to identical points, and no others can be compared: see {where} of X."
-        raise NothingToCompare(text, pair)
-    raise ValueError(f"no labelled point of y ({where}) has both a point of its class and one of another to compare.")
 
 
 def warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:

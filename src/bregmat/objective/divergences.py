@@ -1,4 +1,4 @@
-"""The library's divergences: what :class:`SpectralDivergence` derives, and formulas of their own where these are more accurate."""
+"""The divergences of the library, with formulas of their own where these are more accurate than those of :class:`SpectralDivergence`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class LogDet(SpectralDivergence):
         return 1.0 / (x * x)
 
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """``1 / (t_k t_l)``: exact whatever the distance of the arguments."""
+        """``(1/t_l - 1/t_k) / (t_k - t_l) = 1 / (t_k t_l)``, exact for close arguments."""
         return 1.0 / np.multiply.outer(t, t)
 
     def phi(self, x: np.ndarray) -> np.ndarray:
@@ -61,11 +61,11 @@ class LogDet(SpectralDivergence):
         return -np.log(x)
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = -sum (1 + log(-t))``: one logarithm instead of a quotient and another one."""
+        """``phi*(t) = -sum (1 + log(-t))``."""
         return float(-(1.0 + np.log(-t)).sum())
 
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
-        """``-(1 + tau) / t``: the barrier is the divergence itself once more, so there is nothing to solve."""
+        """``-(1 + tau) / t``: the barrier is the divergence itself, so ``-1/x - tau/x = t``."""
         return -(1.0 + tau) / t
 
 
@@ -73,7 +73,7 @@ class LogDet(SpectralDivergence):
 class VonNeumann(SpectralDivergence):
     """``tr(X log X - X log Y - X + Y)``; link ``log x`` (Tsuda 2004, eq. 1; quantum relative entropy).
 
-    For density matrices and kernels whose small eigenvalues may stay free; invariant under rotation only.
+    For density matrices, and kernels whose small eigenvalues may become 0; invariant under rotation only.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class VonNeumann(SpectralDivergence):
         return np.exp(t)
 
     def in_domain(self, t: np.ndarray) -> bool:
-        """Everything, as far as ``exp`` does not overflow."""
+        """Every number for which ``exp`` and its squares do not overflow."""
         return bool((t < 300.0).all())
 
     def curvature(self, x: np.ndarray) -> np.ndarray:
@@ -107,7 +107,7 @@ class VonNeumann(SpectralDivergence):
         return 1.0 / x
 
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of exp by ``expm1``, to full precision for close and for far arguments."""
+        """``exp(max) (-expm1(-gap)) / gap`` with ``gap = |t_k - t_l|``, to full precision for close and for far arguments."""
         gap = np.abs(np.subtract.outer(t, t))
         small = gap < 1e-12
         gap[small] = 1.0
@@ -120,14 +120,15 @@ class VonNeumann(SpectralDivergence):
         return x * np.log(np.where(x > 0, x, 1.0)) - x
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = sum exp t``: all terms positive, where the general formula cancels."""
+        """``phi*(t) = sum exp t``; the terms of the general formula cancel."""
         return float(np.exp(t).sum())
 
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
-        """In closed form: Wright's omega of ``log tau - t`` is ``tau / x``."""
+        """``y = tau / x`` solves ``y + log y = log tau - t``: Wright's omega function."""
         from scipy.special import wrightomega  # loads on first use, which keeps ``import bregmat`` quick
 
         y = wrightomega(np.log(tau) - t)
+        # for small y, log x = t + y loses fewer digits than tau / y
         return np.where(y > 1e-3, tau / np.maximum(y, 1e-300), np.exp(np.minimum(t + y, LARGEST)))
 
 
@@ -158,7 +159,7 @@ class Frobenius(SpectralDivergence):
         return np.maximum(t, 0.0)
 
     def in_domain(self, t: np.ndarray) -> bool:
-        """Everything finite."""
+        """Every finite number."""
         return bool(np.isfinite(t).all())
 
     def curvature(self, x: np.ndarray) -> np.ndarray:
@@ -166,7 +167,7 @@ class Frobenius(SpectralDivergence):
         return np.ones_like(x)
 
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of ``max(t, 0)``: exactly 0 where both arguments are negative, 1 where both are positive."""
+        """Divided differences of ``max(t, 0)``: 0 where both arguments are negative, 1 where both are positive."""
         plus = np.maximum(t, 0.0)
         gap = np.subtract.outer(t, t)
         mixed = np.multiply.outer(t > 0, t <= 0)
@@ -180,7 +181,7 @@ class Frobenius(SpectralDivergence):
         return 0.5 * x * x
 
     def conjugate(self, t: np.ndarray) -> float:
-        """``phi*(t) = sum max(t, 0)^2 / 2``, the conjugate over the cone, in one square."""
+        """``phi*(t) = sum max(t, 0)^2 / 2``, the conjugate over the cone."""
         return 0.5 * float((np.maximum(t, 0.0) ** 2).sum())
 
     def constant(self, t0: np.ndarray) -> float:
@@ -188,7 +189,7 @@ class Frobenius(SpectralDivergence):
         return 0.5 * float((t0 * t0).sum())
 
     def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
-        """``|U diag(x) U' - T0|^2 / 2``, summed directly: the terms of the general formula cancel."""
+        """``|U diag(x) U' - T0|^2 / 2``; the terms of the general formula cancel."""
         return 0.5 * float((add_diagonal((U * x) @ U.T, -t0) ** 2).sum())
 
     def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
@@ -199,16 +200,16 @@ class Frobenius(SpectralDivergence):
         return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
 
     def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
-        """Of the difference, times the sizes of what it is one of."""
+        """Size of the difference ``M - M0`` times that of M and M0."""
         size = float(np.linalg.norm(x) + np.linalg.norm(t0))
         return size * (float(np.sqrt(2.0 * self.from_diagonal(x, U, t0))) + EPS * size)
 
     def _is_far(self, A: np.ndarray, t0: np.ndarray) -> bool:
-        """Whether the plain form of the gain loses less."""
+        """Whether the general form of the gain has the smaller rounding error."""
         return float((A * A).sum()) > float((t0 * t0).sum())
 
     def gain_size(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """Of the three products."""
+        """Sum of the sizes of the three products."""
         if self._is_far(A, t0):
             return self.constant(t0) + self.conjugate(t)
         size = float(np.linalg.norm(A))
@@ -221,7 +222,7 @@ class Frobenius(SpectralDivergence):
         return 0.5 * float((np.abs((V * x) @ V.conj().T - (U * y) @ U.conj().T) ** 2).sum())
 
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
-        """The positive root of a quadratic, without cancellation."""
+        """The positive root of ``x^2 - t x - tau = 0``, without cancellation."""
         root = np.sqrt(t * t + 4.0 * tau)
         return np.where(t > 0, 0.5 * (t + root), 2.0 * tau / (root - t))
 
@@ -232,7 +233,7 @@ for _cls in (LogDet, VonNeumann, Frobenius):
 
 
 def as_divergence(divergence: Any) -> SpectralDivergence:
-    """A divergence object from an object or a string that names one; what a class of a user's own claims is looked at."""
+    """A divergence object from an object or a string that names one; the functions of a class of a user are checked."""
     found: SpectralDivergence = DIVERGENCES.resolve(divergence)
     if not type(found).__module__.startswith("bregmat."):
         _check_claims(found)
@@ -240,7 +241,7 @@ def as_divergence(divergence: Any) -> SpectralDivergence:
 
 
 def _check_claims(D: SpectralDivergence) -> None:
-    """Raise unless the three functions belong together, since all proofs rest on that, and D is LogDet if it says so."""
+    """Raise unless link and inverse link belong to phi, which all proofs use, and unless only LogDet claims invariance."""
     x = np.array([0.03, 0.5, 1.0, 3.0, 20.0])
     h = STEP * x
     t = D.link(x)

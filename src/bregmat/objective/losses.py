@@ -1,4 +1,4 @@
-"""The slack of a divergence, its own scalar loss, and the losses by their names."""
+"""The slack of a divergence, which is its own scalar loss, and the registry of losses."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from bregmat.base.registry import Registry
 from bregmat.objective.divergences import Frobenius, LogDet, VonNeumann
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.scalar_losses import TINY, Loss, ScalarLoss, Squared, SquaredHinge, bound_rows
-from bregmat.objective.spectral import FAR, STEP, SpectralDivergence, check_agreement, check_elementwise, is_unbounded
-
-AT_ZERO = 1e-12  # relative to its bound, how far below 0 rounding may put a value
+from bregmat.objective.spectral import (
+    FAR,
+    LARGEST,
+    STEP,
+    SpectralDivergence,
+    check_agreement,
+    check_elementwise,
+    is_unbounded,
+)
 
 
 class OwnSlack(ScalarLoss):
-    """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); what ``loss=None`` stands for.
+    """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); the meaning of ``loss=None``.
 
-    For rows with a positive bound, as a divergence of the diagonal matrix of bounds needs; others get the squared hinge. Derived
-    from link, inverse link and phi of any divergence; the library's own have formulas written out (:func:`own_slack`).
+    It applies to rows with a positive bound; others get the squared hinge. This class derives it from link, inverse link and phi of
+    any divergence; those of the library have explicit formulas (:func:`own_slack`).
 
     Parameters
     ----------
@@ -50,7 +56,7 @@ class OwnSlack(ScalarLoss):
         return self.divergence.inverse_link(self.divergence.link(c) + m)
 
     def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
-        """Up to ``phi'(inf) - phi'(c)``."""
+        """Between -inf and ``phi'(inf) - phi'(c)``."""
         return -np.inf, self._top - self.divergence.link(c)
 
     def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -58,15 +64,15 @@ class OwnSlack(ScalarLoss):
         return self.divergence.curvature(q)
 
     def is_outside(self, p: Any, b: Any) -> Any:
-        """0 is inside where ``phi(0)`` is finite, and so is what rounding makes of it."""
-        return p <= 0 if self.divergence.keeps_rank else p < -AT_ZERO * b
+        """A value of 0, or one that is negative by rounding, is inside the domain if ``phi(0)`` is finite."""
+        return p <= 0 if self.divergence.keeps_rank else p < -1e-12 * b
 
     def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """The divergence's own inverse: ``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``."""
+        """``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``, by the inverse of the divergence."""
         return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The slack in units of the rows themselves."""
+        """The slack of values and bounds as they are, in the units of the rows."""
         scale = np.where(rows.is_positive, 1.0, rows.unit)
         return bound_rows(rows, rows.sense, own_slack(self.divergence), rows.is_positive, scale, rows.gamma)
 
@@ -75,8 +81,8 @@ class OwnSlack(ScalarLoss):
 class RelativeSlack(Loss):
     """The divergence's own slack of ``p / b`` against 1, ``gamma d(p / b, 1)`` (Kulis 2009, end of section 6.2.1).
 
-    A bound of 1000 broken by half costs as much as a bound of 1 broken by half, whatever the divergence, so that the learned
-    matrix does not change when a row and its bound are multiplied by a number. Prefer it to the default for von Neumann and
+    The same relative violation costs the same for bounds of any size, so the learned matrix does not change if a row and its bound
+    are multiplied by a number. Prefer it to the default for von Neumann and
     Frobenius when bounds differ in size.
 
     Notes
@@ -98,7 +104,7 @@ class RelativeSlack(Loss):
     name: ClassVar[str] = "relative_slack"
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The slack in units of the bounds: by the weight where the divergence is homogeneous, else by the scale."""
+        """The slack relative to the bounds: by the weight if the divergence is homogeneous, else by the scale."""
         slack, on = own_slack(rows.divergence), rows.is_positive
         scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
         degree = rows.divergence.degree
@@ -111,13 +117,13 @@ class RelativeSlack(Loss):
 
 
 def _log_quotient(p: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``log(p / b)``: by the excess near the bound, where the quotient is rounded to 1, and by the quotient far below it."""
+    """``log(p / b)``: as ``log1p((p - b) / b)`` near the bound, where the quotient would lose digits."""
     u = (p - b) / b
     return np.where(np.abs(u) < 0.5, np.log1p(np.maximum(u, -0.5)), np.log(p / b))
 
 
 class ItakuraSaito(OwnSlack):
-    """LogDet's own slack, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22); the weight is the only scale it has."""
+    """The slack of LogDet, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22)."""
 
     name: ClassVar[str] = "itakura_saito"
     projection_code: ClassVar[int | None] = outer_rows.ITAKURA_SAITO
@@ -127,25 +133,25 @@ class ItakuraSaito(OwnSlack):
         super().__init__(LogDet())
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
+        """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
         return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
 
     def bound_size(self, q: Any, b: Any) -> Any:
-        """Far below the bound, only the quotient of the two counts."""
+        """The smaller of value and bound: far below the bound only their quotient matters."""
         return np.minimum(np.abs(q), np.abs(b))
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative."""
+        """First and second derivative: ``g (1/b - 1/p)`` and ``g / p^2``."""
         return g * (1.0 / b - 1.0 / p), g / (p * p)
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Conjugate per row, ``inf`` outside its domain ``mu < g / b``; exact for small mu, where the general formula cancels."""
+        """``-g log(1 - mu b / g)`` per row, ``inf`` for ``mu >= g / b``; accurate for small mu."""
         x = mu * b / g
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(x < 1.0, -g * np.log1p(-np.minimum(x, 1.0)), np.inf)
 
     def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound xi(mu) and its derivative."""
+        """Relaxed bound ``xi = b / (1 - mu b / g)`` and its derivative ``xi^2 / g``."""
         xi = b / (1.0 - mu * b / g)
         return xi, xi * xi / g
 
@@ -154,12 +160,12 @@ class ItakuraSaito(OwnSlack):
         return np.full(len(b), -np.inf), g / b
 
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """In closed form: on the path ``xi (g / b - mu) = g + tau``."""
+        """``xi / (g / b - mu)``, since ``xi (g / b - mu) = g + tau`` on the path."""
         return xi / (g / b - mu)
 
 
 class RelativeEntropy(OwnSlack):
-    """von Neumann's own slack, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
+    """The slack of von Neumann, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
 
     name: ClassVar[str] = "relative_entropy"
     projection_code: ClassVar[int | None] = outer_rows.RELATIVE_ENTROPY
@@ -169,25 +175,25 @@ class RelativeEntropy(OwnSlack):
         super().__init__(VonNeumann())
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows, by the relative excess: near the bound the general formula cancels."""
+        """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
         return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative."""
+        """First and second derivative: ``g log(p / b)`` and ``g / p``."""
         q = np.maximum(p, TINY)
         return g * np.log(q / b), g / q
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Conjugate per row; exact for small mu, where the general formula cancels."""
-        return g * b * np.expm1(np.minimum(mu / g, 700.0))
+        """``g b (exp(mu / g) - 1)`` per row; accurate for small mu."""
+        return g * b * np.expm1(np.minimum(mu / g, LARGEST))
 
     def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound xi(mu) and its derivative."""
-        xi = b * np.exp(np.minimum(mu / g, 700.0))
+        """Relaxed bound ``xi = b exp(mu / g)`` and its derivative ``xi / g``."""
+        xi = b * np.exp(np.minimum(mu / g, LARGEST))
         return xi, xi / g
 
 
-_WRITTEN_OUT: dict[type, type[ScalarLoss]] = {
+_EXPLICIT: dict[type, type[ScalarLoss]] = {
     LogDet: ItakuraSaito,
     VonNeumann: RelativeEntropy,
     Frobenius: SquaredHinge,  # with scale 1
@@ -195,8 +201,8 @@ _WRITTEN_OUT: dict[type, type[ScalarLoss]] = {
 
 
 def own_slack(divergence: SpectralDivergence) -> ScalarLoss:
-    """The slack of a divergence, by formulas written out where there are any."""
-    special = _WRITTEN_OUT.get(type(divergence))
+    """The slack of a divergence, by its explicit formulas if there are any."""
+    special = _EXPLICIT.get(type(divergence))
     return OwnSlack(divergence) if special is None else special()
 
 
@@ -216,7 +222,7 @@ def as_loss(loss: Any) -> Loss | None:
 
 
 def _check_claims(loss: ScalarLoss) -> None:
-    """Raise unless the functions of a loss belong together, since all proofs rest on that."""
+    """Raise unless slope and its inverse belong to the cost, which all proofs use."""
     q, c = np.array([0.2, 0.9, 1.0, 1.1, 3.0]), np.ones(5)
     h = STEP * q
     cost, m = loss.cost(q, c), loss.slope(q, c)

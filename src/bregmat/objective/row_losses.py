@@ -1,4 +1,4 @@
-"""The losses of all rows: which scalar loss each row has, and what solvers and certificates ask of them."""
+"""The losses of all rows: values, derivatives, conjugates and relaxed bounds, each by the scalar loss of its row."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bregmat.objective.spectral import SpectralDivergence
 
 @dataclass(frozen=True, eq=False)
 class WeightedBounds:
-    """The rows before their losses are chosen: what :meth:`bregmat.objective.scalar_losses.Loss.bind` reads.
+    """The rows before their losses are chosen: the argument of :meth:`bregmat.objective.scalar_losses.Loss.bind`.
 
     Attributes
     ----------
     divergence : SpectralDivergence
         Of the problem.
     bound, gamma, unit : ndarray, shape (c,)
-        Bounds and the unit in which a violation is measured (units of p, ``|b|`` where b is not 0); slack weights (dimensionless,
+        Bounds and the unit in which a violation is measured (units of p; ``|b|`` if b is not 0); slack weights (dimensionless,
         inf = hard).
     sense : ndarray of int8, shape (c,)
         +1, -1, or 0 for equalities.
@@ -39,7 +39,7 @@ class WeightedBounds:
 
     @property
     def is_positive(self) -> np.ndarray:
-        """Rows with a positive bound, which losses for positive numbers need."""
+        """Rows with a positive bound, as losses for positive numbers need."""
         return self.bound > 0
 
 
@@ -51,7 +51,7 @@ class RowLosses:
     bound, gamma, scale : ndarray, shape (c,)
         Bounds (units of p), slack weights (dimensionless; not used on hard rows), scales of the losses (units of p).
     sense : ndarray of int8, shape (c,)
-        +1, -1; 0 makes both sides count.
+        +1, -1; 0: both sides count.
     kinds : tuple of ScalarLoss
         The different losses.
     kind : ndarray of int8, shape (c,)
@@ -86,7 +86,7 @@ class RowLosses:
 
     @property
     def needs_positive(self) -> np.ndarray:
-        """Rows that a value of 0 never meets, whatever the weight."""
+        """Rows for which a value of 0 is never acceptable, whatever the weight."""
         out = self.hard.copy()
         for loss, rows in self.groups:
             out[rows] |= loss.is_positive
@@ -98,7 +98,7 @@ class RowLosses:
         return RowLosses(bound, sense, gamma, scale, self.kinds, self.kind[rows])
 
     def in_units(self, scale: float, worth: float) -> RowLosses:
-        """The same losses for values over ``scale``, themselves over ``worth``."""
+        """The same losses for values divided by ``scale``, with the losses divided by ``worth``."""
         gamma, own = self.gamma / worth, self.scale / scale
         for loss, rows in self.groups:
             if loss.degree is not None:
@@ -115,7 +115,7 @@ class RowLosses:
         return hit | self._equality if self._has_equality else hit
 
     def value(self, p: np.ndarray) -> float:
-        """Total loss; infinite if a hard row is violated, or a value outside of the domain of its loss."""
+        """Total loss; infinite if a hard row is violated or a value is outside the domain of its loss."""
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
             on = _violated_of(rows, hit)
@@ -125,7 +125,7 @@ class RowLosses:
         return total
 
     def value_size(self, p: np.ndarray, error: np.ndarray) -> float:
-        """Sum of what :meth:`value` may be wrong by, over the rounding unit, where the values are wrong by ``error`` times it."""
+        """Bound of the rounding error of :meth:`value`, over the rounding unit, for values with errors of ``error`` times that unit."""
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
             if loss.is_hard:
@@ -137,7 +137,7 @@ class RowLosses:
         return total
 
     def conjugate_size(self, mu: np.ndarray) -> float:
-        """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
+        """Sum of the absolute terms of :meth:`conjugate`; its rounding error is at most a multiple of EPS times this."""
         xi = self.relaxed(mu)[0]
         size = np.abs(xi)
         for loss, rows in self.groups:
@@ -145,7 +145,7 @@ class RowLosses:
         return float((np.abs(self.conjugate(mu)) + np.abs(mu) * size).sum())
 
     def outside(self, p: np.ndarray) -> np.ndarray:
-        """Violated rows whose loss has no derivative at these values, since it is for positive ones; ascending numbers."""
+        """Ascending numbers of violated rows with a value <= 0 whose loss is defined for positive values only."""
         out, hit = np.zeros(len(p), dtype=bool), self.violated(p)
         for loss, rows in self.groups:
             if loss.is_positive:
@@ -170,7 +170,7 @@ class RowLosses:
         return out
 
     def relaxed(self, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``xi(mu)``, the relaxed bound whose price is mu, and its derivative; 0 derivative for hard rows."""
+        """``xi(mu)``, the relaxed bound with ``d'(xi) = mu``, and its derivative, which is 0 for hard rows."""
         xi, slope = np.empty_like(mu), np.empty_like(mu)
         for loss, rows in self.groups:
             xi[rows], slope[rows] = loss.relaxed(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
@@ -186,7 +186,7 @@ class RowLosses:
     def strengths(self, unit: np.ndarray) -> np.ndarray:
         """Second derivative of each loss at its bound, in these units of the rows; infinite for hard rows.
 
-        The slack weight of a row without its units: far above 1 its loss is nearly piecewise linear.
+        It is the slack weight of a row without units: far above 1, the loss is nearly piecewise linear.
         """
         out = np.full_like(self.bound, np.inf)
         for loss, rows in self.groups:
@@ -197,7 +197,7 @@ class RowLosses:
 
     @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper bounds of the dual weights, read-only; where a loss cannot be steeper the end is open."""
+        """Lower and upper bounds of the dual weights, read-only; an end at the steepest slope of a loss is open."""
         low, high = self.slope_range()
         ends = np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
         for end in ends:
@@ -206,4 +206,5 @@ class RowLosses:
 
 
 def _violated_of(rows: slice | np.ndarray, hit: np.ndarray) -> np.ndarray:
+    """Numbers of the violated rows among some rows."""
     return np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]

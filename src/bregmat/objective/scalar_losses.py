@@ -1,7 +1,7 @@
-"""What a violated bound costs: scalar losses with their conjugates, each bound to rows by itself; squares, and no slack at all.
+"""Scalar losses: the cost of a violated bound, its derivatives and its conjugate; squared losses and hard rows.
 
-Every loss is the partial minimum over a relaxed bound xi of ``d(xi, b)`` subject to ``s (p - xi) <= 0``: it vanishes
-where the row holds and equals ``d(p, b)`` where it is violated. The dual weight of a row is ``mu = d'(xi)``.
+Every loss is the minimum over a relaxed bound xi of ``d(xi, b)`` subject to ``s (p - xi) <= 0``: it is 0 if the row holds and
+``d(p, b)`` if the row is violated. The dual weight of a row is ``mu = d'(xi)``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from bregmat._kernels import outer_rows
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import STEP, barrier_root
 
-TINY = 1e-300  # stands for 0 where a value that is positive but for rounding enters a logarithm or a quotient
+TINY = 1e-300  # replaces values that rounding made 0 or negative, in logarithms and quotients
 
 
 class Loss(ABC):
-    """What the argument ``loss`` takes: something that gives every soft row a scalar loss."""
+    """A value of the argument ``loss``: it gives every soft row a scalar loss."""
 
     name: ClassVar[str]
 
@@ -30,10 +30,10 @@ class Loss(ABC):
 
 
 class ScalarLoss(Loss):
-    """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if it has steepest ones.
+    """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if the slope is bounded.
 
-    All four are for value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` where b is 0) and weight 1, elementwise
-    on arrays; weights, scales, conjugates, senses and hard rows are seen to here. In a frozen dataclass, fields are settings;
+    All four take value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` if b is 0), for weight 1, elementwise on
+    arrays. This class adds weights, scales, conjugates, senses and hard rows. In a frozen dataclass, fields are settings;
     :func:`bregmat.register` makes the name usable as a string and in files.
 
     Attributes
@@ -41,10 +41,10 @@ class ScalarLoss(Loss):
     name : str
         In snake case.
     is_two_sided : bool
-        Whether a row that is met is pulled back to its bound as well, whatever its sense.
+        Whether a row that holds is pulled to its bound as well, whatever its sense.
     is_positive : bool
-        Whether the loss is for positive values and bounds only. Rows with other bounds get :class:`SquaredHinge`; a value that is
-        not positive costs infinitely much where it breaks its bound, so that ">=" and "==" rows keep their values positive.
+        Whether the loss is defined for positive values and bounds only. Rows with other bounds get :class:`SquaredHinge`. A value
+        that is not positive and violates its bound costs infinitely much, so ">=" and "==" rows keep their values positive.
 
     Notes
     -----
@@ -63,8 +63,8 @@ class ScalarLoss(Loss):
     is_positive: ClassVar[bool] = False
     is_hard: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = True
-    projection_code: ClassVar[int | None] = None  # of the compiled projections onto one row, which know a few losses
-    degree: ClassVar[int | None] = None  # of a loss without a scale: value(c p, c b, g) = c^degree value(p, b, g)
+    projection_code: ClassVar[int | None] = None  # code of the compiled projection onto one row; None: there is none
+    degree: ClassVar[int | None] = None  # value(c p, c b, g) = c^degree value(p, b, g), for a loss that uses no scale
 
     @abstractmethod
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -83,12 +83,12 @@ class ScalarLoss(Loss):
         return -np.inf, np.inf
 
     def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """Second derivative, by central differences of the slope; about ten digits, which Newton's method does not notice."""
+        """Second derivative, by central differences of the slope: about ten digits, enough for Newton's method."""
         h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
         return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """This loss on every soft row that it is for."""
+        """This loss on every soft row in its domain."""
         hard = rows.hard
         able = rows.is_positive if self.is_positive else np.ones(len(hard), dtype=bool)
         sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
@@ -117,7 +117,7 @@ class ScalarLoss(Loss):
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
 
     def bound_size(self, q: Any, b: Any) -> Any:
-        """What the rounding of a bound is a share of, in values and conjugates at q, per row."""
+        """Size of the bound whose rounding enters values and conjugates at q, per row."""
         return np.abs(b)
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -163,12 +163,12 @@ class ScalarLoss(Loss):
         return p <= 0
 
     def _inside(self, q: Any) -> Any:
-        """Values of positive losses, which rounding may have made 0 or less."""
+        """Values for a positive loss, raised to a positive number where rounding made them 0 or negative."""
         return np.maximum(q, TINY) if self.is_positive else q
 
     # ------------------------------------------------------------------ along the central path, for the interior point
     def on_path(self, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """The xi with ``d'(xi) - tau / xi = mu`` where values are positive; elsewhere there is no barrier.
+        """The xi with ``d'(xi) - tau / xi = mu``; without the barrier unless the loss is for positive values.
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class ScalarLoss(Loss):
         return scale * barrier_root(lambda q: self.slope(q, c), lambda q: self.curvature(q, c), start, m, tau / g)
 
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """Slope of the chord of :meth:`on_path` from mu to the weight whose bound xi is; the derivative between close bounds.
+        """Slope of the chord of :meth:`on_path` between mu and the weight of the bound xi; the derivative for close bounds.
 
         Parameters
         ----------
@@ -194,6 +194,7 @@ class ScalarLoss(Loss):
         tau : float
             Weight of the barrier.
         """
+        # with m(xi) = d'(xi) - tau / xi: (xi - y) / (m(xi) - mu) at y = xi(mu), or 1 / m'(middle) for close bounds
         y = self.on_path(mu, b, g, scale, tau)
         first, _ = self.derivatives(xi, b, g, scale)
         if self.is_positive:
@@ -209,7 +210,7 @@ class ScalarLoss(Loss):
 def bound_rows(
     rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
 ) -> RowLosses:
-    """Hard rows hard, the loss on soft rows that are able to have it, the squared hinge on the others.
+    """Losses of rows: hard rows, the given loss on the soft rows in its domain, the squared hinge on the others.
 
     Parameters
     ----------
@@ -219,6 +220,7 @@ def bound_rows(
         +1, -1, or 0 where both sides count.
     loss : ScalarLoss
     able : ndarray of bool, shape (c,)
+        Rows in the domain of the loss.
     scale, gamma : ndarray, shape (c,)
         Scales in units of the values, slack weights.
     """
@@ -263,28 +265,27 @@ class SquaredHinge(ScalarLoss):
         """1."""
         return np.ones_like(q)
 
-    # of rows, without the quotients that the general formulas need
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows."""
         x = (p - b) / scale
         return 0.5 * float((g * x * x).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """First and second derivative."""
+        """First and second derivative: ``g (p - b) / scale^2`` and ``g / scale^2``."""
         h = g / (scale * scale)
         return h * (p - b), h
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Conjugate per row."""
+        """``mu b + (mu scale)^2 / (2 g)`` per row."""
         return mu * b + 0.5 * (mu * scale) ** 2 / g
 
     def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Relaxed bound xi(mu) and its derivative."""
+        """Relaxed bound ``b + mu scale^2 / g`` and its derivative."""
         d = scale * scale / g
         return b + mu * d, d
 
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """A constant: the slope is linear."""
+        """``scale^2 / g``: the slope of the loss is linear."""
         return scale * scale / g
 
 
@@ -292,8 +293,8 @@ class SquaredHinge(ScalarLoss):
 class Squared(SquaredHinge):
     """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
 
-    A row that is met is pulled back to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` where b is 0, so that the
-    weight is dimensionless; ``weight = b^2`` per row gives plain least squares.
+    A row that holds is pulled to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` if b is 0, so the weight is
+    dimensionless; ``weight = b^2`` per row gives plain least squares.
 
     Examples
     --------
@@ -311,7 +312,7 @@ class Squared(SquaredHinge):
 
 # ---------------------------------------------------------------- no slack
 class Hard(ScalarLoss):
-    """0 where the row holds, infinite where it does not."""
+    """0 if the row holds, infinite if it does not."""
 
     name: ClassVar[str] = "hard"
     is_hard: ClassVar[bool] = True
@@ -323,7 +324,7 @@ class Hard(ScalarLoss):
         return np.where(q == c, 0.0, np.inf)
 
     def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """No derivative: a solver that needs one does not take hard rows."""
+        """A hard row has no derivative: always raises."""
         raise TypeError(
             "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
         )
@@ -332,9 +333,9 @@ class Hard(ScalarLoss):
         """The bound, whatever the slope."""
         return c + 0.0 * m
 
-    # of rows, whose weights and scales mean nothing
+    # weights and scales of hard rows are not used
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Infinite: called on violated rows only."""
+        """Infinite if any row is off its bound; only violated rows are passed."""
         return np.inf if (p != b).any() else 0.0
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -346,9 +347,9 @@ class Hard(ScalarLoss):
         return b.copy(), np.zeros(len(b))
 
     def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
-        """Any dual weight."""
+        """Every dual weight is possible."""
         return np.full(len(b), -np.inf), np.full(len(b), np.inf)
 
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
-        """Nothing moves it."""
+        """0: the bound does not move."""
         return np.zeros(len(b))

@@ -1,4 +1,4 @@
-"""What every spectral Bregman divergence derives from ``phi``, its link ``phi'`` and the inverse of that.
+"""The base class of spectral Bregman divergences: everything that follows from ``phi``, its link ``phi'`` and the inverse link.
 
 ``D(W, W0) = phi(W) - phi(W0) - <phi'(W0), W - W0>`` with ``phi`` applied to the eigenvalues.
 Kulis 2009, eq. 1-3; Tsuda 2004, eq. 1.
@@ -15,32 +15,31 @@ import numpy as np
 from bregmat.base.checks import as_matrix, check_positive, check_psd
 from bregmat.base.linalg import eigh
 
-STEP = 6e-6  # of central differences, relative: the cube root of the rounding unit balances both of their errors
-CLOSE = (
-    1e-5  # relative distance of eigenvalues below which a difference quotient has a larger error than the derivative
-)
-LARGEST = 700.0  # exponents above this overflow
+STEP = 6e-6  # relative step of central differences: the cube root of the rounding unit balances truncation and rounding
+LARGEST = 700.0  # largest exponent for which exp does not overflow
+FAR = 1e300  # stands for infinity, and its inverse for 0, where a function cannot compute its limit
 
 
 class SpectralDivergence(ABC):
     """A divergence of your own: ``name``, :meth:`link`, :meth:`inverse_link` and :meth:`phi` are enough.
 
-    Every solver without further needs accepts it, with its own slack (:class:`bregmat.objective.losses.OwnSlack`). What is derived
-    here is as exact as the three functions. Override a method where a formula of your own is more accurate, as :class:`bregmat.Frobenius`
-    does. In a frozen dataclass, the fields are settings. :func:`bregmat.register` makes the name usable as a string and in files.
+    Every solver without further needs accepts it, with its own slack (:class:`bregmat.objective.losses.OwnSlack`). The derived
+    methods are as accurate as these three functions. Override a method if you have a more accurate formula, as
+    :class:`bregmat.Frobenius` does. In a frozen dataclass, the fields are settings. :func:`bregmat.register` makes the name usable
+    as a string and in files.
 
     Attributes
     ----------
     name : str
         In snake case.
     is_congruence_invariant : bool
-        ``D(A W A', A W0 A') = D(W, W0)`` for invertible A. True for LogDet alone, whose formulas solvers then use.
+        ``D(A W A', A W0 A') = D(W, W0)`` for invertible A. True for LogDet alone; solvers then use its formulas.
     keeps_range : bool
-        Finite only for matrices whose range space lies in that of the prior: ``phi'(0) = -inf``, by default read off the link.
+        Finite only for matrices whose range space lies in that of the prior: ``phi'(0) = -inf``. By default it is found from the link.
     keeps_rank : bool
-        Finite only for matrices with the same range space: ``phi(0) = inf``, by default read off phi.
+        Finite only for matrices with the same range space: ``phi(0) = inf``. By default it is found from phi.
     degree : int or None
-        ``D(c X, c Y) = c^degree D(X, Y)``, where that is so; problems are then solved in units of their prior.
+        ``D(c X, c Y) = c^degree D(X, Y)``, None if there is no such number; otherwise problems are solved in units of their prior.
 
     Notes
     -----
@@ -59,9 +58,9 @@ class SpectralDivergence(ABC):
 
     name: ClassVar[str]
     is_congruence_invariant: ClassVar[bool] = False
-    row_projections: ClassVar[str | None] = None  # the compiled projections onto one row, which know a few divergences
-    takes_indefinite: ClassVar[bool] = False  # |X - Y|^2 / 2 alone, which the prior need not be semidefinite for
-    keeps_trace: ClassVar[bool] = False  # whether these can eliminate a trace that is fixed
+    row_projections: ClassVar[str | None] = None  # name of the compiled projections onto one row; None: there are none
+    takes_indefinite: ClassVar[bool] = False  # whether the prior may be indefinite; only |X - Y|^2 / 2 allows it
+    keeps_trace: ClassVar[bool] = False  # whether row projections can keep a fixed trace
     degree: ClassVar[int | None] = None
 
     @abstractmethod
@@ -89,11 +88,11 @@ class SpectralDivergence(ABC):
         return is_unbounded(lambda x: self.phi(1.0 / x) - self.phi(one) - self.link(one) * (1.0 / x - 1.0))
 
     def phi_at_zero(self) -> float:
-        """``phi(0)``, where it is finite: the limit, which phi itself need not be able to compute."""
+        """``phi(0)`` as a limit, if it is finite."""
         return float(self.phi(np.array([1.0 / FAR]))[0])
 
     def in_domain(self, t: np.ndarray) -> bool:
-        """Whether every mirror eigenvalue has a finite x with ``phi'(x) = t``, or 0 where t is below all of them."""
+        """Whether every mirror eigenvalue t has a finite x with ``phi'(x) = t``, or x = 0 for t below ``phi'(0)``."""
         t = np.asarray(t, dtype=float)
         with np.errstate(all="ignore"):
             x = self.inverse_link(t)
@@ -105,16 +104,17 @@ class SpectralDivergence(ABC):
 
     # ------------------------------------------------------------------ derivatives
     def curvature(self, x: np.ndarray) -> np.ndarray:
-        """``phi''(x)`` for x > 0, by central differences of the link; about ten digits, which Newton's method does not notice."""
+        """``phi''(x)`` for x > 0, by central differences of the link: about ten digits, enough for Newton's method."""
         return (self.link(x * (1.0 + STEP)) - self.link(x * (1.0 - STEP))) / (2.0 * STEP * x)
 
     def divided(self, t: np.ndarray) -> np.ndarray:
-        """Divided differences of psi: the mean slope ``1 / phi''`` where eigenvalues are close, the quotient elsewhere; 0 between zeros."""
+        """Divided differences of psi: the mean slope ``1 / phi''`` for close eigenvalues, the difference quotient otherwise."""
+        close = 1e-5  # relative distance below which the quotient has a larger error than the slope
         x = self.inverse_link(t)
         slope, plus = np.zeros_like(x), x > 0
         slope[plus] = 1.0 / self.curvature(x[plus])
         rise = np.subtract.outer(x, x)
-        near = np.abs(rise) <= CLOSE * np.maximum.outer(x, x)
+        near = np.abs(rise) <= close * np.maximum.outer(x, x)
         return np.where(near, 0.5 * np.add.outer(slope, slope), rise / np.where(near, 1.0, np.subtract.outer(t, t)))
 
     # ------------------------------------------------------------------ values
@@ -124,7 +124,7 @@ class SpectralDivergence(ABC):
         return float((t * x - self.phi(x)).sum())
 
     def constant(self, t0: np.ndarray) -> float:
-        """``phi*(T0)``, the constant that makes the divergence 0 at the prior."""
+        """``phi*(T0)``, the constant with which the divergence is 0 at the prior."""
         return self.conjugate(t0)
 
     def from_diagonal(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
@@ -132,11 +132,11 @@ class SpectralDivergence(ABC):
         return float(self.phi(x).sum()) - float(((U * U) @ x) @ t0) + self.constant(t0)
 
     def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t: what the dual bound gains over the prior, but for the losses."""
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t: the dual bound without the losses."""
         return self.constant(t0) - self.conjugate(t)
 
     def conjugate_size(self, t: np.ndarray) -> float:
-        """Sum of the sizes of the terms of :meth:`conjugate`, which its rounding is a share of."""
+        """Sum of the absolute terms of :meth:`conjugate`; its rounding error is at most a multiple of EPS times this."""
         x = self.inverse_link(t)
         return float((np.abs(t * x) + np.abs(self.phi(x))).sum())
 
@@ -164,7 +164,7 @@ class SpectralDivergence(ABC):
         check_positive("rtol", rtol, finite=True, zero=True)
         x, V, y, U = eigenpairs(self.name, X, Y)
         px, py = _positive(self.name, "X", x, rtol), _positive(self.name, "Y", y, rtol)
-        zeros = 0  # eigenvalues of X that count beside the positive ones
+        zeros = 0  # zero eigenvalues of X in the range of Y
         if self.keeps_range:
             overlap = np.abs(V[:, px].conj().T @ U[:, py]) ** 2
             if (self.keeps_rank and px.sum() != py.sum()) or not _same_range(overlap, rtol, both=self.keeps_rank):
@@ -174,6 +174,7 @@ class SpectralDivergence(ABC):
         else:
             overlap = np.abs(V.conj().T @ U) ** 2
             x, y = np.where(px, x, 0.0), np.where(py, y, 0.0)
+        # sum phi(x) - <phi'(Y), X> + phi*(phi'(y)), with squared cosines of the eigenvectors
         t = self.link(y)
         cross = float((overlap * np.multiply.outer(x, t)).sum())
         rest = zeros * self.phi_at_zero() if zeros else 0.0
@@ -181,17 +182,14 @@ class SpectralDivergence(ABC):
 
     # ------------------------------------------------------------------ the central path
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
-        """The x > 0 with ``phi'(x) - tau / x = t``, for the interior point."""
+        """The x > 0 with ``phi'(x) - tau / x = t``, the central path of the interior-point method."""
         with np.errstate(all="ignore"):
             start = self.inverse_link(np.asarray(t, dtype=float))
         return barrier_root(self.link, self.curvature, start, t, tau)
 
 
-FAR = 1e300  # stands for infinity, and its inverse for 0, where a function has a limit there that it cannot compute
-
-
 def is_unbounded(f: Callable[[np.ndarray], np.ndarray]) -> bool:
-    """Whether an increasing function of positive numbers has no limit: it does not slow down from one end of the numbers to the other."""
+    """Whether an increasing function of positive numbers has no limit: its increase does not slow down up to 1e300."""
     with np.errstate(all="ignore"):
         start, middle, end = f(np.array([1.0, 1e150, FAR]))
         return not np.isfinite(end) or bool(end - middle >= 0.5 * (middle - start))
@@ -211,9 +209,9 @@ def barrier_root(
     slope, curvature : callable
         An increasing function of positive numbers, elementwise, and its derivative.
     start : ndarray
-        Where ``slope(x) = t``, as far as that exists; numbers that are not finite or not positive are put right.
+        First guess, where ``slope(x) = t``; numbers that are not finite or not positive are replaced.
     t, tau : ndarray or float
-        Right hand sides, and the weight of the barrier, positive.
+        Right-hand sides, and the weight of the barrier, positive.
     """
     start, t, tau = np.broadcast_arrays(start, t, tau)
     low, high = np.full(t.shape, -LARGEST), np.full(t.shape, LARGEST)
@@ -225,7 +223,7 @@ def barrier_root(
             f = slope(x) - tau / x - t
             high, low = np.where(f >= 0, z, high), np.where(f <= 0, z, low)
             new = z - f / (x * curvature(x) + tau / x)
-            # every fourth step halves the interval: Newton's are short where tau / x outweighs the rest
+            # every fourth step halves the interval, since Newton's steps are short where tau / x dominates
             new = np.where((new > low) & (new < high) & (k % 4 != 3), new, 0.5 * (low + high))
             moved, z = np.abs(new - z), np.where(low < high, new, z)
             if (moved <= 1e-15 * (1.0 + np.abs(z)))[low < high].all():
@@ -241,27 +239,27 @@ def eigenpairs(name: str, X: Any, Y: Any) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def _positive(name: str, label: str, x: np.ndarray, rtol: float) -> np.ndarray:
-    """Mask of eigenvalues that count as positive; negative ones beyond rounding raise."""
+    """Mask of eigenvalues that count as positive; raises for negative ones beyond rounding."""
     check_psd(f"{name}: {label}", x, tol=rtol)
     return x > rtol * np.abs(x).max(initial=0.0)
 
 
 def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
-    """Whether the row space lies in the column space (and, with ``both``, the reverse), from squared cosines."""
+    """Whether the range of X lies in that of Y (and, with ``both``, the reverse), from the squared cosines of their vectors."""
     tol = max(np.sqrt(rtol), 1e-8)
     inside = bool((np.abs(overlap.sum(axis=1) - 1.0) < tol).all())
     return inside and (not both or bool((np.abs(overlap.sum(axis=0) - 1.0) < tol).all()))
 
 
 def check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarray) -> None:
-    """Raise unless every function gave one finite value for each of its arguments.
+    """Raise unless every function returned one finite value for each argument.
 
     Parameters
     ----------
     kind, name : str
-        What it is and is called, for the message.
+        Kind and name of the object, for the message.
     values : dict of str to ndarray
-        What each function gave.
+        The values that each function returned.
     x : ndarray
         The arguments.
     """
@@ -271,12 +269,12 @@ def check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarra
 
 
 def check_agreement(kind: str, name: str, claim: str, x: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
-    """Raise where two ways to compute the same differ clearly, by more than differences and rounding explain.
+    """Raise if two ways to compute the same number differ by more than difference quotients and rounding explain.
 
     Parameters
     ----------
     kind, name, claim : str
-        What it is and is called, and what should be so, for the message.
+        Kind and name of the object, and the claim that is tested, for the message.
     x, found, expected : ndarray, shape (k,)
         Arguments, and the two results.
     """

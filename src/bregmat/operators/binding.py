@@ -18,6 +18,7 @@ from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankO
 from bregmat.operators.pair_graph import PairGraph
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
+SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
 
 
@@ -135,6 +136,7 @@ def bind(
     *,
     are_terms: bool = False,
     resolved: ResolvedRows | None = None,
+    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Operator:
     """Bind constraints to the rows Z of their points.
 
@@ -152,13 +154,16 @@ def bind(
         Whether Z holds the vectors of ``constraints.terms()`` themselves, shape (n_terms, r), which are exact.
     resolved : ResolvedRows, optional
         What ``constraints.resolved()`` gives.
+    mapped : callable, optional
+        Positions a, b (k,) and signs (k, 1) -> coordinates (k, r) of ``x_a + sign x_b``, which is formed from the data before it is
+        mapped. By default it is formed from the rows of Z.
     """
     resolved = constraints.resolved() if resolved is None else resolved
     if rounding is None and not are_terms:
         rounding = Rounding.of(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
     if len(resolved.terms.row):
-        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding))
+        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding, mapped))
     if len(resolved.whole):
         assert rounding is not None
         parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
@@ -166,7 +171,12 @@ def bind(
 
 
 def _bound_terms(
-    t: Terms, c: int, Z: np.ndarray, rows: np.ndarray | None, rounding: Rounding | None
+    t: Terms,
+    c: int,
+    Z: np.ndarray,
+    rows: np.ndarray | None,
+    rounding: Rounding | None,
+    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
 ) -> tuple[np.ndarray, Operator]:
     """Numbers and operator of the rows that name samples, among c rows; without rounding, Z holds the vectors of the terms."""
     errors: _Errors | None = None
@@ -174,7 +184,7 @@ def _bound_terms(
         plain: RankOneRows | PairGraph = RankOneRows(Z)
     else:
         a, b = _places(t, rows)
-        plain = _rank_one_terms(t, Z, a, b, rounding)
+        plain = _rank_one_terms(t, Z, a, b, rounding, mapped)
         if not rounding.is_exact:
             second = np.where(t.sign == 0, a, b)
             lengths = rounding.lengths
@@ -198,7 +208,12 @@ def _places(t: Terms, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _rank_one_terms(
-    t: Terms, Z: np.ndarray, a: np.ndarray, b: np.ndarray, rounding: Rounding
+    t: Terms,
+    Z: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    rounding: Rounding,
+    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> RankOneRows | PairGraph:
     """Terms on the points a and b of Z: pairs where they outnumber the points, otherwise vectors; 0 where they may be rounding."""
     op: RankOneRows | PairGraph
@@ -206,7 +221,14 @@ def _rank_one_terms(
         op = PairGraph(Z, a, b, t.sign)
     else:
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
-    zero = rounding.vanishing(op.vectors, op.values_diagonal(None), a, np.where(t.sign == 0, a, b))
+    squares = op.values_diagonal(None)
+    if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
+        short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
+        short = short[a[short] != b[short]]
+        if len(short):
+            op = RankOneRows(op.vectors(np.arange(len(a)))) if isinstance(op, PairGraph) else op
+            op.V[short] = mapped(a[short], b[short], t.sign[short, None])
+    zero = rounding.vanishing(op.vectors, squares, a, np.where(t.sign == 0, a, b))
     if isinstance(op, RankOneRows):
         op.V[zero] = 0.0
     elif len(zero):  # z_a - z_a is exactly 0

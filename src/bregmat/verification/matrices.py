@@ -33,6 +33,7 @@ from bregmat.verification.extended import (
     evaluate,
     is_semidefinite,
     log_determinant,
+    numbers,
     precision_text,
     unit_of,
 )
@@ -52,6 +53,7 @@ from bregmat.verification.written_rows import WrittenRows
 NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
+MAX_COLUMNS = 300  # of data, up to which a learned matrix is read from its map B; above it, from the factor
 WORTH = 10.0  # times what rounding of the prior's range is worth at the prior, that bounds must miss in a proof
 OPTIONS = ("divergence", "loss", "slack_weight")
 IGNORED = (
@@ -106,7 +108,15 @@ class Recomputation:
         self.eps = unit_of(self.real)
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor)
+        # Points that are data have exact differences, also if the learned factor rounds these away.
+        self.is_given, given = False, None
+        if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
+            self.is_given, given = True, (np.asarray(self.points), self.P)
+        if isinstance(prior, Factor) and not self.is_metric:
+            self.factor_given = prior.G0
+            if prior.G0.shape[1] <= MAX_COLUMNS:
+                self.is_given, given = True, (numbers(prior.G0), self.prior.map)
+        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, given)
         weight: Any = arguments.get("slack_weight", np.inf)
         weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self._lose(arguments.get("loss"), weight * self.constraints.weight)
@@ -121,11 +131,30 @@ class Recomputation:
 
     @cached_property
     def given(self) -> np.ndarray:
-        """The factor that the result hands out."""
+        """The factor that the result hands out; of a prior ``G0 G0'``, the product ``G0 B`` before it is rounded."""
+        if not self.is_metric and self.is_given:
+            B = np.asarray(self.result.B)
+            if len(B) != self.G0.shape[1]:
+                raise ValueError(f"the result has {len(B)} columns; the problem has {self.G0.shape[1]}.")
+            return self.G0 @ B.astype(self.real)
         given = np.asarray(self.result.B if self.is_metric else self.result.factor)
         if len(given) != len(self.P):
             raise ValueError(f"the result has {len(given)} rows; the problem has {len(self.P)}.")
         return given.astype(self.real)
+
+    @cached_property
+    def G0(self) -> np.ndarray:
+        """The factor of a kernel's prior."""
+        return numbers(self.factor_given).astype(self.real)
+
+    def check_factor(self, found: Verification) -> None:
+        """Whether the factor of a learned kernel is ``G0 B`` but for rounding."""
+        if self.is_metric or not self.is_given:
+            return
+        factor, B = np.asarray(self.result.factor), np.abs(np.asarray(self.result.B))
+        size = (np.abs(self.G0) @ B).max(axis=1, initial=0.0, keepdims=True)
+        if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= CLOSE * size).all():
+            found.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
     def outside(self) -> float:
         """Share of the learned matrix outside of the prior's range, beyond what the prior's last digits are worth; else 0."""
@@ -282,7 +311,8 @@ class Recomputation:
         if not np.isfinite(self.given).all():
             found.problem("the matrix is not finite", Status.UNKNOWN)
             return
-        p, noise = self.rows.values(self.lifted())
+        self.check_factor(found)
+        p, noise = self.rows.values(self.lifted(), self.F if self.is_given else None)
         excess = self.excess(p)
         shown = CLOSE * np.maximum(self.unit, np.abs(p)) + 16.0 * noise
         found.compare_all("values", result.values, p, shown)

@@ -30,6 +30,8 @@ class DecomposedPrior:
     turned : ndarray, shape (r,)
         By how much entries of P may be off because rounding of a dense prior turns its range out of the null space that is left out;
         0 where nothing is left out, since then P is a change of basis and no more.
+    map : ndarray, shape (d, r), or None
+        Of a factor G (N, d) of a kernel: ``P = G map``; else None.
     is_identity : bool
         Whether no prior was given.
     row_scale : ndarray, shape (N, 1), or float
@@ -58,6 +60,7 @@ class DecomposedPrior:
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
         self.floor: np.ndarray | None = None
+        self.map: np.ndarray | None = None
         self.row_scale: Any = 1.0
         if prior is None:
             d = points.shape[1]
@@ -80,6 +83,7 @@ class DecomposedPrior:
             values, V = eigenpairs(G.T @ G)
             keep = values > (100.0 * float(np.finfo(real).eps) if invariant else RANK_TOL) * values[-1]
             values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
+            self.map = V[:, keep] if invariant else V[:, keep] / np.sqrt(values)
         else:
             values, basis = eigenpairs(G @ G.T if is_factor else (G + G.T) / 2)
             if divergence.keeps_range:

@@ -29,7 +29,7 @@ from bregmat.verification.figures import (
 )
 from bregmat.verification.written_rows import WrittenRows
 
-SIZE = 1e-3  # natural size of objectives, in units of the sum of the sizes of the terms of tr(C X)
+SIZE = 1e-3  # natural size of objectives, in units of the norm of C times the largest bound over the norm of its row
 SLACK = 64.0  # roundings of its terms by which the slack may be short of semidefinite
 LEVEL = 64.0  # roundings of a row's terms that count as 0 along a direction
 FALLING = 1e-9  # share of the sizes of its terms by which an objective must fall along a direction
@@ -101,7 +101,7 @@ class _Program:
         cost = np.where(self.hard, 0.0, self.gamma)
         loss = (np.where(self.hard, 0, cost) * q * q).sum() / 2
         objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
-        size = max(abs(objective), SIZE * terms or 1.0)
+        size = max(abs(objective), self.natural_size())
         rounding = unit_of(self.real) * len(X) * terms + CLOSE * size
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
@@ -111,6 +111,16 @@ class _Program:
             found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
         found.compare("unit", result.unit, size, EXACT * size)
         found.judge(result, gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+
+    def natural_size(self) -> float:
+        """``SIZE |C| max |b_i| / |A_i|`` with the sum of the norms of the terms of a row as its norm; 1 where that is 0."""
+        norms = np.zeros(self.constraints.n_constraints, dtype=self.real)
+        np.add.at(norms, self.rows.owner, np.abs(self.rows.coef) * (self.rows.V * self.rows.V).sum(axis=1))
+        for row, (A, _) in self.rows.matrices.items():
+            norms[row] = np.sqrt((A * A).sum())
+        reach = (np.abs(self.constraints.bound) / np.where(norms > 0, norms, np.inf)).max()
+        C = self.P.T @ self.C @ self.P
+        return float(SIZE * np.sqrt((C * C).sum()) * reach) or 1.0
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
         """The bound that weights of the right signs prove, and its rounding: ``-b . mu - sum mu^2 unit^2 / (2 gamma)``."""

@@ -9,7 +9,7 @@ import scipy
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.verification.extended import eigenpairs, numbers
+from bregmat.verification.extended import eigenpairs, numbers, unit_of
 from bregmat.verification.figures import ROUNDING
 
 # Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
@@ -29,10 +29,16 @@ class WrittenRows:
     floor : ndarray, shape (r,), or None
         What entries of points may be the rounding of, as of eigenvectors of a kernel; None for points as they were given. A kernel
         says no more of a point whose entries are smaller: other last digits of it have that point at 0, or anywhere below them.
+    given : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
+        Points that are data, and what maps these to the basis; None is the identity.
     """
 
-    def __init__(self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None) -> None:
+    def __init__(
+        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
+    ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
+        self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
+        self.rounded = np.zeros(0)  # lengths that this is a share of
         real = self.real
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
@@ -56,6 +62,8 @@ class WrittenRows:
             error = np.maximum(VANISHING * size, floor)
             self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
         Z[self.dead] = 0
+        # Differences of data are formed before they are mapped.
+        data = Z if given is None else given[0][rows].astype(real)
         owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
         for code, relation in enumerate(constraints.relations):
             on = np.flatnonzero(constraints.relation == code)
@@ -69,20 +77,24 @@ class WrittenRows:
                     firsts.append(a)
                     seconds.append(b)
                     signs.append(np.full(len(on), sign))
-                    vectors.append(Z[a] + sign * Z[b] if sign else Z[a])
+                    vectors.append(data[a] + sign * data[b] if sign else data[a])
                     coefs.append(np.full(len(on), coef * part))
                     sizes.append(lengths[a] + abs(sign) * lengths[b])
         r = Z.shape[1]
         self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
         self.V = np.concatenate(vectors) if vectors else np.zeros((0, r), dtype=real)
+        if given is not None and len(vectors):
+            self.V = self.V if given[1] is None else self.V @ given[1]
         self.coef = np.concatenate(coefs).astype(real) if coefs else np.zeros(0, dtype=real)
         self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=real)
         self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
         if len(self.V):  # what is nothing but rounding of what it is made of is 0
             size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max()))
             off = error[self.terms[0]] + error[self.terms[1]]
-            self.vanished = np.sqrt((self.V * self.V).sum(axis=1)) <= VANISHING * size
+            own = np.sqrt((self.V * self.V).sum(axis=1))
+            self.vanished = own == 0 if given is not None else own <= VANISHING * size
             self.vanished |= (np.abs(self.V) <= off).all(axis=1)
+            self.rounded = self.size if given is None else own
             self.V[self.vanished] = 0.0
         # rows with a bound of 0 whose terms cancel but for rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
@@ -90,17 +102,33 @@ class WrittenRows:
         for row in np.flatnonzero(constraints.where("is_whole")):
             self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
 
-    def values(self, G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Value of each row, and what rounding of the factor G of the learned kernel at the touched points may change it by."""
+    def values(self, G: np.ndarray, F: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Value of each row, and what rounding may change it by.
+
+        Parameters
+        ----------
+        G : ndarray, shape (n, k)
+            Factor of the learned kernel at the touched points.
+        F : ndarray, shape (r, k), optional
+            Factor of the learned matrix in the basis P, if the points are data. Differences of points are then formed before they
+            are multiplied by it.
+        """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
         G = np.where(self.dead[:, None], 0, G)
         if len(self.V):
             first, second, sign = self.terms
             size = np.sqrt((G * G).sum(axis=1))
-            Y = G[first] + sign[:, None] * G[second]
+            blur = size[first] + np.abs(sign) * size[second]
+            Y = G[first] + sign[:, None] * G[second] if F is None else self.V @ F
             Y[self.vanished] = 0.0
-            lengths, blur = np.sqrt((Y * Y).sum(axis=1)), ROUNDING * (size[first] + np.abs(sign) * size[second])
+            lengths = np.sqrt((Y * Y).sum(axis=1))
+            if F is None:
+                blur = ROUNDING * blur
+            else:  # of the vectors, and of the entries of F
+                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(
+                    ((np.abs(self.V) @ np.abs(F)) ** 2).sum(axis=1)
+                )
             np.add.at(p, self.owner, self.coef * lengths**2)
             np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
@@ -124,7 +152,7 @@ class WrittenRows:
         """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
         y = np.where(self.zero, 0.0, y)
         w = np.abs(y[self.owner] * self.coef.astype(float))
-        turned, size = ROUNDING * self.size.astype(float), np.abs(M)
+        turned, size = self.rounding * self.rounded.astype(float), np.abs(M)
         # M itself, not its size: heavy weights are those of vectors that M takes to 0
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
         vague = float((w * turned * (2.0 * pulled + turned * float(size.max(initial=0.0)))).sum())

@@ -52,7 +52,7 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     The fields are annotated as typer expects it of parameters. The function is called with the dataclasses.
     """
     hints = get_type_hints(function, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
     parameters: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
         if name in groups:

@@ -74,7 +74,7 @@ def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
         bad = np.flatnonzero(is_word | ~np.isfinite(C[:, j]))
         if len(bad):
             raise table.not_a_number(int(bad[0]), name)
-    i, j = np.unravel_index(int(np.argmax(np.abs(C - C.T))), C.shape)
+    i, j = (int(k) for k in np.unravel_index(np.argmax(np.abs(C - C.T)), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"

@@ -21,7 +21,7 @@ from bregmat.objective.divergences import Frobenius
 from bregmat.objective.scalar_losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
 
-SIZE = 1e-3  # natural size of objectives, in units of the sum of the sizes of the terms of tr(C M)
+SIZE = 1e-3  # natural size of objectives, in units of the norm of C times the largest bound over the norm of its row
 ROUNDINGS = 8.0  # of a few operations
 
 
@@ -34,10 +34,12 @@ class SemidefiniteProgram(Problem):
     rows : NearestMatrix
         The constraints as a nearness problem. Its losses, units, restoration of hard rows and proofs of infeasibility do not depend
         on the objective.
+    is_psd : ndarray of bool, shape (c,)
+        Whether the matrix of a row is known to be positive semidefinite.
     """
 
-    def __init__(self, C: np.ndarray, rows: NearestMatrix) -> None:
-        self.C, self.rows = C, rows
+    def __init__(self, C: np.ndarray, rows: NearestMatrix, is_psd: np.ndarray) -> None:
+        self.C, self.rows, self.is_psd = C, rows, is_psd
 
     @classmethod
     def build(
@@ -57,7 +59,14 @@ class SemidefiniteProgram(Problem):
         """
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
-        return cls(C, rows)
+        return cls(C, rows, constraints.psd_rows())
+
+    @cached_property
+    def natural_size(self) -> float:
+        """What small objectives are measured in; 1 where C or all bounds are 0."""
+        norms = self.rows.operator.norms()
+        reach = float((np.abs(self.rows.losses.bound) / np.where(norms > 0, norms, np.inf)).max())
+        return SIZE * float(np.linalg.norm(self.C)) * reach or 1.0
 
     @property
     def certifies_cheaply(self) -> bool:
@@ -95,7 +104,7 @@ class SemidefiniteProgram(Problem):
             dual_bound=bound,
             upper=upper,
             violation=worst,
-            size=SIZE * terms or 1.0,
+            size=self.natural_size,
             missed=missed,
         )
 
@@ -123,21 +132,9 @@ class SemidefiniteProgram(Problem):
     @cached_property
     def trace_weights(self) -> np.ndarray | None:
         """Nonnegative weights y0 (c,) of semidefinite rows with upper bounds and ``A*(y0) >= I``; None if their sum is singular."""
-        L, op = self.rows.losses, self.rows.operator
-        rows = np.flatnonzero(L.sense >= 0)
-        if not len(rows):
-            return None
-        some = op.restrict(rows)
-        norms = some.norms()
-        if (
-            not some.is_rank_one
-        ):  # a matrix of trace t and norm |A| <= t may be semidefinite; eigenvalues say whether it is
-            each = (some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(len(rows)))
-            lows = np.array([A.diagonal().min() if _is_diagonal(A) else eigvalsh(A)[0] for A in each])
-            rows, norms = rows[lows >= -EPS * norms], norms[lows >= -EPS * norms]
-        y = np.zeros(self.rows.c)
-        y[rows] = 1.0 / np.where(norms > 0, norms, np.inf)
-        lowest = _lowest(op.adjoint(y), EPS * len(rows))
+        norms = self.rows.operator.norms()
+        y = np.where(self.is_psd & (self.rows.losses.sense >= 0) & (norms > 0), 1.0 / np.maximum(norms, 1e-300), 0.0)
+        lowest = _lowest(self.rows.operator.adjoint(y), EPS * self.rows.c)
         return y / lowest if lowest > 1e-9 * float(y.sum()) else None
 
     # ------------------------------------------------------------------ proofs that hard rows contradict each other
@@ -152,10 +149,6 @@ class SemidefiniteProgram(Problem):
     def last_contradiction(self, state: Any) -> Proof | None:
         """Weights of a few hard rows."""
         return self.rows.last_contradiction(state)
-
-
-def _is_diagonal(A: np.ndarray) -> bool:
-    return np.count_nonzero(A) == np.count_nonzero(A.diagonal())
 
 
 def _lowest(S: np.ndarray, error: float) -> float:

@@ -105,9 +105,8 @@ def semidefinite_program(
     if ray is not None:
         point = outcome.certificate
         if not point.is_feasible:  # the iterates have left along the direction
-            inside = solve(
-                SemidefiniteProgram(np.zeros_like(objective), problem.rows), LogDetPath(), tol=tol
-            ).certificate
+            anywhere = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
+            inside = solve(anywhere, LogDetPath(), tol=tol).certificate
             point = problem.certify_matrix(inside.iterate, inside.dual)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)

@@ -22,7 +22,8 @@ class SemidefiniteResult(MatrixResult):
         ``tr(C X)`` plus the losses of soft rows, and the proven lower bound: ``-b . dual`` where all rows are hard, since
         ``C + sum_i dual_i A_i`` is positive semidefinite.
     unit : float
-        What the gap is measured in: the objective, or a thousandth of ``sum_ij |C_ij X_ij|`` where that is larger.
+        What the gap is measured in: the objective, or a thousandth of the norm of C times the largest ``|b_i| / |A_i|`` if that is
+        larger. ``|A_i|`` is the sum of the norms of the terms of a row.
     ray : ndarray, shape (n, k), or None
         The proof of UNBOUNDED: ``X + t ray ray'`` meets the rows for every t >= 0, and ``tr(C ray ray') < 0``.
 

@@ -37,7 +37,16 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
 
 
 def warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
-    """Warn of edges whose ends are far apart along the edges of half as many neighbours: they may join layers of a folded surface."""
+    """Warn of edges whose ends are far apart along the edges of half as many neighbours: they may join layers of a folded surface.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, d)
+    n_neighbors : int
+    pairs : ndarray of int, shape (c, 2)
+    sq : ndarray, shape (c,)
+        Squared distances of the pairs.
+    """
     from sklearn.neighbors import kneighbors_graph
 
     lengths, n = np.sqrt(sq), len(X)

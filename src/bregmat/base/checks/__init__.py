@@ -1,9 +1,9 @@
-"""Every check of an argument, once: numbers, choices, limits, columns, matrices (points: :mod:`bregmat.base.points`).
+"""Checks of arguments: numbers, choices, limits, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
 
-``check_*`` only raises; ``as_*`` returns what the caller works with, which is the array given wherever nothing had to be
-converted (callers that write into it pass ``copy=True``). One message for each mistake: the argument, what was expected, what
-was given, and the first rows or the entry where. What is of the wrong kind (text, complex numbers, truth values where numbers
-are meant) is a ``TypeError``, what is of the wrong shape or value a ``ValueError``; nothing is dropped or converted silently.
+``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
+converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
+first rows or the entry with the mistake. A wrong kind (text, complex numbers, truth values in place of numbers) is a ``TypeError``, a
+wrong shape or value a ``ValueError``. Nothing is dropped or converted silently.
 """
 
 from bregmat.base.checks.arrays import as_column, as_numbers, as_row, as_rows, check_finite

@@ -1,4 +1,4 @@
-"""Arrays of any shape, columns, row numbers."""
+"""Checks of arrays of any shape, columns and row numbers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def as_numbers(
 ) -> np.ndarray:
     """A dense float64 array of any shape; complex128 for complex numbers.
 
-    Refuses by name: text, ragged lists, sparse and masked arrays, and what the parameters say. Finite-ness and shape are
-    questions of :func:`as_column`, :func:`as_matrix` and :func:`as_points`.
+    Raises for text, ragged lists, sparse and masked arrays, and for booleans and complex numbers unless they are allowed. Finiteness and
+    shape are checked by :func:`as_column`, :func:`as_matrix` and :func:`as_points`.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def as_numbers(
         raise TypeError(f"{name} must be numeric; got {given_text(values if array.ndim == 0 else array)}.")
     try:
         if kind == "O" and any(isinstance(value, str | bytes) for value in array.flat):
-            raise TypeError("it holds text")  # which NumPy would read as numbers where it can
+            raise TypeError("it holds text")  # which NumPy would convert to numbers if it can
         return array.astype(complex if kind == "c" else float, copy=copy)
     except (TypeError, ValueError) as error:
         text = f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}"
@@ -58,7 +58,7 @@ def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") ->
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     A : ndarray, or csr or csc array
     labels, hint
         As in :func:`as_matrix`.
@@ -101,24 +101,24 @@ def as_column(
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     values : array-like, shape (length,), or a number where ``scalar``
     length : int, optional
-        None: as long as it is.
+        None: any length.
     per : str
-        What one entry belongs to, for the message.
+        What each entry belongs to, for messages.
     scalar : bool
-        Whether a single number (or one entry) stands for a whole column; the column returned is the caller's own then.
+        Whether a single number (or one entry) is allowed; it is repeated to a new column.
     infinite : bool
-        Whether infinities may stand in it.
+        Whether infinities are allowed.
     lowest : float, optional
         Smallest value allowed.
     positive : bool
         Whether values must be above 0.
     hint : str
-        Stands in the message behind the condition, e.g. ``" (inf for no bound)"``.
+        Text after the condition in messages, e.g. ``" (inf for no bound)"``.
     copy : bool
-        Whether the caller needs a column of its own.
+        Whether to return a copy.
     """
     column = as_numbers(name, values, copy=copy)
     if scalar and length is not None and column.size == 1 and column.ndim <= 1:

@@ -1,4 +1,4 @@
-"""Matrices: square, symmetric, positive semidefinite; where they are not."""
+"""Checks of matrices: square, symmetric, positive semidefinite."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.checks.arrays import as_numbers, check_finite
 from bregmat.base.checks.messages import Labels, entry_text, given_text
 
-SYMMETRY = 1e-8  # difference of two mirrored entries, relative to the largest entry, that counts as rounding
+SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
 NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
-TILE = 256  # rows and columns of a tile that is compared with its mirror image: both stay in cache
 
 
 def as_matrix(
@@ -38,44 +37,36 @@ def as_matrix(
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     A : array-like, DataFrame or scipy.sparse matrix, shape (n, d)
     square, symmetric, psd : bool
-        Each includes those before it. A symmetric matrix is exactly symmetric on return (Hermitian, where it is complex):
-        differences up to ``SYMMETRY`` are rounding and averaged. ``psd`` costs the eigenvalues: callers that need those
-        anyway pass ``symmetric`` and give them to :func:`check_psd`.
+        Each includes those before it. A symmetric matrix is exactly symmetric on return (Hermitian if it is complex):
+        asymmetry up to ``SYMMETRY`` is averaged out. ``psd`` computes the eigenvalues: callers that need them anyway pass
+        ``symmetric`` and call :func:`check_psd`.
     order : int, optional
         Of a square matrix.
     finite : bool
-        False: NaN and infinities are the caller's question (not with ``symmetric``).
+        False: NaN and infinities are allowed (not with ``symmetric``).
     sparse : {None, "csr", "csc", "dense"}
-        What becomes of a sparse matrix: None refuses it.
+        Form to which a sparse matrix is converted; None raises for it.
     booleans : bool
-        Whether truth values count as 0 and 1.
+        Whether truth values are allowed; they count as 0 and 1.
     complex_too : bool
-        Whether complex numbers are welcome.
+        Whether complex numbers are allowed.
     empty : bool
-        Whether there may be no rows.
+        Whether a matrix without rows is allowed.
     labels : pair of lists, optional
         Names of rows and columns, for messages.
     hint : str
-        A sentence, with a leading space, after the messages about asymmetry and infinities.
+        Sentence with a leading space that ends the messages about asymmetry and infinities.
     copy : bool
-        Whether the caller needs a matrix of its own.
+        Whether to return a copy.
     """
     if scipy.sparse.issparse(A) and sparse is not None:
         A = _as_sparse(name, A, sparse, complex_too, copy)
     else:
         A = as_numbers(name, A, booleans=booleans, complex_too=complex_too, copy=copy)
-    square = square or symmetric or psd or order is not None
-    if square and (A.ndim != 2 or A.shape[0] != A.shape[1]):
-        raise ValueError(f"{name} must be square; got shape {A.shape}.")
-    if A.ndim != 2:
-        raise ValueError(f"{name} must be 2-dimensional; got shape {A.shape}.")
-    if 0 in A.shape[empty:]:
-        raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
-    if order is not None and A.shape[0] != order:
-        raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")
+    _check_shape(name, A, square or symmetric or psd or order is not None, order, empty)
     if finite or symmetric or psd:
         check_finite(name, A, labels, hint=hint)
     if symmetric or psd:
@@ -85,8 +76,20 @@ def as_matrix(
     return A
 
 
+def _check_shape(name: str, A: Any, square: bool, order: int | None, empty: bool) -> None:
+    """Raise unless A is two-dimensional, square or of an order if that is required, and not empty unless ``empty``."""
+    if square and (A.ndim != 2 or A.shape[0] != A.shape[1]):
+        raise ValueError(f"{name} must be square; got shape {A.shape}.")
+    if A.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional; got shape {A.shape}.")
+    if 0 in A.shape[empty:]:
+        raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
+    if order is not None and A.shape[0] != order:
+        raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")
+
+
 def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> Any:
-    """A sparse matrix in one form; kinds of numbers as in :func:`as_numbers`."""
+    """A sparse matrix in the given form, with the kinds of numbers of :func:`as_numbers`."""
     kind = A.dtype.kind
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")
@@ -102,16 +105,16 @@ def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> A
 def is_exactly_symmetric(
     name: str, A: Any, *, tol: float = SYMMETRY, scale: float | None = None, labels: Labels = None, hint: str = ""
 ) -> bool:
-    """Whether a finite square matrix is exactly symmetric (Hermitian); raises where it is not even up to rounding.
+    """Whether a finite square matrix is exactly symmetric (Hermitian); raises if its asymmetry is beyond rounding.
 
-    No array of the size of A is made.
+    It needs no memory of the size of A.
 
     Parameters
     ----------
     name, A, labels, hint
         As in :func:`as_matrix`.
     tol : float
-        Difference of two mirrored entries that is rounding, relative to ``scale``.
+        Largest asymmetry that counts as rounding, relative to ``scale``.
     scale : float, optional
         In units of A; by default its largest entry.
     """
@@ -128,16 +131,17 @@ def is_exactly_symmetric(
 
 
 def asymmetry(A: Any) -> tuple[float, int, int]:
-    """The largest ``|A_ij - conj(A_ji)|`` of a finite square matrix, dense or sparse, and where it is."""
+    """The largest ``|A_ij - conj(A_ji)|`` of a finite square matrix, dense or sparse, and its row and column."""
+    tile = 256  # a tile and its mirror image stay in cache
     if scipy.sparse.issparse(A):
         apart = (A - A.conj().T).tocoo()
         sizes = np.abs(apart.data)
         k = int(sizes.argmax()) if len(sizes) else -1
         return (float(sizes[k]), int(apart.row[k]), int(apart.col[k])) if len(sizes) else (0.0, 0, 0)
     worst = (0.0, 0, 0)
-    for i in range(0, len(A), TILE):
-        for j in range(i, len(A), TILE):
-            part = np.abs(A[i : i + TILE, j : j + TILE] - A[j : j + TILE, i : i + TILE].conj().T)
+    for i in range(0, len(A), tile):
+        for j in range(i, len(A), tile):
+            part = np.abs(A[i : i + tile, j : j + tile] - A[j : j + tile, i : i + tile].conj().T)
             k = int(part.argmax())
             if part.flat[k] > worst[0]:
                 worst = (float(part.flat[k]), i + k // part.shape[1], j + k % part.shape[1])
@@ -158,12 +162,12 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
     Parameters
     ----------
     name : str
-        The matrix, as the caller knows it.
+        Name of the matrix, for messages.
     eigenvalues : ndarray, shape (n,)
     tol : float
-        What counts as 0, relative to the largest.
+        Size that counts as 0, relative to the largest eigenvalue.
     definite : bool
-        Whether all must be above that, not only none below.
+        Whether every eigenvalue must be above it.
     """
     low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)

@@ -1,4 +1,4 @@
-"""Rows, entries and what was given, in words."""
+"""Texts for messages: row numbers, entries, and the given value."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Labels = tuple[list[Any], list[Any]] | None  # of rows and columns, from a DataF
 
 
 def rows_text(rows: np.ndarray, most: int = 5) -> str:
-    """Name the first few of the given row numbers."""
+    """The first few of the given row numbers: "rows 0, 3 and 2 more"."""
     head = ", ".join(str(int(r)) for r in rows[:most])
     return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
 
 
 def entry_text(i: Any, j: Any, labels: Labels = None) -> str:
-    """An entry by its numbers, and by its labels where there are any."""
+    """An entry by its indices, and by its labels if there are any."""
     place = f"[{int(i)}, {int(j)}]"
     return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
 
 
 def given_text(value: Any) -> str:
-    """What was given, in a few words."""
+    """The given value, or its type."""
     if value is None or isinstance(value, str | bytes | Real):
         return repr(value)
     dtype = getattr(value, "dtype", None)
@@ -31,7 +31,7 @@ def given_text(value: Any) -> str:
 
 
 def not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
-    """Where a table holds what is no number: its first columns that do, with the first entry of each."""
+    """The first columns of a table with an entry that is no number, with the first such entry of each."""
     if array.ndim != 2:
         return ""
     names, found = list(getattr(values, "columns", range(array.shape[1]))), []

@@ -1,4 +1,4 @@
-"""Numbers, choices, and the limits that every loop takes."""
+"""Checks of numbers and choices, and of the limits of iterations."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = 
     Parameters
     ----------
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     value : object
     finite, zero : bool
-        Whether ``inf`` is refused, and whether 0 is taken.
+        Whether ``inf`` is refused, and whether 0 is allowed.
     hint : str
-        What else it may be, e.g. ``"None or "``.
+        Other allowed values, e.g. ``"None or "``.
     """
     check_number(name, value, hint=hint)
     if not (float(value) > 0 or (zero and value == 0)) or (finite and not np.isfinite(float(value))):
@@ -42,9 +42,9 @@ def check_share(name: str, value: Any, *, zero: bool = False, one: bool = False,
     name, value
         As in :func:`check_positive`.
     zero, one : bool
-        Whether the ends are taken.
+        Whether 0 and 1 are allowed.
     why : str
-        Stands in the message behind the range.
+        Text after the range in messages.
     """
     check_number(name, value)
     if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
@@ -80,7 +80,7 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
 def check_limits(
     *, tol: Any, max_iter: Any = None, max_seconds: Any = None, callback: Any = None, fewest: int = 0
 ) -> None:
-    """Raise for a tolerance, limits or a callback that make no sense: what every loop takes.
+    """Raise for an invalid tolerance, limit or callback of an iterative solver.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") 
         As in :func:`check_positive`.
     options : iterable of str or None
     hint : str
-        What else would do, behind the options in the message.
+        Other allowed values, as text after the options in messages.
     """
     known = list(options)
     if not (value is None or isinstance(value, str)) or value not in known:

@@ -1,0 +1,120 @@
+"""What does MetricLearner() cost beside one fit with fixed settings, and MetricLearnerCV()? CPU seconds of one thread.
+
+python benchmarks/bench_learner_cost.py                      (searches: wine, 500 x 768, 10,000 x 10)
+BREGMAT_DATA=... python benchmarks/bench_learner_cost.py --large     (fits: MNIST's components, 10,000 x 768 and 50,000 x 100)
+python benchmarks/bench_learner_cost.py --classes            (200 classes while every core is busy, with the default threads)
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from bench_mnist import errors
+from harness import clusters, machine, one_thread, print_table
+from sklearn.datasets import load_wine
+
+from bregmat import MetricLearner, MetricLearnerCV
+
+
+def clustered(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ten overlapping Gaussian classes, and their numbers."""
+    problem = clusters(100, n, d, is_raw=True)
+    rng = np.random.default_rng(0)
+    return problem.X, rng.integers(0, 10, n)  # the first draw of `clusters` is the classes
+
+
+def fitted(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
+    """The model after its fit, and the CPU seconds of that."""
+    start = time.process_time()
+    return model.fit(X, y), time.process_time() - start
+
+
+def searches() -> None:
+    rows = []
+    for name, (X, y) in (
+        ("wine, 178 x 13", load_wine(return_X_y=True)),
+        ("500 x 768", clustered(500, 768)),
+        ("10,000 x 10", clustered(10_000, 10)),
+    ):
+        learner, default = fitted(MetricLearner(random_state=0), X, y)
+        names = {
+            "prior": learner.prior_,
+            "strategy": learner.strategy_ or "neighbors",
+            "slack_weight": learner.slack_weight_,
+        }
+        _, fixed = fitted(MetricLearner(random_state=0, **names), X, y)
+        search, whole = fitted(MetricLearnerCV(random_state=0), X, y)
+        first = search.cv_results_["mean_test_score"][0]
+        score = f"{search.best_score_:.4f} ({first:.4f})"
+        rows.append([name, f"{fixed:.2f}", f"{default:.2f}", f"{default / fixed:.1f}", f"{whole:.1f}", score])
+        print(*rows[-1], flush=True)
+    header = ["data", "fixed settings", "MetricLearner()", "ratio", "MetricLearnerCV()", "score (of the default)"]
+    print_table("CPU seconds of a fit", header, rows)
+
+
+def large() -> None:
+    from sklearn.decomposition import PCA
+
+    from bregmat_papers.datasets import load_mnist
+
+    train, test = load_mnist()
+    axes = PCA(768, random_state=0, svd_solver="covariance_eigh").fit(train.X / 255)
+    order, rows = np.random.default_rng(0).permutation(60_000), []
+    for n, d in ((10_000, 768), (50_000, 100)):
+        A, B = (axes.transform(X / 255)[:, :d].astype(float) for X in (train.X[order[:n]], test.X))
+        y = train.y[order[:n]]
+        learner, seconds = fitted(MetricLearner(random_state=0), A, y)
+        result, found = learner.result_, errors(learner.transform(A), y, learner.transform(B), test.y)
+        rows.append(
+            [
+                f"{n:,} x {d}",
+                f"{seconds:.0f} s",
+                *(f"{error:.2f} %" for error in found),
+                result.status.name,
+                f"{result.gap:.1e}",
+            ]
+        )
+        print(*rows[-1], flush=True)
+    print_table("One default fit", ["rows x columns", "CPU", "1-NN error", "3-NN error", "status", "gap"], rows)
+
+
+def _spin() -> None:
+    while True:
+        pass
+
+
+def many_classes() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 200
+    X = rng.normal(size=(200, 50))[y] + rng.normal(size=(2000, 50))
+    busy = [multiprocessing.Process(target=_spin, daemon=True) for _ in range(os.cpu_count() or 1)]
+    for process in busy:
+        process.start()
+    _, seconds = fitted(MetricLearner(random_state=0), X, y)
+    for process in busy:
+        process.kill()
+    print(f"2,000 x 50, 200 classes, every core busy, default threads: {seconds:.1f} CPU s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true")
+    parser.add_argument("--classes", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", UserWarning)
+    if options.classes:
+        many_classes()
+    else:
+        one_thread()
+        large() if options.large else searches()
+    print(machine())
+
+
+if __name__ == "__main__":
+    main()

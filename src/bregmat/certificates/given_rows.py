@@ -1,0 +1,135 @@
+"""Values of rows at the prior, from the data as given: refuse rows whose value is lost when points are rounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from bregmat.base.checks import rows_text
+from bregmat.base.linalg import blocks, dense, sq_norms
+from bregmat.certificates.problem import FEASIBLE
+from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.relations import SAMPLES, Relation
+from bregmat.coordinates.priors import Coordinates
+
+UNCERTAIN = 1e-8  # largest relative rounding of the value of an inner product
+SHORT = 1e-6  # length of a difference over those of its points, below which the range of the prior may have lost it
+UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
+EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
+SIGNS = {"-": -1, "+": 1}
+
+
+def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constraints, vanished: np.ndarray) -> None:
+    """Raise for rows whose value at the prior is not 0 but is below the rounding of the points that it is computed from.
+
+    Parameters
+    ----------
+    place : Coordinates
+        Of the prior and the points. Points that were computed from a prior are as exact as the prior's eigenvectors, so that
+        nothing is checked for these.
+    prior : ndarray, shape (r,)
+        Diagonal of the prior, in the user's units.
+    constraints : Constraints
+        In row numbers of the points.
+    vanished : ndarray of int
+        Ascending numbers of the rows that count as 0 for every matrix.
+    """
+    if place.owns_base or place.base is None:
+        return
+    bound = np.abs(constraints.bound)
+    root = None if place.identity else np.sqrt(prior)
+    for code, relation in enumerate(constraints.relations):
+        rows = vanished[constraints.relation[vanished] == code]
+        if relation.is_whole or not (constraints.relation == code).any():
+            continue
+        for part in _parts(rows, place):
+            value, size, _ = _given_values(place, root, relation, constraints.index[part])
+            unit = np.where(bound[part] > 0, bound[part], size)
+            _refuse(constraints, part, np.abs(value) + 8.0 * LONG_EPS * size > FEASIBLE * unit, value)
+        if place.dropped is not None and relation.is_difference:
+            for part in _parts(np.flatnonzero(constraints.relation == code), place):
+                value, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
+                _refuse(constraints, part, is_lost & (value > UNCERTAIN * bound[part]), value)
+        if any("." in key for key in relation.form):
+            for part in _parts(_unbalanced(place, constraints, code), place):
+                value, size, squares = _given_values(place, root, relation, constraints.index[part])
+                unit = np.where(bound[part] > 0, bound[part], size)
+                _refuse(constraints, part, (EPS * squares > UNCERTAIN * unit) & (size > 0), value)
+
+
+def _refuse(constraints: Constraints, rows: np.ndarray, is_lost: np.ndarray, value: np.ndarray) -> None:
+    """Raise if the value of a row is lost."""
+    bad = rows[is_lost]
+    if len(bad):
+        raise ValueError(
+            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {float(value[is_lost][0]):.3g} at the "
+            "prior, which is below the rounding of its points. Centre the columns of the data (subtract the mean of each), "
+            "bring points and columns to similar sizes, or make points equal that differ by rounding only."
+        )
+
+
+def _parts(rows: np.ndarray, place: Coordinates) -> list[np.ndarray]:
+    """The rows in blocks of at most 8 MB of points."""
+    return [rows[part] for part in blocks(len(rows), place.base.shape[1], 2**20)]
+
+
+def _unbalanced(place: Coordinates, constraints: Constraints, code: int) -> np.ndarray:
+    """Numbers of the rows of a relation with inner products of points of very different lengths."""
+    relation, rows = constraints.relations[code], np.flatnonzero(constraints.relation == code)
+    points, where = np.unique(constraints.index[rows, : relation.arity], return_inverse=True)
+    length = np.concatenate([np.abs(_points(place, some)).max(axis=1, initial=0.0) for some in _parts(points, place)])
+    ends = length[where.reshape(len(rows), -1)]
+    return rows[ends.max(axis=1) > UNBALANCED * ends.min(axis=1)]
+
+
+def _points(place: Coordinates, rows: np.ndarray) -> np.ndarray:
+    return np.asarray(dense(place.base[rows]), dtype=float)
+
+
+def _outside(
+    place: Coordinates, dropped: np.ndarray, relation: Relation, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of squared lengths of short differences, and which rows have one that leaves the range of the prior."""
+    value, is_lost = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
+    for key, coef in relation.form.items():
+        a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
+        v = a - b
+        squares, gone = sq_norms(v), sq_norms(v @ dropped)
+        is_lost |= (squares < SHORT**2 * (sq_norms(a) + sq_norms(b))) & (gone > UNCERTAIN * squares)
+        value += abs(coef) * squares
+    return value, is_lost
+
+
+def _given_values(
+    place: Coordinates, root: np.ndarray | None, relation: Relation, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values at the prior, the sums of their absolute terms, and the squared lengths of the points of inner products.
+
+    Differences and products are formed from the points as given, before anything is mapped or scaled.
+    """
+    value, size, squares = (np.zeros(len(index), dtype=np.longdouble) for _ in range(3))
+    for key, coef in relation.form.items():
+        a, b = (_points(place, index[:, SAMPLES.index(k)]).astype(np.longdouble) for k in (key[0], key[-1]))
+        if key[1:2] == ".":
+            first, second = _mapped(place, root, a), _mapped(place, root, b)
+            squares += abs(coef) * ((first * first).sum(axis=1) + (second * second).sum(axis=1)) / 2
+        else:
+            first = second = _mapped(place, root, a + SIGNS[key[1]] * b if key[1:2] else a)
+        value += coef * (first * second).sum(axis=1)
+        size += abs(coef) * np.abs(first * second).sum(axis=1)
+    return value, size, squares
+
+
+def _mapped(place: Coordinates, root: np.ndarray | None, vectors: np.ndarray) -> np.ndarray:
+    """Vectors of the data in coordinates in which the prior is the identity."""
+    on = np.flatnonzero(vectors.any(axis=1))
+    if not len(on):
+        return np.zeros((len(vectors), 1), dtype=vectors.dtype)
+    R: Any = place.R
+    mapped = vectors[on] if R is None else vectors[on] @ dense(R).astype(vectors.dtype)
+    if root is not None:
+        mapped = mapped * root
+    out = np.zeros((len(vectors), mapped.shape[1]), dtype=vectors.dtype)
+    out[on] = mapped
+    return out

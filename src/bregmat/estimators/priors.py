@@ -1,0 +1,192 @@
+"""Prior metrics from the data: scaled columns, and inverse covariances of all rows and within classes."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.base.checks import as_matrix
+from bregmat.base.linalg import dense, eigh
+from bregmat.typing import MetricPrior, PointsPrior
+
+POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
+PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
+CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
+RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
+# variance within classes, relative to that of the widest direction, below which none is told from another
+LEAST_WITHIN = 1e-6
+
+
+def covariance(X: Any) -> np.ndarray:
+    """Covariance of the rows, shape (d, d)."""
+    return _scatter(X)[0] / max(1, X.shape[0] - 1)
+
+
+def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """``(X - mean)' (X - mean)``, and the sums of squares of the columns."""
+    if sp.issparse(X):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
+        return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    centred = X - X.mean(axis=0)
+    return centred.T @ centred, np.einsum("ij,ij->j", X, X)
+
+
+def _axes_of_scatter(S: np.ndarray, size: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """:func:`_principal_axes` from :func:`_scatter` of n rows."""
+    C = S / max(1, n - 1)
+    scale = _inverse_root(np.diag(C), np.diag(S) > CONSTANT * size)
+    values, vectors = eigh(C * np.outer(scale, scale))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], vectors[:, kept]
+
+
+def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 / standard deviations of the columns (d,), eigenvalues of the correlations that are not 0, their eigenvectors (d, r)."""
+    n, d = X.shape
+    if d <= n:
+        return _axes_of_scatter(*_scatter(X), n)
+    Z = np.asarray(dense(X[:]), dtype=float)  # the same from the n x n products of the standardised rows
+    size = np.einsum("ij,ij->j", Z, Z)
+    Z = Z - Z.mean(axis=0)
+    variance = np.einsum("ij,ij->j", Z, Z)
+    scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
+    Z *= scale
+    values, vectors = eigh(Z @ Z.T / max(1, n - 1))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], Z.T @ vectors[:, kept] / np.sqrt(values[kept] * max(1, n - 1))
+
+
+def inverse_covariance(X: Any) -> np.ndarray:
+    """Factor P of the inverse covariance of the rows, ``W0 = P P'``; a pseudo-inverse where that is singular.
+
+        S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
+
+    Never fails. Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest (columns that are linear
+    combinations of others, fewer rows than columns) count as 0, and W0 is 0 along them. Working on correlations makes
+    this independent of the units of the columns. For a nonsingular S, W0 is its inverse.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Of rank r; units 1 / (X units). The identity if every column is constant.
+
+    Notes
+    -----
+    Cost n d min(n, d) and a cube of min(n, d); with more columns than rows the centred data is formed densely. With a
+    prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
+    does not vary stay at weight 0.
+    """
+    return _whitening(*_principal_axes(X))
+
+
+def inverse_covariance_of(S: np.ndarray, size: np.ndarray, n: int) -> np.ndarray:
+    """The same from ``(X - mean)' (X - mean)`` and the sums of squares of the columns of n rows, n >= d."""
+    return _whitening(*_axes_of_scatter(S, size, n))
+
+
+def _whitening(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(len(scale))
+
+
+def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
+    """Factor P of the inverse covariance within classes, ``W0 = P P'``: what differs within classes counts little, what parts them much.
+
+        S = D (C_s) D,   D: standard deviations,   C_s = (1 - a) C + a tr(C)/r I,   W0 = S^-1
+
+    C is the covariance, within classes, of columns scaled to unit variance, shrunk toward a multiple of the identity by as much (a) as
+    Ledoit and Wolf estimate that its entries err by: few rows, or many columns, give the metric of scaled columns. Relevant component
+    analysis (Bar-Hillel 2005) and the whitening of linear discriminants are the same with a = 0.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+    codes : ndarray of int, shape (n,)
+        Class of each point; -1 where it is not known.
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Units 1 / (X units). Directions in which no point differs from another count 0; scaled columns where every point is alone
+        in its class, or equal to the others; the identity if every column is constant.
+    """
+    from sklearn.covariance import ledoit_wolf  # half of what else is imported
+
+    scale, _, vectors = _principal_axes(X)
+    if not vectors.size:
+        return np.eye(X.shape[1])
+    axes = scale[:, None] * vectors
+    known = codes >= 0
+    T = np.asarray(X[known] @ axes)
+    _, group, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
+    sums = np.zeros((len(counts), T.shape[1]))
+    np.add.at(sums, group, T)
+    T -= (sums / counts[:, None])[group]
+    n, freedom = len(T), len(T) - len(counts)
+    spread = np.einsum("ij,ij->", T, T) / T.shape[1]
+    if freedom < 1 or spread <= RANK_TOL * n:
+        return axes
+    C, _ = ledoit_wolf(T * np.sqrt(n / freedom), assume_centered=True)
+    values, turned = eigh(C)
+    return axes @ turned / np.sqrt(np.maximum(values, LEAST_WITHIN * values[-1]))
+
+
+def prior_components(X: Any, prior: str, codes: np.ndarray | None = None) -> np.ndarray:
+    """Components (r, d) of a prior metric by its name, from rows X (n, d); "within" from their classes, too."""
+    if prior == "within":
+        if codes is None:
+            raise ValueError('prior="within" is a covariance within classes, and there are none: it needs labels y.')
+        return inverse_within(X, codes).T
+    if prior == "covariance":
+        return inverse_covariance(X).T
+    return np.diag(inverse_deviations(X)) if prior == "variance" else np.eye(X.shape[1])
+
+
+def points_in_prior(X: Any, prior: Any) -> Any:
+    """Points as a prior metric sees them: their Euclidean distances are its; sparse ones stay sparse where columns are scaled.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+    prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
+    """
+    if not isinstance(prior, str):
+        return np.asarray(X @ root_of_prior(as_matrix("prior", prior, square=True)))
+    if prior == "identity":
+        return X
+    if prior == "variance":
+        return X @ sp.diags_array(inverse_deviations(X), format="csr")
+    return np.asarray(X @ prior_components(X, prior).T)
+
+
+def root_of_prior(prior: np.ndarray) -> np.ndarray:
+    """A factor (d, d) of a metric that was given, ``P P' = prior``: points times it are as the prior sees them."""
+    values, vectors = eigh(prior)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def inverse_deviations(X: Any) -> np.ndarray:
+    """1 / standard deviation of each column, 0 for constant ones, shape (d,); ones if all are constant."""
+    squares = X.multiply(X) if sp.issparse(X) else X * X
+    size, mean = (np.asarray(x.mean(axis=0)).ravel() for x in (squares, X))
+    return inverse_deviations_of(size, mean)
+
+
+def inverse_deviations_of(size: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The same from mean squares and means of the columns."""
+    variance = size - mean * mean
+    scale = _inverse_root(variance, variance > CONSTANT * size)
+    return scale if scale.any() else np.ones(len(scale))
+
+
+def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """1 / standard deviation, 0 for constant columns."""
+    scale = np.zeros(len(variance))
+    scale[varies] = 1.0 / np.sqrt(variance[varies])
+    return scale
