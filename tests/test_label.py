@@ -9,7 +9,7 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat_app.label.answers import FOLLOWING, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
+from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
 from bregmat_app.label.clusters import find_clusters
 from bregmat_app.label.exports import NAMES, exported
 from bregmat_app.label.journal import Journal
@@ -107,7 +107,7 @@ def test_rows_and_the_answers_they_rest_on():
     }
     sense = dict(zip(rows.keys, rows.constraints.sense.tolist()))
     assert [sense[0, 0, 2], sense[1, 0, 3], sense[2, 5, 6, 7]] == [1, -1, 1]
-    assert rows.constraints.weight.tolist() == [1.0 if len(numbers) == 1 else FOLLOWING for numbers in rows.answers]
+    assert rows.constraints.weight.tolist() == [1.0 if len(numbers) == 1 else ENTAILED_WEIGHT for numbers in rows.answers]
     assert rows.constraints.bound.tolist() == [{0: 1.0, 1: 9.0, 2: -1.0}[key[0]] for key in rows.keys]
 
 
@@ -312,7 +312,7 @@ def test_a_journal_without_answers_is_begun_anew(tmp_path):
         Session(wine_points(), LabelSettings(), path)
     again.say(same(0, 1))
     again.close()
-    with pytest.raises(ValueError, match="exists; go on with --resume"):
+    with pytest.raises(ValueError, match="exists; continue it with --resume"):
         Session(wine_points(), LabelSettings(), path)
     resumed = Session(wine_points(), LabelSettings(), path, resume=True)
     assert len(resumed.answers.active()) == 1

@@ -117,9 +117,9 @@ def test_report_says_what_was_measured(wine, wine_html):
         assert words in text
     assert f"Every matrix allowed in this problem has at least {number(wine.result.dual_bound, 7)}" in text
     assert "proven optimal" in text
-    assert "Soft constraints are wishes with a price" in text
+    assert "Constraints with slack may be violated at a cost" in text
     assert seconds(wine.result.seconds) in text
-    assert "A constraint with slack may be violated at a price" in text
+    assert "A constraint with slack may be violated at a cost" in text
     before, among_scaled, after = (f"{share:.1%}" for share in wine.held_out.accuracy)
     assert (
         f"{after} get the right class from their 4 nearest neighbours: {before} with columns as given, {among_scaled} with"

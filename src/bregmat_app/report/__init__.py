@@ -1,4 +1,4 @@
-"""A learned metric as one HTML file that opens offline: `ReportData` in, `write_report` out."""
+"""The HTML report of a learned metric: one file that opens offline. `write_report` makes it from `ReportData`."""
 
 from bregmat_app.report.data import ReportData
 from bregmat_app.report.held_out import FoldScores, HeldOut

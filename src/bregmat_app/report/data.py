@@ -1,4 +1,4 @@
-"""What a report shows, gathered by the caller and checked once."""
+"""The content of a report, collected by the caller and checked once."""
 
 from __future__ import annotations
 
@@ -22,44 +22,43 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
-    """Everything a report shows; the result's own numbers (certificate, history, spectrum) are read from `result`.
+    """The content of a report. Certificate and history are read from `result`.
 
     Parameters
     ----------
     title : str
         Heading of the page, e.g. ``"Metric learned from wine.csv"``.
     result : MatrixResult
-        What the solver returned.
+        The result of the solver.
     X : array, scipy.sparse or data frame of shape (n, d)
-        The points as they were handed to the learner.
+        The points as they were passed to the learner.
     constraints : Constraints
-        In row numbers of `X` (``ids=None``; see `Constraints.locate`), the rows the solver saw.
+        The constraints of the problem, in row numbers of `X` (``ids=None``; see `Constraints.locate`).
     y : array of shape (n,), optional
-        Class labels of the rows of `X`, any dtype; colours the embedding.
+        Class labels of the rows of `X`, any dtype, for the colours of the embedding.
     unlabeled : scalar, optional
         The value in `y` that means "no label"; drawn in grey.
     learner : object with ``transform(X)``, optional
-        The learned map; ``result.transform`` where not given.
+        The learned map; by default ``result``.
     summary : sequence of (name, before, scaled, after)
-        Rows of the table "before and after": of the points as given, with columns scaled to unit variance, and learned. A value may
-        be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits; hand a str over to have it
-        shown as it is.
+        Rows of the table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A
+        value may be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits, a str as it is.
     settings : mapping of str to object
-        What was asked for: divergence, slack weight, number of constraints, ...
+        Settings of the learner: divergence, slack weight, number of constraints, ...
     sample_id : array of shape (n,), optional
-        Names of the rows of `X` in the table of violated constraints; row numbers where not given.
+        Names of the rows of `X`; by default row numbers.
     feature_names : sequence of d str, optional
-        Names of the columns of `X` in the table of features; a data frame's own, or "column 0", ... where not given.
+        Names of the columns of `X`; by default those of the data frame, or "column 0", ...
     warnings : sequence of str
-        Shown at the top of the page, e.g. how many constraint rows were dropped because their points are absent.
+        Remarks at the top of the page, such as the number of constraints whose points are absent.
     has_hard : bool, optional
-        Whether any constraint must hold; None where that is not known.
+        Whether any constraint must hold; None if that is not known.
     held_out : HeldOut, optional
-        A nearest-neighbour test on held-out folds: the headline, the neighbours that changed, the classes mixed up.
+        A nearest-neighbour test on held-out folds, for the headline, changed neighbours and confused classes.
     class_names : sequence of str, optional
         Names of the classes 0, 1, ... of `held_out`.
     model_path : path-like, optional
-        Where the learner is stored, for the lines to copy.
+        File of the model, for the lines of Python to copy.
 
     Raises
     ------
@@ -137,9 +136,9 @@ class ReportData:
         return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
 
     def row_name(self, row: int) -> str:
-        """What a point is called."""
+        """The name of a point."""
         return f"row {row}" if self.sample_id is None else str(np.asarray(self.sample_id)[row])
 
     def class_name(self, code: int) -> str:
-        """What a class of `held_out` is called."""
+        """The name of a class of `held_out`."""
         return str(code if self.class_names is None else self.class_names[code])

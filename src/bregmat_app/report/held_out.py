@@ -1,4 +1,4 @@
-"""What nearest neighbours say of points that took no part in learning: before, with columns scaled, and learned."""
+"""Scores of nearest neighbours on held-out points: as given, with scaled columns, and learned."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoldScores:
-    """What nearest neighbours score on held-out folds, three times on the same folds: points as given, scaled, and learned.
+    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned.
 
     Parameters
     ----------
     n_neighbors, n_folds, n_repeats : int
     scores : ndarray of shape (n_folds * n_repeats, 3)
-        On each fold: the share of values explained (R²), 1 at most; of classes (:class:`HeldOut`) accuracy, 0 to 1.
+        Score on each fold: the coefficient of determination (R²) of values, or the accuracy of classes (:class:`HeldOut`).
     """
 
     n_neighbors: int
@@ -45,7 +45,7 @@ class FoldScores:
 
     @property
     def best_without(self) -> int:
-        """Which of the two is better without learning: 0 as given, 1 scaled."""
+        """The better one without learning: 0 for points as given, 1 for scaled ones."""
         return int(self.accuracy[1] >= self.accuracy[0])
 
     @property
@@ -55,16 +55,16 @@ class FoldScores:
 
     @property
     def folds_text(self) -> str:
-        """ "5-fold", "2 x 5-fold"."""
+        """The folds in words, such as "2 x 5-fold"."""
         return f"{self.n_repeats} x {self.n_folds}-fold" if self.n_repeats > 1 else f"{self.n_folds}-fold"
 
     def summary_row(self) -> SummaryRow:
-        """Its row in the table of the three, with the spread over folds."""
+        """The row of the summary, with the standard deviation over folds."""
         texts = [f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread)]
         return (f"{self.n_neighbors}-NN {self.what}, {self.folds_text}", texts[0], texts[1], texts[2])
 
     def compared(self) -> tuple[int, int, int]:
-        """Folds in which the learned metric is better than, as good as, and worse than the better one without learning."""
+        """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
         gain = self.scores[:, 2] - self.scores[:, self.best_without]
         better, worse = int((gain > 0).sum()), int((gain < 0).sum())
         return better, len(gain) - better - worse, worse
@@ -72,19 +72,19 @@ class FoldScores:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldOut(FoldScores):
-    """A nearest-neighbour test of classes, with what was taken for what.
+    """A nearest-neighbour test of classes, with confusion matrices.
 
     Parameters
     ----------
     n_neighbors, n_folds, n_repeats, scores
         As in :class:`FoldScores`.
     labels : ndarray of shape (n,)
-        Class numbers 0, 1, ...; -1 for rows without a label, which take part in no fold.
+        Class numbers 0, 1, ...; -1 for rows without a label, which are in no fold.
     confusion : ndarray of shape (3, k, k)
-        How often a point of class a (row) was taken for class b (column), summed over all folds.
+        Number of points of class a (row) that were classified as b (column), summed over all folds.
     predicted, nearest : ndarray of shape (3, n)
-        Of the first repeat: the class each point was taken for, and the row number of its nearest point in the training part;
-        -1 where there is none.
+        In the first repeat: the predicted class of each point, and the row number of its nearest point in the training part;
+        -1 if there is none.
     """
 
     labels: NDArray[np.int64]
@@ -95,7 +95,7 @@ class HeldOut(FoldScores):
     what: ClassVar[str] = "accuracy"
 
     def changed(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Points of the first repeat that only the learned metric has right, and that it alone has wrong."""
+        """Points that only the learned metric classifies correctly, and points that only it misclassifies, in the first repeat."""
         among = self.labels >= 0
         right = self.predicted == self.labels
         without, learned = right[self.best_without] & among, right[2] & among

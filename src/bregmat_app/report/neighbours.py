@@ -1,4 +1,4 @@
-"""Whose nearest neighbours changed: held-out points where classes are known, else all."""
+"""Points whose nearest neighbours changed: held-out points if classes are known, else all."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from bregmat.plots._style import sample_rows
 from bregmat_app.report.data import ReportData
 from bregmat_app.report.held_out import HeldOut
 
-SHOWN = 4  # points of either kind
-N_NEIGHBORS = 5  # compared where no classes are known
-MOST_POINTS = 5000  # sampled from more
+SHOWN = 4  # points that improved, and as many that got worse
+N_NEIGHBORS = 5  # compared if no classes are known
+MOST_POINTS = 5000  # larger data is sampled
 
 
 def changed_neighbours(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
-    """What the section says: `lead`, `header`, `rows`, `note`; None with too few points."""
+    """Return the content of the section: `lead`, `header`, `rows`, `note`; None with too few points."""
     if data.held_out is not None:
         return _by_class(data, data.held_out)
     return _by_distance(data, after)
 
 
 def _by_class(data: ReportData, held_out: HeldOut) -> dict[str, Any]:
-    """Points that are right or wrong only after learning, with their nearest point before and after."""
+    """Points that are classified correctly, or wrongly, only after learning, with their nearest points before and after."""
     gained, lost = held_out.changed()
     k = held_out.best_without
     word = SUMMARY_COLUMNS[k]
@@ -53,7 +53,7 @@ def _by_class(data: ReportData, held_out: HeldOut) -> dict[str, Any]:
 
 
 def _by_distance(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
-    """How many of the nearest points are others after learning, and the points for which most are."""
+    """How many of the nearest points change by learning, and the points for which most do."""
     from sklearn.neighbors import NearestNeighbors
 
     points = data.scaled()

@@ -1,4 +1,4 @@
-"""The page itself: sections in order, filled into the templates beside, written to disk in one step."""
+"""The page: renders the sections with the templates and writes the file in one step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def render_report(data: ReportData) -> str:
-    """The report as one HTML document; nothing in it is loaded from elsewhere.
+    """Render the report as one HTML document, which loads nothing from elsewhere.
 
     Raises
     ------
@@ -43,19 +43,19 @@ def render_report(data: ReportData) -> str:
 def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
     """Write one self-contained HTML file that opens offline.
 
-    The file appears whole or not at all: it is written beside its place and then moved there, over an older one.
+    The file is written under a temporary name and then renamed, so that it is complete or absent. It replaces an older one.
 
     Parameters
     ----------
     path : str or path-like
-        Where to; the folder must exist.
+        The file; its folder must exist.
     data : ReportData
-        What to show.
+        The content.
 
     Returns
     -------
     Path
-        Where it was written.
+        The file.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
 
 @cache
 def _templates() -> Environment:
-    """Every value that a template shows is escaped."""
+    """Return the templates; they escape every value."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError as error:

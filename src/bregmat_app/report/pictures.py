@@ -1,4 +1,4 @@
-"""Displays as inline SVG whose lines and letters take the page's colours, light or dark."""
+"""Displays as inline SVG whose lines and text take the colours of the page, light or dark."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _INK, _SOFT, _LINE, _ = _PLACEHOLDERS
 
 
 def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float], alt: str) -> tuple[str, Any]:
-    """Draw on a figure of its own and return it as SVG text, with whatever `draw` returned.
+    """Draw a new figure and return it as SVG text, with the return value of `draw`.
 
     Parameters
     ----------
     draw : callable
-        Given the figure's only axes; a display's ``plot`` divides it where it needs more.
+        Called with the only axes of the figure; a display divides it if it needs more.
     name : str
         Prefix of all ids inside the SVG: pictures on one page must not share them.
     size : (float, float)
         Width and height in inches.
     alt : str
-        What a reader who cannot see the picture should know.
+        Description for readers who cannot see the picture.
     """
     require_matplotlib("a report")
     import matplotlib as mpl
@@ -55,14 +55,14 @@ def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float],
         display = draw(figure.subplots())
         buffer = io.StringIO()
         with warnings.catch_warnings():
-            # letters that Matplotlib's own font lacks: the browser will have them
+            # characters that the font of Matplotlib lacks; the browser has them
             warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
             figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=200)
     return _inline(buffer.getvalue(), name, alt), display
 
 
 def _inline(svg: str, name: str, alt: str) -> str:
-    """SVG as Matplotlib writes it, made fit for the middle of a page."""
+    """Turn the SVG of Matplotlib into an element of a page."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
@@ -71,7 +71,7 @@ def _inline(svg: str, name: str, alt: str) -> str:
     svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
     svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")  # not needed inside HTML
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
-    # letters in the page's font: Matplotlib writes "font-family: ...", before 3.10 within "font: ..."
+    # text in the font of the page; Matplotlib writes "font-family: ...", before 3.10 within "font: ..."
     svg = re.sub(r"font-family: [^;\"]*(; )?", "", svg)
     svg = re.sub(r"(font: [^;\"']*?) ?'[^;\"]*", r"\1 sans-serif", svg)
     for placeholder, color in _PLACEHOLDERS.items():

@@ -1,4 +1,4 @@
-"""The sections of a report: each a short function from the data to what its template shows."""
+"""The sections of a report. Each is a short function that returns the values of its template."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from bregmat_app.report.pictures import picture
 
 WORST = 10
 MOST = 12  # features listed
-MOST_FEATURES = 1000  # beyond this a single feature says little, and the table is left out
-MOST_CLASSES = 12  # of a confusion matrix that one can read
+MOST_FEATURES = 1000  # with more features the table is left out
+MOST_CLASSES = 12  # larger confusion matrices are not legible
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
-WIDE = 4.8  # inches: fills a telephone with letters that can be read
+WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
 
 
 def headline(data: ReportData) -> list[str]:
-    """What came out, in a sentence or two."""
+    """State the outcome in one or two sentences."""
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         return ["No matrix could be learned from these statements."]
     held_out = data.held_out
@@ -60,7 +60,7 @@ def headline(data: ReportData) -> list[str]:
 
 
 def sections(data: ReportData) -> list[SimpleNamespace]:
-    """All sections in reading order; without a usable matrix only those that say why."""
+    """Return all sections in order; without a usable matrix only those that explain why."""
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         return [*_conflict(data), *_summary(data), _certificate(data), _learned(data)]
     points, after = data.points(), data.mapped()
@@ -89,10 +89,10 @@ def _summary(data: ReportData) -> list[SimpleNamespace]:
     soft = ""
     if data.has_hard is False:
         soft = (
-            "Soft constraints are wishes with a price, not requirements: many ask for more than any metric can give, so a low share of "
-            "them met is no failure; what counts is what is gained on held-out points. Where fewer are met than before learning, "
-            f"{FEWER_MET}. “Proven optimal” says that no other matrix has a better balance between the price of unmet wishes and the "
-            "distance from where learning started."
+            "Constraints with slack may be violated at a cost. Many ask for more than any metric can give, so a low share of them met is "
+            "no failure; what counts is the gain on held-out points. Where fewer are met than before learning, "
+            f"{FEWER_MET}. “Proven optimal” says that no other matrix has a smaller sum of the cost of violated constraints and the "
+            "distance to the prior."
         )
     compared = ""
     if data.held_out is not None:
@@ -118,7 +118,7 @@ def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     sampled = f" {m:,} of the {n:,} points are drawn." if m < n else ""
     caption = (
         "The first two principal components of the points as given, with columns scaled, and after the learned map. Units are equal on "
-        f"both axes, so what looks near is near in these two dimensions; the axis labels say how much of the variance they hold.{sampled}"
+        f"both axes. The axis labels contain their share of the variance.{sampled}"
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
     return _section("embedding", "The points in two dimensions", pictures=pictures, caption=caption, legend=legend)
@@ -137,13 +137,13 @@ def _confusion(data: ReportData) -> list[SimpleNamespace]:
     tables = [(SUMMARY_COLUMNS[k], _shares(held_out, k)) for k in (held_out.best_without, 2)]
     note = (
         f"Rows: the class of a held-out point; columns: the class of most of its {held_out.n_neighbors} nearest neighbours. "
-        "Shares of each row; what is off the diagonal is mixed up."
+        "Shares of each row; entries off the diagonal are errors."
     )
     return [_section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)]
 
 
 def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
-    """Share of each class taken for each, and its text; empty where that never happened."""
+    """Share of each class classified as each class, with its text; empty if that never happened."""
     counts = held_out.confusion[k]
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
@@ -174,8 +174,8 @@ def _features(data: ReportData, points: Any, after: np.ndarray) -> list[SimpleNa
             f" The other {d - len(shown):,} features together: {rest[0]} as given, {rest[1]} scaled, {rest[2]} learned."
         )
     note = (
-        "Share of each feature in the mean squared distance between two points. As given, one feature with large numbers can drown all "
-        "others; scaled, all count the same. A share below zero means that a feature mostly corrects "
+        "Share of each feature in the mean squared distance between two points. As given, one feature with large numbers can outweigh all "
+        "others; scaled, all count the same. A share below zero means that the feature mostly compensates "
         f"others.{others}"
     )
     return [_section("features", "What distances are made of", header=SUMMARY_COLUMNS, rows=table, note=note)]
@@ -230,7 +230,7 @@ def _distances(data: ReportData, points: Any, after: Any) -> list[SimpleNamespac
         name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
     )  # fmt: skip
     caption = (
-        "Squared distances of the pairs that were spoken about. Similar pairs (≤) should lie left of their bound, "
+        "Squared distances of the constrained pairs. Similar pairs (≤) should lie left of their bound, "
         "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
     )
     return [_section("distances", "Distances before and after", pictures=[svg], caption=caption)]
@@ -246,16 +246,15 @@ def _comparisons(data: ReportData, points: Any, after: Any) -> list[SimpleNamesp
         name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
     )  # fmt: skip
     caption = (
-        "Each comparison asks that one pair of points be nearer than another. Right of 1 it is the right way round, the farther right "
-        "the clearer; left of 1 the pair that should be nearer is farther apart. Ratios of distances have no unit, so the three may be "
-        "laid side by side."
+        "Each comparison asks that one pair of points be nearer than another. It holds right of 1; left of 1 the pair that should be "
+        "nearer is farther apart. Ratios of distances have no unit, so the three panels can be compared."
     )
     return [_section("comparisons", "Comparisons before and after", pictures=[svg], caption=caption)]
 
 
 def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     c = data.constraints
-    # bounds drawn by a prior that scales columns are in units of scaled columns
+    # if the prior scales columns, bounds drawn from labels have the units of scaled columns
     start = data.scaled() if getattr(data.learner, "prior_", None) == "variance" else points
     before, violation = c.violation(start), c.violation(after)
     broken = int((~(violation <= TOLERANCE)).sum())  # counts NaN, too
@@ -271,7 +270,7 @@ def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
         price = (
             ""
             if data.has_hard
-            else " A constraint with slack may be violated at a price, which is part of the objective."
+            else " A constraint with slack may be violated at a cost, which is part of the objective."
         )
         lead = (
             f"{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}.{price} "
@@ -298,8 +297,8 @@ def _convergence(data: ReportData) -> SimpleNamespace:
         name="convergence", size=(WIDE, 4.2), alt="Objective, proven lower bound, gap and violation by iteration",
     )  # fmt: skip
     caption = (
-        "The best objective found so far and the best lower bound proven so far: where they meet, no better matrix is "
-        "possible. Below, the relative distance between the two"
+        "The best objective and the best proven lower bound so far; if they are equal, no better matrix exists. "
+        "Below, their relative difference"
         + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
         + (f" The last of {history[-1].stage} passes is drawn; each has its own rows." if history[-1].stage > 1 else "")
     )
@@ -340,7 +339,7 @@ def _statements(count: int) -> str:
 
 
 def _code(data: ReportData) -> list[SimpleNamespace]:
-    """Lines that use the learned map again, and that learn it again."""
+    """Python code that uses the learned map, and code that learns it again."""
     lines = ["import bregmat", ""]
     if data.model_path is not None:
         lines += [f"learner = bregmat.load({str(data.model_path)!r})"]
@@ -363,5 +362,5 @@ def _conflict(data: ReportData) -> list[SimpleNamespace]:
 
 
 def _section(name: str, heading: str, **content: Any) -> SimpleNamespace:
-    """What the template `name` needs."""
+    """The values of the template `name`."""
     return SimpleNamespace(name=name, heading=heading, **content)

@@ -35,10 +35,13 @@ def not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
     if array.ndim != 2:
         return ""
     names, found = list(getattr(values, "columns", range(array.shape[1]))), []
+    hint = ""
     for name, column in zip(names, array.T):
         for row, value in enumerate(column):
             if value is not None and not isinstance(value, Number | np.bool_):
                 found.append(f"{name!r} ({value!r} in row {row})")
+                if isinstance(value, str) and hasattr(values, "columns"):
+                    hint = "; encode columns of words, for example with sklearn.preprocessing.OneHotEncoder"
                 break
     more = f" and {len(found) - most} more" if len(found) > most else ""
-    return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}" if found else ""
+    return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}{hint}" if found else ""
