@@ -104,8 +104,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). From more than 5,000 points it is
-        two passes at most: a sample of 2,500 takes part in the first (if that leaves 25 of each class), all take part in the second.
+        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). Of more than 5,000 points 2,500 take part in all
+        passes but the last, if that leaves 25 of each class.
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with.
     form : {"comparison", "sq_distance"}
