@@ -346,14 +346,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _decide(self, X: Any, task: Task) -> None:
         """Set :attr:`prior_`, too."""
         self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        accuracy: dict[str, float] = {}
+        compared: dict[str, float] = {}
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds are in the units of the data
             if task.given is None and task.labels is not None and self.strategy in ("auto", "neighbors", None):
                 rows, codes = self._sample(X, task)
-                self.prior_, accuracy = scaled_or_not(X[rows], codes)
-        super()._decide(X, task)
-        self.comparison_ = accuracy | self.comparison_
+                self.prior_, compared = scaled_or_not(X[rows], codes)
+        super()._decide(X, task, compared)
 
     @property
     def _may_compare(self) -> bool:
