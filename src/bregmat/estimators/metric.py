@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -343,10 +345,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
 
-    def _decide(self, X: Any, task: Task) -> None:
+    def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
         """Set :attr:`prior_`, too."""
         self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        compared: dict[str, float] = {}
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds are in the units of the data
             if task.given is None and task.labels is not None and self.strategy in ("auto", "neighbors", None):
