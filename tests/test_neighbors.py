@@ -369,7 +369,7 @@ def test_points_that_coincide_and_more_components_than_there_are_leave_the_leadi
 
 
 # ---------------------------------------------------------------------- many points
-def test_a_pass_over_a_sample_goes_before_one_over_many_points(rng, monkeypatch):
+def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     monkeypatch.setattr(task, "MANY_POINTS", 300)
     monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
     y = np.arange(400) % 2
@@ -379,7 +379,7 @@ def test_a_pass_over_a_sample_goes_before_one_over_many_points(rng, monkeypatch)
         X, y
     )
     assert len(np.unique(learner.constraints_.index[:, 0])) == 400 and learner.result_.status == "OPTIMAL"
-    assert [row.stage for row in learner.result_.history] == seen and set(seen) == {1, 2}
+    assert [row.stage for row in learner.result_.history] == seen and max(seen) == 3
     again = bm.nearest_metric(
         X, learner.constraints_, prior=np.diag(1 / X.var(axis=0)), loss="squared_hinge", slack_weight=1.0
     )

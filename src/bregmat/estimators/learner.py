@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ from bregmat.estimators.base import AllOrNothing, check_run, say
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
 from bregmat.estimators.task import PointLabels, Task
 from bregmat.from_labels.labels import check_drawing
+from bregmat.objective.losses import as_loss
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
@@ -91,14 +93,15 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         """Set what else the subclass has to say once the result is known to be one."""
 
     # ------------------------------------------------------------------ what "auto" stands for
-    def _decide(self, X: Any, task: Task) -> None:
-        """Set :attr:`strategy_`, :attr:`slack_weight_`, and the accuracies that decided."""
-        self.comparison_: dict[str, float] = {}
+    def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
+        """Set :attr:`strategy_`, :attr:`slack_weight_`, and the accuracies that decided, after those compared before."""
+        self.comparison_: dict[str, float] = dict(compared)
         self.strategy_: Strategy | None = self._decided_strategy(X, task)
         self.slack_weight_: float = self._decided_weight(task)
         if self.comparison_ and self.verbose:
             found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
-            say(f"accuracy of 4 neighbours on at most {MOST_COMPARED} training rows: {found}")
+            n = min(X.shape[0], MOST_COMPARED)
+            say(f"accuracy of 4 neighbours on {n} training rows: {found}")
 
     def _decided_strategy(self, X: Any, task: Task) -> Strategy | None:
         if self.strategy != "auto":
@@ -256,6 +259,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("n_constraints", self.n_constraints, 0)
         if not is_auto(self.slack_weight):
             check_positive("slack_weight", self.slack_weight)
+        as_loss(self.loss)
         check_percentiles(self.percentiles)
         is_drawn = self.strategy is not None and not is_auto(self.strategy)
         check_drawing(self.strategy if is_drawn else "neighbors", self.n_neighbors, self.n_impostors, self.form)

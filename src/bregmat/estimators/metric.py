@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -104,8 +106,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
     passes : int
         With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). From more than 5,000 points it is
-        two passes at most: a sample of 2,500 takes part in the first (if that leaves 25 of each class), all take part in the second.
+        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). Of more than 5,000 points 2,500 take part in all
+        passes but the last, if that leaves 25 of each class.
     n_neighbors, n_impostors : int
         With "neighbors": points of its class and of others that each point is compared with.
     form : {"comparison", "sq_distance"}
@@ -344,17 +346,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
 
-    def _decide(self, X: Any, task: Task) -> None:
+    def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
         """Set :attr:`prior_`, too."""
         self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        accuracy: dict[str, float] = {}
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds are in the units of the data
             if task.given is None and task.labels is not None and self.strategy in ("auto", "neighbors", None):
                 rows, codes = self._sample(X, task)
-                self.prior_, accuracy = scaled_or_not(X[rows], codes)
-        super()._decide(X, task)
-        self.comparison_ = accuracy | self.comparison_
+                self.prior_, compared = scaled_or_not(X[rows], codes)
+        super()._decide(X, task, compared)
 
     @property
     def _may_compare(self) -> bool:

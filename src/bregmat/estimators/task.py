@@ -21,10 +21,10 @@ from bregmat.from_labels.neighbors import Space, median_margin, neighbor_constra
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # dual weight, relative to the largest, from which on a row takes part in the optimum
-MANY_POINTS = 5000  # above, one pass over a sample is followed by one over all points
+MANY_POINTS = 5000  # above, all passes but the last are over a sample
 SAMPLED_POINTS = 2500
 SAMPLED_PER_CLASS = 25  # at least, on average: less would change who the neighbours are
-SAMPLE_TOL = 1e-2  # relative gap of the pass over a sample, which only finds the neighbours
+SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
 SAME = 1e-3  # change of bounds, relative to the largest, that counts as none: metrics of the default tol differ by more
 
 
@@ -175,7 +175,7 @@ class _Passes:
 
     This ends when the rows that are active in the optimum no longer change, or when the problem of an earlier pass comes round again:
     a pass is drawn from the metric of the last one alone, so all that followed it before would follow again. Of many points a sample
-    takes part in the first of two passes, all in the second.
+    takes part in all passes but the last.
 
     Margins keep the median of the first pass. A metric has no scale of its own, and one that drifted would change from pass to pass
     how far the prior counts.
@@ -207,7 +207,7 @@ class _Passes:
             if sample is None:
                 self._run(whole, n_passes)
             else:
-                self._run(sample, 1)
+                self._run(sample, n_passes - 1)
                 if self.last is None or self.last.result.exit_reason is not ExitReason.INTERRUPTED:
                     self._run(whole, 1)
         except KeyboardInterrupt:  # between two passes, or before the first point of this one
