@@ -196,7 +196,8 @@ def test_constraints_keep_a_copy_of_what_they_were_given():
 def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
     """Which column holds text, and which has gaps: the first mistakes with a table of one's own."""
     with pytest.raises(
-        TypeError, match=r"X must be numeric; .*text, in columns 'id' .*'town' \('Ulm' in row 0\); encode .*OneHotEncoder"
+        TypeError,
+        match=r"X must be numeric; .*text, in columns 'id' .*'town' \('Ulm' in row 0\); encode .*OneHotEncoder",
     ):
         points.check_numeric("X", kind({"id": ["p0", "p1"], "a": [1.0, 2.0], "town": ["Ulm", "Bonn"]}))
     with pytest.raises(

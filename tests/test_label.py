@@ -107,7 +107,9 @@ def test_rows_and_the_answers_they_rest_on():
     }
     sense = dict(zip(rows.keys, rows.constraints.sense.tolist()))
     assert [sense[0, 0, 2], sense[1, 0, 3], sense[2, 5, 6, 7]] == [1, -1, 1]
-    assert rows.constraints.weight.tolist() == [1.0 if len(numbers) == 1 else ENTAILED_WEIGHT for numbers in rows.answers]
+    assert rows.constraints.weight.tolist() == [
+        1.0 if len(numbers) == 1 else ENTAILED_WEIGHT for numbers in rows.answers
+    ]
     assert rows.constraints.bound.tolist() == [{0: 1.0, 1: 9.0, 2: -1.0}[key[0]] for key in rows.keys]
 
 

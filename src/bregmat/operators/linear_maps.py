@@ -303,7 +303,17 @@ class MatrixRows(Operator):
 
 
 def one_term_a_row(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:
-    """One term with coefficient 1 for each row."""
+    """One term with coefficient 1 for each row.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, r)
+        Points.
+    a, b : ndarray of int, shape (c,)
+        Rows of Z that make the vectors ``z_a + sign z_b``.
+    sign : ndarray of int8, shape (c,)
+        +1, -1, or 0 for ``z_a`` alone.
+    """
     c = len(a)
     index = np.arange(c + 1, dtype=np.int64)
     Z = np.ascontiguousarray(Z, dtype=float)

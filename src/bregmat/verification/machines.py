@@ -41,23 +41,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     size = float(np.abs(x) @ (np.abs(K[:, on]).astype(real) @ np.abs(x[on])))
     noise = 64 * ROUNDING * size + unit_of(real) * n * size
     if found.claimed is Status.INFEASIBLE:
-        if has_intercept and not abs(float(x.sum())) <= 1e3 * ROUNDING * float(alpha.sum()):
-            found.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
-        wanted = 2.0 if has_intercept else 1.0
-        if not abs(float(alpha.sum()) - wanted) <= 1e-9:
-            found.problem(f"the weights sum to {float(alpha.sum()):.9g} instead of {wanted:g}", Status.UNKNOWN)
-        distance = float(np.sqrt(max(float(q), 0.0)))
-        found.figures["distance of the hulls"] = (np.nan, distance)
-        source = Precomputed(K) if isinstance(problem, Mapping) else problem.kernel
-        if coinciding(source, signs, result.alpha > 0, result.alpha, intercept=has_intercept) is None:
-            found.problem(
-                f"the points of the two hulls are {distance:.3g} apart, not proven to coincide", Status.UNKNOWN
-            )
-        found.named(result.conflict, on, n)
-        if not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(noise):
-            found.problem(
-                f"no margin above {distance / wanted:.3g} is proven to be impossible, not {result.margin_bound:.3g}"
-            )
+        _report_hulls(result, problem, K, x, float(q), noise, found)
         return
     margins = signs * (sums + result.intercept)
     # in float32 where the sample is far from the margin: its roundings of all terms, and a share of the distance
@@ -82,13 +66,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     elif np.isfinite(upper).all():
         price = upper * slack
     else:
-        missed = float(slack.max())
-        lengths = np.sqrt(np.maximum(np.diag(K), 0))
-        blur = 16 * ROUNDING * float(lengths[counts].max()) * float(lengths @ alpha)
-        is_feasible = missed <= 1e-8 + blur < 1
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            vague = "rounding of weights as large hides whether samples are outside the margin"
-            found.problem(vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}")
+        is_feasible = _meets_margins(slack, K, counts, alpha, found)
     primal = q / 2 + price.sum()
     rounding = 16 * ROUNDING * size + float(
         (np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum()
@@ -110,6 +88,68 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     _parts(
         result, Costs(alpha, _kept(x) if has_intercept else np.ones(n), signs, upper, ridge), sums, np.diag(K), found
     )
+
+
+def _report_hulls(
+    result: MarginResult, problem: Any, K: np.ndarray, x: np.ndarray, q: float, noise: float, found: Verification
+) -> None:
+    """Check a claim that no margin is possible: the weights x = alpha * signs name coinciding points of the two hulls.
+
+    Parameters
+    ----------
+    result : MarginResult
+    problem : MarginProblem or mapping
+    K : ndarray, shape (n, n)
+        Kernel matrix.
+    x : ndarray, shape (n,)
+    q, noise : float
+        ``x' K x``, the squared distance of the two points, and its rounding.
+    found : Verification
+    """
+    signs, _, _, has_intercept, _ = _machine(problem)
+    alpha, on, n = x * signs, np.flatnonzero(result.alpha), len(signs)
+    if has_intercept and not abs(float(x.sum())) <= 1e3 * ROUNDING * float(alpha.sum()):
+        found.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
+    wanted = 2.0 if has_intercept else 1.0
+    if not abs(float(alpha.sum()) - wanted) <= 1e-9:
+        found.problem(f"the weights sum to {float(alpha.sum()):.9g} instead of {wanted:g}", Status.UNKNOWN)
+    distance = float(np.sqrt(max(float(q), 0.0)))
+    found.figures["distance of the hulls"] = (np.nan, distance)
+    source = Precomputed(K) if isinstance(problem, Mapping) else problem.kernel
+    if coinciding(source, signs, result.alpha > 0, result.alpha, intercept=has_intercept) is None:
+        found.problem(f"the points of the two hulls are {distance:.3g} apart, not proven to coincide", Status.UNKNOWN)
+    found.named(result.conflict, on, n)
+    if not distance / wanted <= result.margin_bound * (1 + CLOSE) + np.sqrt(noise):
+        found.problem(
+            f"no margin above {distance / wanted:.3g} is proven to be impossible, not {result.margin_bound:.3g}"
+        )
+
+
+def _meets_margins(
+    slack: np.ndarray, K: np.ndarray, counts: np.ndarray, alpha: np.ndarray, found: Verification
+) -> bool:
+    """Whether every sample of a hard-margin machine is outside of the margin, up to the rounding of the weights.
+
+    Parameters
+    ----------
+    slack : ndarray, shape (n,)
+        By how much each sample is within the margin.
+    K : ndarray, shape (n, n)
+        Kernel matrix.
+    counts : ndarray of bool, shape (n,)
+        Samples that count.
+    alpha : ndarray, shape (n,)
+        Weights.
+    found : Verification
+    """
+    missed = float(slack.max())
+    lengths = np.sqrt(np.maximum(np.diag(K), 0))
+    blur = 16 * ROUNDING * float(lengths[counts].max()) * float(lengths @ alpha)
+    is_feasible = missed <= 1e-8 + blur < 1
+    if not is_feasible and found.claimed is not Status.UNKNOWN:
+        vague = "rounding of weights as large hides whether samples are outside the margin"
+        found.problem(vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}")
+    return is_feasible
 
 
 @dataclass(frozen=True, eq=False)

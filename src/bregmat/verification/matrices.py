@@ -109,6 +109,7 @@ class Recomputation:
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
         # Points that are data have exact differences, also if the learned factor rounds these away.
+        given: tuple[np.ndarray, Any] | None
         self.is_given, given = False, None
         if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
             self.is_given, given = True, (np.asarray(self.points), self.P)
@@ -327,28 +328,7 @@ class Recomputation:
         self.check_factor(found)
         p, noise = self.rows.values(self.lifted(), self.F, self.B)
         excess = self.excess(p)
-        shown = CLOSE * np.maximum(self.unit, np.abs(p)) + 16.0 * noise
-        found.compare_all("values", result.values, p, shown)
-        found.compare_all("violation", result.violation, excess / self.unit, shown / self.unit)
-        worst = float((excess / self.unit)[self.hard].max(initial=0.0))
-        allowed = float((noise / self.unit)[self.hard].max(initial=0.0))
-        found.compare("max_violation", result.max_violation, worst, CLOSE + 16.0 * allowed)
-        soft = self.gamma[~self.hard]
-        span = float(soft.max() / soft.min()) if len(soft) else 1.0
-        found.compare("weight_span", result.weight_span, span, CLOSE * span)
-        missed = np.flatnonzero(self.hard & ~(excess <= self.allowed(noise)))
-        is_feasible = not len(missed)
-        if len(missed) and found.claimed is not Status.UNKNOWN:
-            row = missed[0]
-            found.problem(f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}")
-        room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
-        vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
-        if len(vague) and found.claimed is not Status.UNKNOWN:
-            is_feasible = False
-            found.problem(f"row {vague[0]}: its value is nothing but rounding of what it is made of")
-        if (off := self.outside()) > 0:
-            is_feasible = False
-            found.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
+        is_feasible = self._report_rows(p, noise, excess, found)
         bound, lost = self.dual_bound(mu)
         distance = self.distance()
         ended = self.ended(p, noise)
@@ -372,6 +352,33 @@ class Recomputation:
         if prior > result.tol * size:
             found.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
         found.judge(result, gap, is_feasible)
+
+    def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, found: Verification) -> bool:
+        """Compare values and violations of the rows; return whether the hard rows are met within the range of the prior."""
+        result = self.result
+        shown = CLOSE * np.maximum(self.unit, np.abs(p)) + 16.0 * noise
+        found.compare_all("values", result.values, p, shown)
+        found.compare_all("violation", result.violation, excess / self.unit, shown / self.unit)
+        worst = float((excess / self.unit)[self.hard].max(initial=0.0))
+        allowed = float((noise / self.unit)[self.hard].max(initial=0.0))
+        found.compare("max_violation", result.max_violation, worst, CLOSE + 16.0 * allowed)
+        soft = self.gamma[~self.hard]
+        span = float(soft.max() / soft.min()) if len(soft) else 1.0
+        found.compare("weight_span", result.weight_span, span, CLOSE * span)
+        missed = np.flatnonzero(self.hard & ~(excess <= self.allowed(noise)))
+        is_feasible = not len(missed)
+        if len(missed) and found.claimed is not Status.UNKNOWN:
+            row = missed[0]
+            found.problem(f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}")
+        room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
+        vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
+        if len(vague) and found.claimed is not Status.UNKNOWN:
+            is_feasible = False
+            found.problem(f"row {vague[0]}: its value is nothing but rounding of what it is made of")
+        if (off := self.outside()) > 0:
+            is_feasible = False
+            found.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
+        return is_feasible
 
     def report_infeasible(self, y: np.ndarray, found: Verification) -> None:
         """Whether ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``."""

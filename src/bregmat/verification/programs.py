@@ -194,18 +194,7 @@ class Program:
         found.compare_all(
             "dual", result.dual, h, CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
         )
-        conditions, vague = self._missed_conditions(x, h), self._in_units(64 * ROUNDING * gradient_noise, h)
-        found.figures["kkt_residual"] = (result.kkt_residual, conditions)
-        if not result.kkt_residual >= conditions * (1 - EXACT) - CLOSE - vague or result.kkt_residual < 0:
-            found.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
-        terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
-        missed = np.abs(self.E @ x - self.e)
-        missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
-        worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
-        is_feasible = worst <= FEASIBLE
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            found.problem(f"the rows are missed by {worst:.2g}")
+        is_feasible = self._report_conditions(result, x, h, gradient_noise, found)
         objective = self.objective(x)
         bound, granted = self.bound(x, y)
         self._convexity(result, found)
@@ -216,17 +205,7 @@ class Program:
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
         found.compare("objective", result.objective, float(objective), allowed)
-        if not is_alone:
-            # of least squares with the bound 0 also the objective with its constant
-            units = [size] if self.X is None else [size, max(float(objective), curved)]
-            unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", result.unit, unit, EXACT * unit + allowed + 1e-300)
-        elif self.b.any():  # what single variables could gain, of those that were looked at
-            most = ALONE * float((np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()) ** 2
-            most = max(most, 0.0 if self.X is None else float(objective))
-            found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + 1e-300:
-                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
+        self._report_unit(result, h, size, objective, allowed if not is_alone else None, curved, found)
         if granted > PERTURBED:
             bound = LONG(-np.inf)
         elif granted:
@@ -250,6 +229,47 @@ class Program:
         if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
             found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
         found.judge(result, gap, is_feasible)
+
+    def _report_conditions(
+        self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
+    ) -> bool:
+        """Compare optimality conditions and rows at x, where the reduced gradient is h; return whether the rows are met."""
+        conditions, vague = self._missed_conditions(x, h), self._in_units(64 * ROUNDING * gradient_noise, h)
+        found.figures["kkt_residual"] = (result.kkt_residual, conditions)
+        if not result.kkt_residual >= conditions * (1 - EXACT) - CLOSE - vague or result.kkt_residual < 0:
+            found.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
+        terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
+        missed = np.abs(self.E @ x - self.e)
+        missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
+        worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
+        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        is_feasible = worst <= FEASIBLE
+        if not is_feasible and found.claimed is not Status.UNKNOWN:
+            found.problem(f"the rows are missed by {worst:.2g}")
+        return is_feasible
+
+    def _report_unit(
+        self,
+        result: QPResult,
+        h: np.ndarray,
+        size: Any,
+        objective: Any,
+        allowed: Any,
+        curved: float,
+        found: Verification,
+    ) -> None:
+        """Compare the unit of the gap with its size; ``allowed`` is None where only single variables give one."""
+        if allowed is not None:
+            # of least squares with the bound 0 also the objective with its constant
+            units = [size] if self.X is None else [size, max(float(objective), curved)]
+            unit = min(units, key=lambda one: abs(one - result.unit))
+            found.compare("unit", result.unit, unit, EXACT * unit + allowed + 1e-300)
+        elif self.b.any():  # what single variables could gain, of those that were looked at
+            most = ALONE * float((np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()) ** 2
+            most = max(most, 0.0 if self.X is None else float(objective))
+            found.figures["unit"] = (result.unit, most)
+            if not result.unit <= most * (1 + EXACT) + 1e-300:
+                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
 
     def _largest(self) -> Any:
         return max(self.diagonal.max(initial=0), LONG(1e-300))

@@ -65,6 +65,36 @@ class WrittenRows:
         Z[self.dead] = 0
         # Differences of data are formed before they are mapped.
         data = Z if given is None else given[0][rows].astype(real)
+        self._form_terms(data, place, lengths, error, floor, given)
+        # rows with a bound of 0 whose terms cancel but for rounding
+        self.zero = np.zeros(constraints.n_constraints, dtype=bool)
+        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
+        for row in np.flatnonzero(constraints.where("is_whole")):
+            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
+
+    def _form_terms(
+        self,
+        data: np.ndarray,
+        place: np.ndarray,
+        lengths: np.ndarray,
+        error: np.ndarray,
+        floor: np.ndarray | None,
+        given: Any,
+    ) -> None:
+        """Form the vectors ``z_a + sign z_b`` of all rows from the points ``data``, and set those to 0 that are rounding.
+
+        Parameters
+        ----------
+        data : ndarray, shape (k, d)
+            Touched points, as data or mapped.
+        place : ndarray of int, shape (n,)
+            Position of each point among the touched ones.
+        lengths, error : ndarray, shapes (k,) and (k, r)
+            Lengths of the mapped points, and what their entries may be the rounding of.
+        floor, given
+            As in the constructor.
+        """
+        constraints, real = self.constraints, self.real
         owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
         for code, relation in enumerate(constraints.relations):
             on = np.flatnonzero(constraints.relation == code)
@@ -81,7 +111,7 @@ class WrittenRows:
                     vectors.append(data[a] + sign * data[b] if sign else data[a])
                     coefs.append(np.full(len(on), coef * part))
                     sizes.append(lengths[a] + abs(sign) * lengths[b])
-        r = Z.shape[1]
+        r = error.shape[1]
         self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
         self.V = np.concatenate(vectors) if vectors else np.zeros((0, r), dtype=real)
         if given is not None and len(vectors):
@@ -98,11 +128,6 @@ class WrittenRows:
             self.vanished |= (np.abs(self.V) <= off).all(axis=1)
             self.rounded = self.size if given is None else own
             self.V[self.vanished] = 0.0
-        # rows with a bound of 0 whose terms cancel but for rounding
-        self.zero = np.zeros(constraints.n_constraints, dtype=bool)
-        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
-        for row in np.flatnonzero(constraints.where("is_whole")):
-            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
 
     def values(
         self, G: np.ndarray, F: np.ndarray | None = None, B: np.ndarray | None = None
