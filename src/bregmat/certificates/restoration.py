@@ -33,7 +33,7 @@ def restore(
     """The matrix at which active and violated hard rows have the values that they must have, and its values; None if that fails.
 
     Every step stays in the cone. Two kinds of steps are tried, the cheaper one first. They bring equalities and rows with a dual
-    weight onto their bounds, and violated rows inside of them.
+    weight onto their bounds, and violated rows inside of them. If both fail, rows with a dual weight may stay inside of their bounds.
 
     Parameters
     ----------
@@ -55,7 +55,10 @@ def restore(
         restored = _restored(problem, iterate, p, active, goal, move)
         if restored is not None:
             return restored
-    return None
+    if float((problem.violation(p)[active]).max(initial=0.0)) > 1e-3:
+        return None  # too far from feasible for the attempt below
+    # Without dual corrections, rows with a dual weight may hold strictly: only violated rows are moved.
+    return _restored(problem, iterate, p, L.hard & (L.sense == 0), goal, _by_congruence)
 
 
 def _restored(

@@ -28,6 +28,7 @@ from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
 MAX_ITER = 200  # Newton steps
+FIRST_SHARE = 60  # steps of the interior point before another method is tried; it takes 30 to 50 where it suits
 
 
 @tells_interrupts
@@ -200,7 +201,9 @@ def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) 
         plan = [InteriorPoint(), *plan]
     most = MAX_ITER if limits.max_iter is None else limits.max_iter
     log = limits.log.beside(is_quiet=is_quiet)
-    return solve_in_turn(problem, [(solver, most) for solver in plan], tol=limits.tol, log=log)
+    # At conditions of 1e12 the path may crawl far from its end: Newton's methods for correlations get the rest.
+    shares = [min(most, FIRST_SHARE) if isinstance(solver, InteriorPoint) else most for solver in plan]
+    return solve_in_turn(problem, list(zip(plan, shares, strict=True)), tol=limits.tol, log=log)
 
 
 def _falls_short(outcome: Outcome) -> bool:
