@@ -4,7 +4,7 @@ import signal
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from bregmat.io import load, save, tables
@@ -91,26 +91,6 @@ def test_bounds_that_say_nothing_are_left_out():
     display = OnlineLossDisplay.from_data(records([1.0, 2.0, 3.0], [nan, 5.0, inf]))
     assert_array_equal(display.lines_["bound"].get_xydata(), [[200, 5]])
     assert "bound" not in OnlineLossDisplay.from_data(records([1.0], [nan])).lines_
-
-
-def test_a_logarithmic_number_of_examples():
-    display = OnlineLossDisplay.from_data(records([1.0, 2.0, 3.0], [5.0] * 3, step=1000), scale="log")
-    assert display.ax_.get_xscale() == "log"
-    assert_array_equal(display.lines_["loss"].get_xdata(), [1000, 2000, 3000])
-    display.figure_.canvas.draw()
-    with pytest.raises(ValueError, match="scale must be"):
-        display.plot(scale="sqrt")
-
-
-def test_something_to_compare_with():
-    kept = records([1.0, 2.0], [5.0, 5.0])
-    display = OnlineLossDisplay.from_data(kept, comparison=[0.5, 0.7], comparison_name="best matrix in hindsight")
-    assert_allclose(display.lines_["comparison"].get_ydata(), [0.0, 0.5, 0.7])
-    assert "best matrix in hindsight" in legend_texts(display.ax_)
-    flat = OnlineLossDisplay.from_data(kept, comparison=0.5)
-    assert_allclose(flat.lines_["comparison"].get_ydata(), [0.0, 0.5, 0.5])
-    with pytest.raises(ValueError, match=r"one entry per record \(2\); got shape \(3,\)"):
-        OnlineLossDisplay.from_data(kept, comparison=[1, 2, 3])
 
 
 def test_on_axes_of_ones_own():

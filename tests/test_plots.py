@@ -52,14 +52,6 @@ def test_convergence_draws_the_records():
     assert texts(lower) == ["tolerance 0.001"]
 
 
-def test_convergence_against_seconds():
-    display = ConvergenceDisplay.from_data(history([1, 0.1]), x="seconds")
-    assert_allclose(display.lines_["gap"].get_xdata(), [0, 0.1])
-    assert display.ax_[1].get_xlabel() == "seconds"
-    with pytest.raises(ValueError, match="x must be"):
-        display.plot(x="hours")
-
-
 def test_convergence_history_of_one_record_is_visible():
     display = ConvergenceDisplay.from_data(history([0.5]))
     assert display.lines_["gap"].get_marker() == "o"

@@ -28,9 +28,8 @@ class ConvergenceDisplay(Display):
 
     Parameters
     ----------
-    iteration, seconds, objective, dual_bound, gap, violation : ndarray of shape (m,)
-        One entry per record of the solver's history. `gap` and `violation` are relative (dimensionless), `seconds`
-        count from the start.
+    iteration, objective, dual_bound, gap, violation : ndarray of shape (m,)
+        One entry per record of the solver's history. `gap` and `violation` are relative (dimensionless).
     tol : float, optional
         The tolerance asked for; drawn as a line.
 
@@ -56,7 +55,6 @@ class ConvergenceDisplay(Display):
     """
 
     iteration: NDArray[np.float64]
-    seconds: NDArray[np.float64]
     objective: NDArray[np.float64]
     dual_bound: NDArray[np.float64]
     gap: NDArray[np.float64]
@@ -79,39 +77,32 @@ class ConvergenceDisplay(Display):
         return cls.from_data(last, **{"tol": result.tol, **options})
 
     @classmethod
-    def from_data(
-        cls, history: Sequence[Any], *, tol: float | None = None, x: str = "iterations", ax: Any = None
-    ) -> ConvergenceDisplay:
+    def from_data(cls, history: Sequence[Any], *, tol: float | None = None, ax: Any = None) -> ConvergenceDisplay:
         """Draw a list of records.
 
         Parameters
         ----------
         history : sequence of Record
-            With iteration, seconds, objective, dual_bound, gap, violation.
+            With iteration, objective, dual_bound, gap, violation.
         tol : float, optional
             Relative gap asked for.
-        x : {"iterations", "seconds"}
-            Quantity on the horizontal axis.
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
-        fields = ("iteration", "seconds", "objective", "dual_bound", "gap", "violation")
-        return cls(*columns_of("history", history, fields), tol=tol).plot(ax=ax, x=x)
+        fields = ("iteration", "objective", "dual_bound", "gap", "violation")
+        return cls(*columns_of("history", history, fields), tol=tol).plot(ax=ax)
 
-    def plot(self, ax: Any = None, *, x: str = "iterations") -> ConvergenceDisplay:
-        """Draw against "iterations" or "seconds"; `ax` is one axes (divided in two) or two. Returns self."""
-        if x not in ("iterations", "seconds"):
-            raise ValueError(f'x must be "iterations" or "seconds"; got {x!r}.')
+    def plot(self, ax: Any = None) -> ConvergenceDisplay:
+        """Draw; `ax` is one axes (divided in two) or two. Returns self."""
         self.ax_ = self._panels(ax, (2, 1), (6.4, 5.2), sharex=True)
         self._best = self._best_so_far()
-        self._draw_lines(self.iteration if x == "iterations" else self.seconds)
+        self._draw_lines()
         upper, lower = self.ax_
         self._scale_objective(upper)
         upper.set_ylabel("objective")
         self._scale_gap(lower)
-        lower.set_xlabel("iteration" if x == "iterations" else "seconds")
-        if x == "iterations":
-            lower.xaxis.get_major_locator().set_params(integer=True)
+        lower.set_xlabel("iteration")
+        lower.xaxis.get_major_locator().set_params(integer=True)
         for panel in self.ax_:
             tidy(panel, grid="y")
             if panel.get_legend_handles_labels()[0]:
@@ -121,8 +112,8 @@ class ConvergenceDisplay(Display):
         self.figure_.align_ylabels(list(self.ax_))
         return self
 
-    def _draw_lines(self, at: NDArray[np.float64]) -> None:
-        """Draw the lines of both panels against `at`, shape (m,)."""
+    def _draw_lines(self) -> None:
+        """Draw the lines of both panels."""
         upper, lower = self.ax_
         self.lines_: dict[str, Any] = {}
         for panel, name, label, color, dash in (
@@ -136,7 +127,7 @@ class ConvergenceDisplay(Display):
             if not known.any() or (name == "violation" and not values[known].any()):  # it is 0 without hard rows
                 continue
             shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
-            self.lines_[name] = curve(panel, at[known], shown, dash, color=color, label=label, few=40)
+            self.lines_[name] = curve(panel, self.iteration[known], shown, dash, color=color, label=label, few=40)
 
     def _scale_gap(self, panel: Any) -> None:
         """Make the axis of gap and violation logarithmic and mark the tolerance."""

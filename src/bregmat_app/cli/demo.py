@@ -23,7 +23,17 @@ def default_names() -> list[str]:
 
 
 def run_demo(names: list[str], folder: Path, *, download: bool, quiet: bool) -> int:
-    """Learn on each data set, print the tables, write models and reports; the first exit code that is not 0."""
+    """Learn on each data set, print the tables, write models and reports; the last exit code that is not 0.
+
+    Parameters
+    ----------
+    names : list of str
+        Data sets.
+    folder : Path
+        Folder of the models and reports.
+    download, quiet : bool
+        Whether to fetch missing data; whether to show no progress.
+    """
     try:
         data = [load_dataset(name, download=download) for name in names]
     except DataNotFoundError as error:

@@ -90,7 +90,20 @@ def learn_points(
     categorical: Sequence[str],
     search: bool,
 ) -> int:
-    """Check the options, read the files and learn; the exit code."""
+    """Check the options, read the files and learn; the exit code.
+
+    Parameters
+    ----------
+    points, constraints : Path
+        Files; `constraints` may be None if there are labels.
+    columns : ColumnOptions
+    metric : MetricOptions
+    output : LearnOutput
+    categorical : sequence of str
+        Columns to encode as one feature for each category.
+    search : bool
+        Whether cross-validation chooses prior, strategy and slack weight.
+    """
     if constraints is None and columns.labels is None:
         raise fail("give --constraints FILE or --labels COLUMN (or both)")
     if search and (constraints is not None or columns.labels is None):

@@ -17,7 +17,16 @@ __all__ = ["learn_sharded"]
 
 
 def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, output: LearnOutput) -> int:
-    """Learn, write the model, print the certificate; the exit code. `pairs` is the folder or file of constraints."""
+    """Learn, write the model, print the certificate; the exit code.
+
+    Parameters
+    ----------
+    pairs : Path
+        Folder or file of constraints.
+    blocks : BlockOptions
+    metric : MetricOptions
+    output : LearnOutput
+    """
     out = output.out
     with bad_input():
         settings = _settings(metric)

@@ -17,7 +17,20 @@ __all__ = ["bound_rows", "learn_stream"]
 
 
 def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out: Path | None, quiet: bool) -> int:
-    """Learn, write the model, print the table; the exit code. `parameters` are those of the learner."""
+    """Learn, write the model, print the table; the exit code.
+
+    Parameters
+    ----------
+    pairs : Path
+    parameters : dict
+        Of :class:`bregmat.MatrixExponentiatedGradient`.
+    squared : bool
+        Whether the file holds squared distances rather than half of them.
+    out : Path or None
+        File of the model.
+    quiet : bool
+        Whether to show no progress.
+    """
     run, texts = _run(pairs, parameters, squared, quiet)
     if out is not None:
         with bad_input():
