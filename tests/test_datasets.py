@@ -15,6 +15,7 @@ from bregmat_papers.datasets import (
     load_dataset,
     load_digits389,
     load_mnist,
+    load_sentences,
     load_sonar_split,
     load_wine,
 )
@@ -284,3 +285,12 @@ def test_failed_download_names_the_address(monkeypatch):
 def test_absent_files_are_named(load):
     with pytest.raises(DataNotFoundError, match=r"needs .*, and BREGMAT_DATA is not set.*download=True"):
         load()
+
+
+def test_sentences():
+    data = load_sentences(20)
+    n = len(data.texts)
+    assert 1000 < n == len(set(data.texts)) and data.X.shape == (n, 20) and len(data.topics) == 20
+    assert np.allclose(np.linalg.norm(data.X, axis=1), 1.0)
+    assert np.bincount(data.y, minlength=20).min() >= 20  # ten to label, and others to test on
+    assert np.array_equal(data.X, load_sentences(20).X)
