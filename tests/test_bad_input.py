@@ -500,7 +500,15 @@ def public_calls():
         if name not in (*MADE_HERE, *ABSTRACT, *PLAIN, "Constraints"):
             given = getattr(bregmat, name)
             yield name, given.__call__ if name in ("LogDet", "VonNeumann", "Frobenius") else given
-    inside = ("check_range", "factors", "renumbered", "touched", "where")  # for operators and estimators
+    inside = (
+        "check_range",
+        "factors",
+        "renumbered",
+        "resolved",
+        "touched",
+        "usual_slack_weight",
+        "where",
+    )  # for operators and estimators
     for owner in ("Constraints", *LEARNERS):
         for name, method in inspect.getmembers(getattr(bregmat, owner), callable):
             own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (*inside,)

@@ -462,7 +462,7 @@ def test_a_search_chooses_settings(bregmat, points):
 
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
-    monkeypatch.setattr("bregmat.estimators.metric.best_strategy", lambda *_: (None, shares))
+    monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, shares))
     done = bregmat("learn", points, "--labels", "kind", "--folds", "2", "--out", "m", "--report", "r.html")
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())

@@ -351,7 +351,7 @@ WRONG_STATES = [
         (edit_manifest(format_version="2"), "format '2'"),
         (
             edit_manifest(**{"class": "Popen"}),
-            "unknown class .Popen.; this bregmat knows BoostResult, CorrelationResult, CutResult, Distri",
+            "unknown class .Popen.; this bregmat knows BoostResult, ",
         ),
         (edit_manifest(**{"class": ["Toy"]}), "unknown class"),
         (edit_manifest(state=[]), "lacks info, state or arrays"),

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, threads
+from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
+from bregmat.base import threads
 from bregmat.base.threads import in_parts, single_thread_blas
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"

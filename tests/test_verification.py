@@ -4,7 +4,6 @@ import inspect
 import re
 from copy import copy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -443,14 +442,6 @@ def test_cholesky_and_semidefinite(rng, dtype):
 
 
 # ---------------------------------------------------------------- without the data
-def test_the_readme_verifies():
-    page = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    (snippet,) = (code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "bregmat.verify" in code)
-    names = {"np": np}
-    exec(snippet, names)
-    assert names["found"].holds and names["found"].status == "OPTIMAL"
-
-
 @pytest.mark.parametrize("loss", [None, "squared"])
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 def test_a_learner_without_its_data(rng, divergence, loss):

@@ -124,7 +124,6 @@ RULES = {
     "LearnerSearch": Rule(empty=("learner", "cv", "estimator", "scoring", "best_learner_")),
     "ResultLearner": Rule(written={"constraints_": _named_constraints}),
     "IndexedMetric": Rule(empty=("preprocessor",), written={"_left_out": _lost_parameters}),
-    "Unlearned": Rule(empty=("base",)),
     "GradientState": Rule(
         attributes=("settings", "log_prior", "H", "totals", "record", "void", "no_fit", "misfit"),
         made_by=_gradient_state,

@@ -63,7 +63,6 @@ PARTS = {
     "Spectral": "bregmat.coordinates.iterates",
     "SquaredLoss": "bregmat.online.losses",
     "Status": "bregmat.certificates.status",
-    "Unlearned": "bregmat.estimators.learned_kernel",
 }
 
 

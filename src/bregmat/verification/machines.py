@@ -36,7 +36,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
         found.problem("a weight is outside of its box", Status.UNKNOWN)
         return
     x, counts = alpha * signs, upper > 0
-    sums = K[:, on].astype(real) @ x[on]
+    sums = K[:, on].astype(real) @ x[on]  # decision values without the intercept
     q = x @ sums
     size = float(np.abs(x) @ (np.abs(K[:, on]).astype(real) @ np.abs(x[on])))
     noise = 64 * ROUNDING * size + unit_of(real) * n * size
@@ -58,7 +58,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     slack = np.where(counts, np.maximum(1 - margins, 0), 0)
     # of weights whose signed sum is 0, as it has to be where there is an intercept: without what one class has too much
     balanced = alpha * _kept(x) if has_intercept else alpha
-    own = balanced * signs
+    own = signs * balanced
     dual = balanced.sum() - own @ (K[:, on].astype(real) @ own[on]) / 2 - (ridge * balanced**2).sum() / 2
     is_feasible, price = True, np.zeros(n, dtype=real)
     if ridge.any():
@@ -68,26 +68,42 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     else:
         is_feasible = _meets_margins(slack, K, counts, alpha, found)
     primal = q / 2 + price.sum()
-    rounding = 16 * ROUNDING * size + float(
-        (np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum()
-    ) * 64 * ROUNDING * (float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum()) + abs(result.intercept))
-    unit = abs(float(primal)) or 1.0
-    if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
-        found.compare("objective", result.objective, float(primal), CLOSE * unit + 16 * rounding)
-        found.compare("unit", result.unit, unit, EXACT * unit + 16 * rounding)
-    found.bound_from_below("dual_bound", result.dual_bound, float(dual), CLOSE * unit + 16 * rounding)
-    apart = result.objective - result.dual_bound
-    lost = 16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound))
-    if np.isfinite(result.gap) and not result.gap * result.unit >= apart * (1 - EXACT) - lost:
-        found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
-    gap = float(primal - dual) / unit
-    if rounding > result.tol * unit:
-        found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
-        gap = max(gap - rounding / unit, 0.0)
+    largest = float(np.abs(K[:, on]).max(initial=0.0)) * float(alpha.sum()) + abs(result.intercept)
+    errors = float((np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum())
+    rounding = 16 * ROUNDING * size + 64 * ROUNDING * errors * largest
+    gap = _report_values(result, float(primal), float(dual), rounding, found)
     found.judge(result, gap, is_feasible)
     _parts(
         result, Costs(alpha, _kept(x) if has_intercept else np.ones(n), signs, upper, ridge), sums, np.diag(K), found
     )
+
+
+def _report_values(result: MarginResult, primal: float, dual: float, rounding: float, found: Verification) -> float:
+    """Compare objective, unit, bound and gap with the primal and dual values; return the gap that was recomputed.
+
+    Parameters
+    ----------
+    result : MarginResult
+    primal, dual : float
+        Values of the two problems.
+    rounding : float
+        Rounding of these values.
+    found : Verification
+    """
+    unit = abs(primal) or 1.0
+    if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
+        found.compare("objective", result.objective, primal, CLOSE * unit + 16 * rounding)
+        found.compare("unit", result.unit, unit, EXACT * unit + 16 * rounding)
+    found.bound_from_below("dual_bound", result.dual_bound, dual, CLOSE * unit + 16 * rounding)
+    apart = result.objective - result.dual_bound
+    lost = 16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound))
+    if np.isfinite(result.gap) and not result.gap * result.unit >= apart * (1 - EXACT) - lost:
+        found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+    gap = (primal - dual) / unit
+    if rounding > result.tol * unit:
+        found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
+        gap = max(gap - rounding / unit, 0.0)
+    return gap
 
 
 def _report_hulls(

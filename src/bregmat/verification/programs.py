@@ -220,15 +220,7 @@ class Program:
             found.unchecked.append(
                 "the bound was not reached: it comes from a point near x that the result does not hold"
             )
-        gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
-        of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
-        gap = gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0
-        apart = result.objective - result.dual_bound
-        rounding = 64 * ROUNDING * float(self.sizes(x) @ x)
-        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf where numbers overflow
-        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
-            found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
-        found.judge(result, gap, is_feasible)
+        found.judge(result, self._report_gap(result, x, objective, bound, size, found), is_feasible)
 
     def _report_conditions(
         self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
@@ -247,6 +239,20 @@ class Program:
         if not is_feasible and found.claimed is not Status.UNKNOWN:
             found.problem(f"the rows are missed by {worst:.2g}")
         return is_feasible
+
+    def _report_gap(
+        self, result: QPResult, x: np.ndarray, objective: Any, bound: Any, size: Any, found: Verification
+    ) -> float:
+        """Compare the gap with the distance of objective and bound; return the gap that was recomputed."""
+        gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
+        of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
+        gap = gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0
+        apart = result.objective - result.dual_bound
+        rounding = 64 * ROUNDING * float(self.sizes(x) @ x)
+        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf where numbers overflow
+        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
+            found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+        return gap
 
     def _report_unit(
         self,

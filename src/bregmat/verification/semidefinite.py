@@ -14,7 +14,7 @@ from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.iterates import Factored
-from bregmat.coordinates.priors import Coordinates, Factor
+from bregmat.coordinates.priors import Coordinates
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, is_semidefinite, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
@@ -208,7 +208,8 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     inner = MatrixResult(
         **shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=Coordinates(G, np.ones(n - 1))
     )
-    arguments = {"prior": Factor(np.sqrt(scale) * N), "constraints": rows, "slack_weight": weight}
+    # as a matrix: the result has its own factor, and not a map from one of the prior
+    arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
 
 
