@@ -109,7 +109,8 @@ class Recomputation:
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
         # Points that are data have exact differences, also if the learned factor rounds these away.
-        self.is_given, given = False, None
+        self.is_given = False
+        given: tuple[np.ndarray, np.ndarray | None] | None = None  # points, and what maps these to the basis
         if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
             self.is_given, given = True, (np.asarray(self.points), self.P)
         if isinstance(prior, Factor) and not self.is_metric:
@@ -126,9 +127,8 @@ class Recomputation:
         """The learned matrix in the basis, as a factor (r, k)."""
         if self.is_metric and self.P.shape[0] != self.P.shape[1] and self.P.shape[0] > 300:
             return np.asarray(self.result.transform(self.P.T.astype(float))).astype(self.real)
-        if (
-            self.B is not None and self.prior.map is not None
-        ):  # G0 B = P F with P = G0 map, whose columns are orthogonal
+        if not self.is_metric and self.B is not None and self.prior.map is not None:
+            # G0 B = P F with P = G0 map, whose columns are orthogonal
             return self.prior.map.T @ self.B / (self.prior.map**2).sum(axis=0)[:, None]
         scale = self.prior.row_scale
         return (scale * self.P).T @ (scale * self.given) / self.prior.sq_norms[:, None]
