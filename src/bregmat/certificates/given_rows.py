@@ -13,7 +13,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates
 
-UNCERTAIN = 1e-8  # largest relative rounding of the value of an inner product
+UNCERTAIN = 1e-9  # largest relative rounding of the value of an inner product
 SHORT = 1e-6  # length of a difference over those of its points, below which the range of the prior may have lost it
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
 EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)

@@ -109,8 +109,8 @@ class Recomputation:
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
         # Points that are data have exact differences, also if the learned factor rounds these away.
-        given: tuple[np.ndarray, Any] | None
-        self.is_given, given = False, None
+        self.is_given = False
+        given: tuple[np.ndarray, np.ndarray | None] | None = None  # points, and what maps these to the basis
         if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
             self.is_given, given = True, (np.asarray(self.points), self.P)
         if isinstance(prior, Factor) and not self.is_metric:

@@ -39,6 +39,9 @@ class WrittenRows:
         self.constraints, self.real = constraints, P.dtype.type
         self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
         self.raw = np.zeros((0, 0))  # absolute entries of the vectors of terms in the columns of the data
+        self.V: np.ndarray  # vectors of the terms in the basis, and the sums of the lengths of their points
+        self.size: np.ndarray
+        self.terms: tuple[np.ndarray, ...]
         self.rounded = np.zeros(0)  # lengths that this is a share of
         real = self.real
         n = P.shape[0] if points is None else points.shape[0]
@@ -65,61 +68,12 @@ class WrittenRows:
         Z[self.dead] = 0
         # Differences of data are formed before they are mapped.
         data = Z if given is None else given[0][rows].astype(real)
-        self._form_terms(data, place, lengths, error, floor, given)
-        # rows with a bound of 0 whose terms cancel but for rounding
-        self.zero = np.zeros(constraints.n_constraints, dtype=bool)
-        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
-        for row in np.flatnonzero(constraints.where("is_whole")):
-            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
-
-    def _form_terms(
-        self,
-        data: np.ndarray,
-        place: np.ndarray,
-        lengths: np.ndarray,
-        error: np.ndarray,
-        floor: np.ndarray | None,
-        given: Any,
-    ) -> None:
-        """Form the vectors ``z_a + sign z_b`` of all rows from the points ``data``, and set those to 0 that are rounding.
-
-        Parameters
-        ----------
-        data : ndarray, shape (k, d)
-            Touched points, as data or mapped.
-        place : ndarray of int, shape (n,)
-            Position of each point among the touched ones.
-        lengths, error : ndarray, shapes (k,) and (k, r)
-            Lengths of the mapped points, and what their entries may be the rounding of.
-        floor, given
-            As in the constructor.
-        """
-        constraints, real = self.constraints, self.real
-        owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
-        for code, relation in enumerate(constraints.relations):
-            on = np.flatnonzero(constraints.relation == code)
-            if not len(on) or not relation.form:
-                continue
-            for key, coef in relation.form.items():
-                a = place[constraints.index[on, SAMPLES.index(key[0])]]
-                b = place[constraints.index[on, SAMPLES.index(key[-1])]]
-                for sign, part in _SQUARES[key[1:2]]:
-                    owner.append(on)
-                    firsts.append(a)
-                    seconds.append(b)
-                    signs.append(np.full(len(on), sign))
-                    vectors.append(data[a] + sign * data[b] if sign else data[a])
-                    coefs.append(np.full(len(on), coef * part))
-                    sizes.append(lengths[a] + abs(sign) * lengths[b])
-        r = error.shape[1]
-        self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
-        self.V = np.concatenate(vectors) if vectors else np.zeros((0, r), dtype=real)
-        if given is not None and len(vectors):
+        self._write_terms(data, place, lengths)
+        if not len(self.V):
+            self.V = np.zeros((0, Z.shape[1]), dtype=real)
+        elif given is not None:
             self.raw = np.abs(self.V)
             self.V = self.V if given[1] is None else self.V @ given[1]
-        self.coef = np.concatenate(coefs).astype(real) if coefs else np.zeros(0, dtype=real)
-        self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=real)
-        self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
         if len(self.V):  # what is nothing but rounding of what it is made of is 0
             size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max()))
             off = error[self.terms[0]] + error[self.terms[1]]
@@ -128,6 +82,45 @@ class WrittenRows:
             self.vanished |= (np.abs(self.V) <= off).all(axis=1)
             self.rounded = self.size if given is None else own
             self.V[self.vanished] = 0.0
+        # rows with a bound of 0 whose terms cancel but for rounding
+        self.zero = np.zeros(constraints.n_constraints, dtype=bool)
+        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
+        for row in np.flatnonzero(constraints.where("is_whole")):
+            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
+
+    def _write_terms(self, data: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
+        """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the points (n, k).
+
+        Parameters
+        ----------
+        data : ndarray, shape (n, k)
+            The touched points.
+        place : ndarray of int
+            Position of every point among these.
+        lengths : ndarray, shape (n,)
+            Lengths of the points in the basis.
+        """
+        owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
+        for code, relation in enumerate(self.constraints.relations):
+            on = np.flatnonzero(self.constraints.relation == code)
+            if not len(on) or not relation.form:
+                continue
+            for key, coef in relation.form.items():
+                a = place[self.constraints.index[on, SAMPLES.index(key[0])]]
+                b = place[self.constraints.index[on, SAMPLES.index(key[-1])]]
+                for sign, part in _SQUARES[key[1:2]]:
+                    owner.append(on)
+                    firsts.append(a)
+                    seconds.append(b)
+                    signs.append(np.full(len(on), sign))
+                    vectors.append(data[a] + sign * data[b] if sign else data[a])
+                    coefs.append(np.full(len(on), coef * part))
+                    sizes.append(lengths[a] + abs(sign) * lengths[b])
+        self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
+        self.V = np.concatenate(vectors) if vectors else np.zeros((0, data.shape[1]), dtype=self.real)
+        self.coef = np.concatenate(coefs).astype(self.real) if coefs else np.zeros(0, dtype=self.real)
+        self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=self.real)
+        self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
 
     def values(
         self, G: np.ndarray, F: np.ndarray | None = None, B: np.ndarray | None = None
