@@ -460,6 +460,17 @@ def test_a_search_chooses_settings(bregmat, points):
     assert load("m").transform(np.eye(4)).shape == (4, 4)
 
 
+def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
+    """Labels that have nothing to do with the features."""
+    y = np.random.default_rng(0).permutation(data[1])
+    write_points(tmp_path / "odd.csv", data[0], names=list("abcd"), columns={"kind": y})
+    done = bregmat("learn", "odd.csv", "--labels", "kind", "--search", "--folds", "2", "--out", "m")
+    assert done.exit_code == 0, done.output
+    strategy = load("m").strategy_
+    assert f"strategy {strategy or 'not learned'}" in done.stdout
+    assert ("not learning is better here" in done.stderr) is (strategy is None)
+
+
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
     monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, shares))
@@ -468,6 +479,7 @@ def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path
     said = " ".join(done.stderr.split())
     assert "not learning is better here (accuracy of neighbours: neighbors, on halves 0.500" in said
     assert "the model is the distance in scaled columns" in said and "constraints met" not in done.stdout
+    assert load("m").strategy_ is None
     assert np.allclose(load("m").get_mahalanobis_matrix(), np.diag(1 / data[0].var(axis=0)))
     assert "none: not learning is better" in (tmp_path / "r.html").read_text("utf-8")
 
