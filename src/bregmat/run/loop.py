@@ -302,9 +302,7 @@ class _Run:
     def reason_to_stop(self, iteration: int, state: Any, max_iter: int, share: int) -> ExitReason | None:
         """Record and certify a state; why the run ends with it, None if it continues."""
         self._signals.append(state.signal)
-        recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
-        falls_fast = min(recent) < FAST * min(before, default=0.0)
-        is_spent = iteration >= max_iter or (iteration >= share and not falls_fast)
+        is_spent = iteration >= max_iter or (iteration >= share and not self._falls_fast())
         last = state.ended is not None or is_spent
         if self.record(iteration, state, last):
             return ExitReason.INTERRUPTED
@@ -315,6 +313,11 @@ class _Run:
         if last:
             return state.ended or ExitReason.MAX_ITER
         return ExitReason.TIME if self.log.is_late() else None
+
+    def _falls_fast(self) -> bool:
+        """Whether the least signal of the last few steps is far below the least signal before them."""
+        recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
+        return min(recent) < FAST * min(before, default=0.0)
 
     def record(self, iteration: int, state: Any, last: bool) -> bool:
         """Certify a promising state, write the history, call the callback; whether the callback asks to stop.
