@@ -97,7 +97,8 @@ class NonnegativeQP(QuadraticProgram, Problem):
         """The certificate of a state, in terms of the given rows."""
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
-        x, missed = state.x, self.given.row_violation(state.x)
+        x = self._snapped(state.x)
+        missed = self.given.row_violation(x)
         if missed > FEASIBLE:  # rounding of a linear term that is large beside the rows
             met = nearest_feasible(self, x)
             there = self.given.row_violation(met)
@@ -165,6 +166,15 @@ class NonnegativeQP(QuadraticProgram, Problem):
         w = np.zeros(n)
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
+
+    def _snapped(self, x: np.ndarray) -> np.ndarray:
+        """The point with zeros for variables that are positive by rounding, unless that violates the rows more."""
+        largest = float(self.diagonal.max())
+        # sizes of x: its own, those that the rows need, and the minima along single variables
+        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
+        reached = float((np.abs(self.e) / np.abs(self.E).max(axis=1)).max(initial=0.0))
+        near = np.where(x <= 1e-14 * max(float(x.max()), reached, alone), 0.0, x)
+        return near if self.given.row_violation(near) <= self.given.row_violation(x) else x
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers with smaller violations of the conditions: Newton's method on the sum of their squares.
