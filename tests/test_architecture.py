@@ -129,6 +129,7 @@ def test_solving_is_light_too():
     assert loaded_after(code) & {"sklearn", "matplotlib", "pandas", "polars", "typer", "rich"} == set()
 
 
+@pytest.mark.slow
 def test_estimators_come_when_they_are_asked_for():
     assert "sklearn" in loaded_after("import bregmat; bregmat.MetricLearner")
 

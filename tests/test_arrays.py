@@ -63,6 +63,7 @@ def every_relation():
 
 
 # ---------------------------------------------------------------------- the operator
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ["graph", "graph with signs", "vectors", "all relations"])
 def test_an_operator_there_is_the_operator(there, rng, rows, monkeypatch):
     monkeypatch.setattr("bregmat.operators.foreign.BLOCK", 10_000)  # several blocks
@@ -158,6 +159,7 @@ def test_results_there_are_the_results(there, divergence, problem):
     np.testing.assert_allclose([away.objective, away.dual_bound], [here.objective, here.dual_bound], rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [soft_problem, hard_problem])
 def test_conjugate_gradients_in_float32_end_at_other_points_as_near(there, problem):
     X, C = problem()
@@ -191,6 +193,7 @@ def test_what_is_mapped_stays_there(there, rng, shape):
     np.testing.assert_allclose(to_numpy("whole", whole), result.transform(np.ones((2, shape[1]))), **EQUAL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"divergence": "vonneumann", "solver": "interior_point"}, {"n_components": 2}]
 )

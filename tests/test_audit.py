@@ -208,6 +208,7 @@ def test_one_hot_points_with_labels_that_differ(seed):
     assert np.isfinite(KernelLearner(strategy="neighbors", random_state=0).fit(X, y).transform(X)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 def test_a_search_on_one_hot_points():
     X, y = one_hot(0)
@@ -508,6 +509,7 @@ def test_what_is_saved_is_not_nested_deeper_than_what_is_read(tmp_path):
 
 
 # ---------------------------------------------------------------- a table with a long first line
+@pytest.mark.slow
 @pytest.mark.parametrize("has_header", [True, False])
 def test_a_table_with_thousands_of_columns_is_read(has_header, tmp_path, rng):
     """4,000 columns with long names: the first line has more than 64 KiB."""
@@ -532,6 +534,7 @@ def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
 
 
 # ---------------------------------------------------------------- quadratic programs whose matrix is indefinite by rounding
+@pytest.mark.slow
 @pytest.mark.parametrize("negative", [0.0, 1e-16, 1e-13, 1e-10])
 @pytest.mark.parametrize("n", [2, 300])
 @pytest.mark.parametrize("solver", ["auto", "active_set"])

@@ -62,6 +62,7 @@ DRAWS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: " ".join(map(str, draw.values())))
 def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
     import dask.array
@@ -87,6 +88,7 @@ def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
     assert np.array_equal(again.transform(X), first.transform(X))
 
 
+@pytest.mark.slow
 def test_passes_in_the_learned_metric(data):
     X, y = data
     whole = MetricLearner(random_state=0, tol=1e-9, n_impostors=3).fit(X, y)
@@ -95,6 +97,7 @@ def test_passes_in_the_learned_metric(data):
     np.testing.assert_allclose(blocks.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_points_that_coincide_and_points_alone(data):
     X, y = data
     X, y = np.vstack([X, X[:1], [[9.0] * 5]]), np.concatenate([y, ["b" if y[0] != "b" else "c", "d"]])

@@ -137,6 +137,7 @@ def test_numbers_and_sets_of_labels_are_not_compared(wine, rng):
         assert (learner.prior_, learner.strategy_, learner.comparison_) == ("variance", "neighbors", {})
 
 
+@pytest.mark.slow
 def test_blocks_decide_as_memory_does(rng):
     X, y = noisy_components(rng)
     here = MetricLearner(passes=1, random_state=0).fit(X, y)

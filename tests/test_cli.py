@@ -70,6 +70,7 @@ def write(tmp_path, name, *lines):
     return tmp_path / name
 
 
+@pytest.mark.slow
 def test_learn_from_labels(bregmat, points, tmp_path):
     options = ("--strategy", "random", "--out", "model.bm", "--report", "report.html")
     done = bregmat("learn", points, "--labels", "kind", *options)
@@ -97,6 +98,7 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert ">yes<" in legend and ">no<" in legend
 
 
+@pytest.mark.slow
 def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
     options = ("--strategy", "neighbors", "--n-constraints", "120")
     done = bregmat(
@@ -154,6 +156,7 @@ def test_where_more_are_met_nothing_is_explained(bregmat, points):
     assert "fewer soft constraints" not in bregmat("learn", points, "--labels", "kind", "--folds", "0").stderr
 
 
+@pytest.mark.slow
 def test_labels_that_are_values(bregmat, tmp_path):
     """As MetricLearner: numbers that are not all whole are values to be near in; the test is one of regression."""
     rng = np.random.default_rng(0)
@@ -453,6 +456,7 @@ def test_separators_between_thousands_are_refused_with_advice(bregmat, tmp_path,
     assert done.exit_code == 0, done.output
 
 
+@pytest.mark.slow
 def test_a_search_chooses_settings(bregmat, points):
     done = bregmat("learn", points, "--labels", "kind", "--search", "--folds", "0", "--out", "m")
     assert done.exit_code == 0, done.output
@@ -508,6 +512,7 @@ def test_rows_without_a_label_are_counted(bregmat, points):
     assert "3 of 60 rows have no label" in done.stderr
 
 
+@pytest.mark.slow
 def test_points_from_standard_input(points, tmp_path):
     command = [sys.executable, "-m", "bregmat"]
     given = ["learn", "-", "--labels", "kind", "--folds", "0", "--out", str(tmp_path / "m")]
@@ -595,6 +600,7 @@ def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
     assert load("m").n_iter_ <= 1
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_the_best_iterate(bregmat, points, monkeypatch, tmp_path):
     """Ctrl-C arrives as a real signal in the second iteration."""
 
@@ -815,6 +821,7 @@ def test_damaged_model(bregmat, model, tmp_path, command):
     assert done.exit_code == 2 and done.stderr.startswith("error: m: ") and "Traceback" not in done.output
 
 
+@pytest.mark.slow
 def test_demo(bregmat, monkeypatch, tmp_path):
     done = bregmat("demo", "wine", "--out-dir", "shown")
     assert done.exit_code == 0, done.output

@@ -69,6 +69,7 @@ def test_solvers_agree(problem):
     )
 
 
+@pytest.mark.slow
 def test_every_solver_took_its_share():
     """Of the problems on which solvers agree; each kind of cost with each of the two divergences of the papers."""
     taken = dict.fromkeys(SOLVERS, 0)

@@ -27,7 +27,8 @@ from bregmat.sharded.shard_rows import ShardSettings
 from bregmat.sharded.sources import LazyConstraints
 from sharded_cases import KINDS, hard_problem, labelled_points, soft_problem, write_parquet, write_points
 
-pytestmark = pytest.mark.filterwarnings("default")  # Dask's own, in other threads, while workers are killed
+# the warnings of Dask come in other threads, while workers are killed
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 def local_cluster(n_workers):

@@ -15,6 +15,8 @@ import bregmat
 from bregmat.constraints.relations import RELATIONS
 from bregmat.plots._style import class_colors
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 LISTED = {  # the full name of everything in the reference
     f"{package}.{name}"

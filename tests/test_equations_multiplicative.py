@@ -125,6 +125,7 @@ def test_where_the_conditions_fail_nothing_positive_is_fixed(rng):
         assert (step(held, b, **products(A, held))[held == 0] == 0).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),

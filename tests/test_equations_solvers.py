@@ -158,6 +158,7 @@ def every_relation(rng, X0):
     return A, b, sense, rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_kulis_9(name, rng):
     """grad phi(X_t+1) = grad phi(X_t) + alpha' A_i over four sweeps of rows of every relation; so grad phi moves by -sum nu_i A_i."""
@@ -342,6 +343,7 @@ def test_kulis_23_logdet(rng):
     assert np.allclose(b, b0 / (1 - found[-1][1] * b0 / gamma), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_kulis_23_vonneumann(rng):
     """log tr(exp(log X + alpha A) A) + alpha / gamma - log b = 0, and log b <- log b - alpha / gamma."""
     X0, A, b0, sense, rows, gamma = slack_case(rng)
@@ -368,6 +370,7 @@ def test_kulis_6_2_1_relative_penalty_by_projections(rng):
     agree(found, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_kulis_22_by_projections(name, rng):
     """min D(X, X0) + gamma D(b, b0), tr(X A_i) <= b_i, >=, ==: the limit, by a general optimiser over X = exp(S)."""

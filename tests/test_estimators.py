@@ -44,6 +44,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_scikit_learn_array_api_check():
     run_array_api_check(MetricLearner)
 
@@ -115,6 +116,7 @@ def test_components_are_ordered_by_variance_and_cut_at_n_components(wine, fitted
     assert list(two.get_feature_names_out()) == ["metriclearner0", "metriclearner1"]
 
 
+@pytest.mark.slow
 def test_wine_neighbours_are_better(wine):
     """Raw units, slack weight chosen on the training folds: from .67 to at least .95 (0.978 over 2 x 5 folds)."""
     X, y = wine

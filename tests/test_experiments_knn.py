@@ -14,6 +14,7 @@ def ours(report, quantity):
     return next(row.ours for row in report.rows if row.quantity == quantity)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["uci-knn", "mnist"])
 def test_resumed_run_repeats_nothing(reproduced, name):
     report, steps = reproduced(name), []

@@ -29,6 +29,7 @@ def value(report, quantity):
     return row.ours
 
 
+@pytest.mark.slow
 def test_digits_cluster_better_with_constraints(reproduced):
     report = reproduced("digits-nmi")
     for reading in READINGS:
@@ -44,6 +45,7 @@ def test_digits_cluster_better_with_constraints(reproduced):
         assert one["logdet"]["best"] == pytest.approx(two["logdet"]["best"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_digits_share_met_rises_to_all(reproduced):
     report = reproduced("digits-convergence")
     runs = select(report.findings, part="cycles")
@@ -68,6 +70,7 @@ def test_contradictions_are_found_infeasible():
     assert _infeasible(X, y, 0.25, unit) and not _infeasible(X, np.zeros(6, int), 0.25, unit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["spambase", "nursery"])
 def test_slack_raises_nmi_and_is_certified(reproduced, name):
     report = reproduced(name)

@@ -11,6 +11,7 @@ from bregmat_papers.m3_figure1 import STOPS
 from bregmat_papers.m3_table1 import KERNELS
 
 
+@pytest.mark.slow
 def test_table_1_objective_falls_towards_the_certified_optimum(reproduced):
     report = reproduced("m3-table1")
     assert len(report.rows) == 4 * len(KERNELS) + 3
@@ -37,6 +38,7 @@ def test_figure_1_falls_at_every_step_and_separates_the_training_set(reproduced)
     assert values[-1][outside].sum() < 0.2 * values[0][outside].sum()
 
 
+@pytest.mark.slow
 def test_theorem_2_holds_for_every_non_support_vector(reproduced):
     report = reproduced("m3-theorem2")
     for _, found in report.findings:

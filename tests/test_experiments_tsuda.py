@@ -79,6 +79,7 @@ def test_neighbour_errors_by_hand():
 
 
 # ---------------------------------------------------------------- all three
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_say_that_the_kernels_are_substitutes(reproduced, name):
     for row in reproduced(name).rows:

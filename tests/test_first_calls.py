@@ -10,6 +10,8 @@ import pytest
 
 import bregmat
 
+pytestmark = pytest.mark.slow
+
 SOURCES = str(Path(bregmat.__file__).parents[1])
 LATER = 0.2  # CPU seconds of the main thread that the first call may take more than the second
 PREPARE = """

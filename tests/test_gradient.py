@@ -140,6 +140,7 @@ def test_modes_agree(rng, case, kind, is_complex):
         assert learner.predict_one(X[3]) == pytest.approx(learner.predict(X[3:4])[0], rel=1e-10)
 
 
+@pytest.mark.slow
 def test_total_loss_of_lanczos_is_that_of_eigh(rng):
     _, X, y = stream(rng, "pairs", 52, 6000, noise=0.0)
     total = [

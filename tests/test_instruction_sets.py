@@ -54,6 +54,7 @@ def solutions():
 
 
 # ---------------------------------------------------------------- selection
+@pytest.mark.slow
 def test_the_environment_selects_a_level(solutions):
     assert [found["level"] for found in solutions.values()] == list(AVAILABLE)
 

@@ -83,6 +83,7 @@ class Press:
 
 
 # ---------------------------------------------------------------- signals
+@pytest.mark.slow
 def test_a_signal_ends_a_fit_that_keeps_what_it_has():
     out, err, code = pressed("""
         learner = bregmat.MetricLearner(random_state=0, callback=press)
@@ -98,6 +99,7 @@ def test_a_signal_ends_a_fit_that_keeps_what_it_has():
     assert "InterruptWarning: MetricLearner was interrupted after 1 iterations" in err
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_grid_search():
     """The first of 36 fits is hit; nothing else begins, and no score is kept."""
     out, err, code = pressed("""
@@ -118,6 +120,7 @@ def test_a_signal_ends_a_grid_search():
     assert out.count("running") == 1 and "raised False True" in out
 
 
+@pytest.mark.slow
 def test_a_signal_cuts_a_result_short():
     out, err, code = pressed("""
         K = X @ X.T / 1e6 + np.eye(len(X))
@@ -130,6 +133,7 @@ def test_a_signal_cuts_a_result_short():
     assert "<string>" in err and "InterruptWarning: nearest_kernel was interrupted after 1 iterations" in err
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_command_writes_the_model(tmp_path):
     out, err, code = pressed(f"""
         os.chdir({str(tmp_path)!r})

@@ -244,6 +244,7 @@ def outcome(path):
         return None
 
 
+@pytest.mark.slow
 def test_every_truncation(model):
     data = model.read_bytes()
     for size in range(0, len(data), 7):
@@ -251,6 +252,7 @@ def test_every_truncation(model):
         assert outcome(model) is None, size
 
 
+@pytest.mark.slow
 def test_flipped_bytes(model, arrays, rng):
     """Every fifth byte, and every one of the last thousand, where the zip keeps its records."""
     data = model.read_bytes()
@@ -268,6 +270,7 @@ def test_flipped_bytes(model, arrays, rng):
     assert refused > 0.8 * len(positions)  # what is left are dates and attributes of the zip
 
 
+@pytest.mark.slow
 def test_flipped_blocks_and_insertions(model, arrays, rng):
     data = model.read_bytes()
     for _ in range(300):
@@ -432,6 +435,7 @@ def test_absent_file_stays_a_file_error(tmp_path):
         load(tmp_path / "absent.bm")
 
 
+@pytest.mark.slow
 def test_damaged_and_hostile_files_and_killed_saves():
     """The short form of `make fuzz`."""
     script = Path(__file__).with_name("fuzz_files.py")

@@ -29,6 +29,7 @@ def fitted(noisy):
     )
 
 
+@pytest.mark.slow
 def test_the_table_has_every_candidate(fitted):
     table = fitted.cv_results_
     starts = [("rbf", g, r) for g in ("scale", 0.02) for r in (20, None)] + [("linear", None, r) for r in (20, None)]
@@ -115,6 +116,7 @@ def test_files(fitted, noisy, tmp_path):
         bm.save(tmp_path / "function.bm", chooser)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
     "estimator, check", list(sklearn_checks(bm.KernelLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))

@@ -38,11 +38,13 @@ FORMS = {
 ESTIMATORS = [KernelLearner(), KernelLearner("linear", divergence="vonneumann"), KernelLearner(rank=1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS, unmet=REPEATED)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_scikit_learn_array_api_check():
     run_array_api_check(KernelLearner)
 
@@ -179,6 +181,7 @@ def test_everything_is_touched_by_trace_and_linear_rows(wine):
 
 
 # ---------------------------------------------------------------------- low rank
+@pytest.mark.slow
 def test_pivots_are_the_farthest_points(rng):
     X = rng.normal(size=(300, 3))
     K = rbf_kernel(X, gamma=0.3)
@@ -247,6 +250,7 @@ def test_logdet_reads_only_touched_rows_of_a_mapped_factor(rng, tmp_path):
 
 
 # ---------------------------------------------------------------------- in scikit-learn
+@pytest.mark.slow
 def test_drops_into_scikit_learn(wine):
     X, y = wine
     train, test = np.arange(0, 178, 2), np.arange(1, 178, 2)
@@ -320,6 +324,7 @@ def test_sample_ids_in_folds(wine, pairs):
     assert close(fold.kernel_, KernelLearner("rbf").fit(X[part], constraints=named, sample_id=ids[part]).kernel_, 1e-6)
 
 
+@pytest.mark.slow
 def test_labels_are_bounded_by_kernel_distances(wine):
     X, y = wine
     learner = KernelLearner("rbf", gamma=0.05, n_constraints=100, random_state=0).fit(X, y)

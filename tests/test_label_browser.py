@@ -37,6 +37,8 @@ from label_pages import (
     wait_for,
 )
 
+pytestmark = pytest.mark.slow
+
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 HOSTILE = [
     "<img src=x onerror=alert(1)>",

@@ -13,6 +13,8 @@ from selenium.webdriver.common.keys import Keys
 
 from label_pages import Page, browser, press, quiet, text, wait, wait_for
 
+pytestmark = pytest.mark.slow
+
 N = 20_000
 FEATURES = ["length", "height", "noise"]
 

@@ -45,6 +45,7 @@ def raw(page, data):
             return b""
 
 
+@pytest.mark.slow
 def test_hostile_requests(own_demo):
     demo = own_demo
     assert status(demo, "/")[0] == status(demo, "/?token=wrong")[0] == status(demo, "/about.json")[0] == 403
@@ -130,6 +131,7 @@ def test_hostile_requests(own_demo):
     assert len((demo.folder / "bregmat-label-demo.jsonl").read_text().splitlines()) == 1  # nothing got into the journal
 
 
+@pytest.mark.slow
 def test_idle_connections_do_not_keep_the_owner_out(own_demo):
     """Connections are cheap for every process of the machine: those that say nothing give way, the page's own stay."""
     cookie = own_demo.cookie()
@@ -155,6 +157,7 @@ def test_idle_connections_do_not_keep_the_owner_out(own_demo):
             pass
 
 
+@pytest.mark.slow
 def test_strangers_keep_no_connection(own_demo):
     """Who has been refused has to connect again."""
     with socket.create_connection(own_demo.host.split(":"), timeout=10) as line:
@@ -165,6 +168,7 @@ def test_strangers_keep_no_connection(own_demo):
     assert answer_.startswith(b"HTTP/1.1 403") and b"connection: close" in answer_
 
 
+@pytest.mark.slow
 def test_the_cookie_is_bound_to_the_key_in_the_address(own_demo):
     """A browser sends it below the key only, so that servers at other ports do not get it; who has it has nothing without the key."""
     cookie, inside = own_demo.cookie(), own_demo.inside
@@ -176,6 +180,7 @@ def test_the_cookie_is_bound_to_the_key_in_the_address(own_demo):
             assert status(own_demo, path, cookie=cookie)[0] == 403
 
 
+@pytest.mark.slow
 def test_only_the_loopback_address_listens(demo):
     port = int(demo.host.split(":")[1])
     for address, is_open in (("127.0.0.1", True), ("127.0.0.2", False)):  # what listens everywhere has both
@@ -213,6 +218,7 @@ def test_bad_arguments(arguments, words, tmp_path, rng):
     assert words in " ".join(done.output.split())
 
 
+@pytest.mark.slow
 def test_the_token_is_not_among_the_arguments_of_the_browser(tmp_path):
     """Other users see these: the browser is given a file for its owner alone, which leads to the page and goes with it."""
     told = tmp_path / "told"
@@ -238,6 +244,7 @@ def test_the_token_is_not_among_the_arguments_of_the_browser(tmp_path):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.6, 1.0, 1.5])
 def test_an_interrupt_right_after_the_link_ends_the_page(share, tmp_path):
     """Also while it learns for the first time: a solver would take the interrupt for its own."""

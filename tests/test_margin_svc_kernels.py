@@ -103,6 +103,7 @@ def test_every_entry_of_a_given_kernel_is_compared(cancer):
         kernel_source(np.eye(4, k=1), "precomputed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
 def test_float32_values_of_raw_data_are_fitted(C):
     """Entries up to 1e7, rounded in float32: negative eigenvalues that say nothing of the kernel."""
@@ -115,6 +116,7 @@ def test_float32_values_of_raw_data_are_fitted(C):
     assert machine.score(K, y) > 0.9
 
 
+@pytest.mark.slow
 def test_smallest_eigenvalue_of_any_order(rng):
     for n in (50, 1100):
         Q = np.linalg.qr(rng.standard_normal((n, n)))[0]

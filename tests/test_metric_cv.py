@@ -127,6 +127,7 @@ def test_slack_weights_are_relative_to_the_learners_own(rng):
         assert learner.slack_weight == pytest.approx(want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "n_splits"), [(60, 15), (160, 10), (300, 5)])
 def test_folds_are_drawn_at_random_and_again_where_rows_are_few(rng, n, n_splits):
     X, y = rng.normal(size=(n, 2)), np.repeat([0, 1], n // 2)
@@ -153,6 +154,7 @@ def test_folds_of_numbers_and_of_sets_of_labels_are_drawn_at_random_too(rng, kin
         assert [(len(a), len(b)) for a, b in folds.split(labels, labels)] == [(2000, 1100)] * 3
 
 
+@pytest.mark.slow
 def test_groups_stay_together_where_no_folds_are_asked_for(rng):
     X = np.repeat(rng.normal(size=(30, 3)), 4, axis=0)  # all of a group are one point, of a class at random
     y, groups = np.repeat(rng.integers(0, 2, 30), 4), np.repeat(np.arange(30), 4)
@@ -238,6 +240,7 @@ def test_files(fitted, wine, tmp_path):
     assert np.array_equal(again.cv_results_["mean_test_score"], fitted.cv_results_["mean_test_score"])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
     ("estimator", "check"), list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))

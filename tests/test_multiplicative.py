@@ -157,6 +157,7 @@ def test_everything_may_vanish_under_a_zero_sum():
 
 
 # ---------------------------------------------------------------- footnote 2: clamping
+@pytest.mark.slow
 def test_what_vanishes_is_zero_where_zero_is_optimal(rng):
     K, y, A = machine(rng)
     b = -np.ones(len(y))

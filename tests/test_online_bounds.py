@@ -218,6 +218,7 @@ def distance_stream(rng, d, T, noise=0.0):
     return K, np.column_stack([a, b]), np.maximum(y, 0.0)
 
 
+@pytest.mark.slow
 def test_bound_over_loss_on_a_realizable_stream_of_distances(rng):
     """Tsuda 2004, Figure 2: d = 52, eta = 2, 2e5 examples; about 1.96."""
     K, X, y = distance_stream(rng, 52, 200_000)

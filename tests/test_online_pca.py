@@ -328,6 +328,7 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+@pytest.mark.slow
 def test_scikit_learn_array_api_check():
     run_array_api_check(OnlinePCA)
 

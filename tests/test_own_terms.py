@@ -228,6 +228,7 @@ def test_a_file_needs_the_name(tmp_path, monkeypatch):
         load(tmp_path / "result.bregmat")
 
 
+@pytest.mark.slow
 def test_command_line_and_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)

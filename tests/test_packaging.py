@@ -18,6 +18,8 @@ from packaging.version import Version
 import bregmat
 from lowest_versions import lowest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]

@@ -202,6 +202,7 @@ def test_displays_of_an_interrupted_run(wine):
 
 
 # ---------------------------------------------------------------------------------------------- the package
+@pytest.mark.slow
 def test_matplotlib_is_imported_on_first_use():
     code = "import sys, bregmat.plots, bregmat_app.report; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

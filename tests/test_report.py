@@ -75,6 +75,7 @@ class Page(HTMLParser):
 
 
 # ---------------------------------------------------------------------------------------------- the page as text
+@pytest.mark.slow
 def test_report_has_every_section_in_order(wine_html):
     page = Page(wine_html)
     assert [name for name in page.ids if name in SECTIONS] == SECTIONS
@@ -155,6 +156,7 @@ def test_report_measures_neighbours_in_scaled_columns_before_learning(wine):
     assert f">{number(before, 3)}<" in first
 
 
+@pytest.mark.slow
 def test_report_without_violations_says_so(wine):
     generous = Constraints.sq_distance([0, 1], [2, 3], 1e9, "<=")
     html = render_report(replace(wine, constraints=generous))
@@ -162,6 +164,7 @@ def test_report_without_violations_says_so(wine):
     assert '<table class="violations">' not in html
 
 
+@pytest.mark.slow
 def test_report_says_when_nothing_is_gained(wine):
     scores = np.repeat([[0.9, 0.95, 0.95]], 5, axis=0)
     text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
@@ -185,6 +188,7 @@ def test_report_without_classes_compares_neighbours_themselves(wine):
     assert f"{kept:.1f} on average are among its 5 nearest by the learned metric" in text
 
 
+@pytest.mark.slow
 def test_report_names_the_neighbours_that_changed(wine):
     gained, lost = wine.held_out.changed()
     text = " ".join(Page(render_report(wine)).text)
@@ -228,6 +232,7 @@ def test_report_names_rows_by_sample_id(wine):
     assert "sample ids" in html
 
 
+@pytest.mark.slow
 def test_report_of_other_relations_has_no_distances(wine):
     constraints = Constraints.comparison([0, 1], [2, 3], [4, 5], [6, 7], 1.0) + Constraints.trace(5.0)
     html = render_report(replace(wine, constraints=constraints))
@@ -239,6 +244,7 @@ def test_report_of_other_relations_has_no_distances(wine):
     assert "violations" in page.ids
 
 
+@pytest.mark.slow
 def test_report_of_sparse_points(wine):
     X = sp.csr_array(wine.X)
     result = nearest_metric(X, wine.constraints, slack_weight=1.0)
@@ -247,6 +253,7 @@ def test_report_of_sparse_points(wine):
     assert not {"features", "matrix"} & set(page.ids)
 
 
+@pytest.mark.slow
 def test_report_of_a_frame_takes_its_column_names(wine):
     frame = pd.DataFrame(wine.X, columns=[f"c{k}" for k in range(13)])
     learner = MetricLearner(slack_weight=1.0, random_state=0).set_output(transform="pandas").fit(frame, wine.y)
@@ -274,6 +281,7 @@ def test_report_of_a_broken_run_shows_how_it_went(wine):
     assert f"NONFINITE: {ExitReason.NONFINITE.advice}" in page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("records", [[], [Record(0, 0.0, nan, nan, nan, nan)], [Record(0, 0.1, 9.0, 8.0, 0.1, 0.0)]])
 def test_report_of_a_short_history(wine, records):
     html = render_report(replace(wine, result=replace(wine.result, history=records)))
@@ -281,6 +289,7 @@ def test_report_of_a_short_history(wine, records):
     assert ("The solver kept no history" in html) == (not records)
 
 
+@pytest.mark.slow
 def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
     mpl.use("Agg")
     import matplotlib.pyplot as plt
@@ -294,6 +303,7 @@ def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
 
 
 # ---------------------------------------------------------------------------------------------- the file
+@pytest.mark.slow
 def test_write_replaces_the_old_file_whole(wine, tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -302,6 +312,7 @@ def test_write_replaces_the_old_file_whole(wine, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error):
     path = tmp_path / "report.html"
@@ -397,12 +408,14 @@ def test_proof_never_promises_more_than_rounding_allows(wine):
     assert "by up to 0.25 of their bounds" in with_numbers(Status.UNKNOWN, max_violation=0.25)
 
 
+@pytest.mark.slow
 def test_reporting_without_jinja_says_how_to_install_it():
     code = "import sys; sys.modules['jinja2'] = None; from bregmat_app.report.page import _templates; _templates()"
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'pip install "bregmat[plot]"' in failed.stderr
 
 
+@pytest.mark.slow
 def test_reporting_without_matplotlib_says_how_to_install_it():
     code = (
         "import sys; sys.modules['matplotlib'] = None; from bregmat_app.report.pictures import picture; "

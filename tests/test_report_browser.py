@@ -17,6 +17,8 @@ from bregmat.base.html import escape
 from bregmat_app.report import write_report
 from reporting import PICTURES, learned, wine_learned
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def wine():

@@ -19,6 +19,8 @@ from bregmat_papers.datasets import DataNotFoundError
 from bregmat_papers.experiments import mean_and_error, select
 from bregmat_papers.page import plain, with_error, write_page
 
+pytestmark = pytest.mark.slow
+
 CALLS: list[int] = []
 
 

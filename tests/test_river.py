@@ -24,6 +24,7 @@ def river_checks(*estimators):
                 yield pytest.param(model, check, id=f"{type(estimator).__name__}-{check.__name__}")
 
 
+@pytest.mark.slow
 @LABELS
 @pytest.mark.parametrize(("model", "check"), list(river_checks(*STREAMS)))
 def test_river_checks(model, check):

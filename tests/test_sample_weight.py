@@ -53,6 +53,7 @@ def test_weight_zero_is_absence(iris, learner, rng):
     assert np.array_equal(clone(learner).fit(X, y, constraints=c, sample_weight=weight).transform(X), part.transform(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_only_ratios_count_and_equal_weights_change_nothing(iris, learner, rng):
     X, y = iris

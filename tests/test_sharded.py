@@ -125,6 +125,7 @@ def test_a_row_is_drawn_by_its_number_alone():
     np.testing.assert_allclose(gaps, 0.125 * 0.875 ** np.arange(39), atol=0.01)  # geometric, as of independent draws
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divergence", KINDS)
 def test_many_rows_start_from_a_sample_of_them(divergence, monkeypatch):
     X, C = soft_problem(c=20_000)

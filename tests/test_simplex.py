@@ -225,6 +225,7 @@ def assert_proof(result, A, b, sense, total):
         assert total * low > y @ b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("total", [1.0, 4.0, None])
 def test_infeasible_sets_are_proven_and_no_others(rng, total):
     """The same verdict as a linear program, on sets on either side of feasibility."""
@@ -427,7 +428,7 @@ def test_limits(rng):
 def test_save_and_load(rng, sense, tmp_path):
     x0, A, b, _ = feasible(rng, 6, 3, senses=(sense,))
     A[2], b[2] = (A[1], b[1] + 1.0) if sense == "==" else (A[2], b[2])
-    result = nearest_distribution(x0, A, b, sense, solver="definite_boost")
+    result = nearest_distribution(x0, A, b, sense, solver="definite_boost", max_iter=300)
     save(tmp_path / "x.bm", result)
     again = load(tmp_path / "x.bm")
     assert repr(again) == repr(result)

@@ -108,6 +108,7 @@ def test_records_stay_few(data):
     assert positions[-1] == 5000 and set(np.diff(positions[:-1])) == {8}
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_stream(data):
     X, y = data
 

@@ -150,6 +150,7 @@ def text(result, changes):
     return f"{type(result).__name__} {result.status}: {changes}, before {[getattr(result, name) for name in changes]}"
 
 
+@pytest.mark.slow
 def test_no_changed_field_is_confirmed(results):
     seen, wrong = set(), []
     for arguments, result in results:
@@ -163,6 +164,7 @@ def test_no_changed_field_is_confirmed(results):
     assert {status for _, status in seen} == {"OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED"}
 
 
+@pytest.mark.slow
 def test_no_two_changed_fields_are_confirmed(results):
     """Two changes of each of two fields: not a number, infinite, or other finite values, in turn."""
     wrong = []
