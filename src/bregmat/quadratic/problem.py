@@ -97,8 +97,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         """The certificate of a state, in terms of the given rows."""
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
-        x = self._snapped(state.x)
-        missed = self.given.row_violation(x)
+        x, missed = state.x, self.given.row_violation(state.x)
         if missed > FEASIBLE:  # rounding of a linear term that is large beside the rows
             met = nearest_feasible(self, x)
             there = self.given.row_violation(met)
@@ -109,6 +108,8 @@ class NonnegativeQP(QuadraticProgram, Problem):
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
             best = self._improved(best, state.tol)
+            if not (best.gap <= state.tol and missed <= FEASIBLE):
+                best, missed = self._snapped(best, missed, state.tol)
         if not self.given.m:
             return best
         return replace(
@@ -167,14 +168,19 @@ class NonnegativeQP(QuadraticProgram, Problem):
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
 
-    def _snapped(self, x: np.ndarray) -> np.ndarray:
-        """The point with zeros for variables that are positive by rounding, unless that violates the rows more."""
-        largest = float(self.diagonal.max())
+    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> tuple[QPCertificate, float]:
+        """Set variables that are positive by rounding to zero, if that proves the gap and violates the rows (``missed``) no more."""
+        x, largest = best.x, float(self.diagonal.max())
         # sizes of x: its own, those that the rows need, and the minima along single variables
         alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
         reached = float((np.abs(self.e) / np.abs(self.E).max(axis=1)).max(initial=0.0))
         near = np.where(x <= 1e-14 * max(float(x.max()), reached, alone), 0.0, x)
-        return near if self.given.row_violation(near) <= self.given.row_violation(x) else x
+        there = self.given.row_violation(near)
+        if there > missed or np.array_equal(near, x):
+            return best, missed
+        y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
+        new = self._certified(near, y, precise=True)
+        return (new, there) if new.gap <= tol else (best, missed)
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers with smaller violations of the conditions: Newton's method on the sum of their squares.
