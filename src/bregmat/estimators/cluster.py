@@ -197,7 +197,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
                     take_interrupt()
                     break
         best = runs[best_start([run.inertia_ for run in runs])]
-        self.labels_ = best.labels_
+        self.labels_: np.ndarray = best.labels_
         self.inertia_ = float(best.inertia_)
         self.n_iter_ = best.n_iter_
         self.cluster_centers_ = best.cluster_centers_
