@@ -6,7 +6,7 @@ LEVELS ?= v3/Haswell v1/Nehalem# of test-levels: an instruction set of the kerne
 PARALLEL ?= -n auto --dist worksteal# one process per core; PARALLEL= for one process, to debug
 # what is run again as on an older processor, beside a share of the structured suite
 LEVEL_TESTS = contracts oracles outcomes kernels margin_kernels nnqp_kernels row_kernels row_kernels_spectral eigen_update instruction_sets
-LEVEL_SHARE = 0.05
+LEVEL_SHARE = 0.2
 # numbers, tables, pictures, commands: about five minutes on two cores; no browsers, no clusters
 MINIMUM = bad_input checks cli constraint_tables contracts coordinates correlation cut cut_input cyclic_projection datasets dual_newton \
 	estimators fast_paths io io_tables kernels labels oracles outcomes packaging plots plots_points priors registry splits

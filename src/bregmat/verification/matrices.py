@@ -315,6 +315,15 @@ class Recomputation:
         if not np.isfinite(mu).all():
             found.problem("the dual weights are not finite", Status.UNKNOWN)
             return
+        if (
+            self.is_given
+            and not self.is_metric
+            and self.prior.map is not None
+            and len(self.l) < len(result.coordinates.t0)
+        ):
+            # the shortest directions of the factor are rounding for the decomposition here, and count for the result
+            found.unchecked.append("the rank of the prior's factor is not known in this precision")
+            return
         mu = with_right_signs(mu, self.losses.sense, found)
         if result.singular is not None:
             found.unchecked.append("that only singular matrices meet some rows was not recomputed")

@@ -38,7 +38,7 @@ class WrittenRows:
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
-        self.raw = np.zeros((0, 0))  # absolute entries of the vectors of terms in the columns of the data
+        self.raw = np.zeros((0, 0))  # vectors of terms in the columns of the data
         self.V: np.ndarray  # vectors of the terms in the basis, and the sums of the lengths of their points
         self.size: np.ndarray
         self.terms: tuple[np.ndarray, ...]
@@ -72,7 +72,7 @@ class WrittenRows:
         if not len(self.V):
             self.V = np.zeros((0, Z.shape[1]), dtype=real)
         elif given is not None:
-            self.raw = np.abs(self.V)
+            self.raw = self.V
             self.V = self.V if given[1] is None else self.V @ given[1]
         if len(self.V):  # what is nothing but rounding of what it is made of is 0
             size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max()))
@@ -142,13 +142,15 @@ class WrittenRows:
             first, second, sign = self.terms
             size = np.sqrt((G * G).sum(axis=1))
             blur = size[first] + np.abs(sign) * size[second]
-            Y = G[first] + sign[:, None] * G[second] if F is None or B is None else self.V @ F
+            Y = G[first] + sign[:, None] * G[second] if F is None or B is None else self.raw @ B
             Y[self.vanished] = 0.0
             lengths = np.sqrt((Y * Y).sum(axis=1))
             if F is None or B is None:
                 blur = ROUNDING * blur
             else:  # of the vectors, and of the entries of B
-                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(((self.raw @ np.abs(B)) ** 2).sum(axis=1))
+                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(
+                    ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
+                )
             np.add.at(p, self.owner, self.coef * lengths**2)
             np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():

@@ -25,7 +25,7 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
     pairs = np.argwhere(scipy.sparse.triu(graph + graph.T, 1).toarray() > 0)
     difference = X[pairs[:, 0]] - X[pairs[:, 1]]
     sq = np.einsum("ij,ij->i", difference, difference)
-    ways = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T), shape=(len(X), len(X)))
+    ways = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T.astype(np.int32)), shape=(len(X), len(X)))
     parts, part = scipy.sparse.csgraph.connected_components(ways, directed=False)
     if parts > 1:
         sizes = np.sort(np.bincount(part))[::-1]
@@ -50,7 +50,7 @@ def warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: n
     from sklearn.neighbors import kneighbors_graph
 
     lengths, n = np.sqrt(sq), len(X)
-    every = scipy.sparse.csr_array((np.maximum(lengths, 1e-300), tuple(pairs.T)), shape=(n, n))
+    every = scipy.sparse.csr_array((np.maximum(lengths, 1e-300), tuple(pairs.T.astype(np.int32))), shape=(n, n))
     nearest = kneighbors_graph(X, min(n_neighbors, max(3, n_neighbors // 2)), mode="distance")
     tree = scipy.sparse.csgraph.minimum_spanning_tree(every)  # keeps the graph connected
     around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
