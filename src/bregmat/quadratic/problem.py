@@ -132,7 +132,8 @@ class NonnegativeQP(QuadraticProgram, Problem):
         return best
 
     def _certified(self, x: np.ndarray, y: np.ndarray, *, precise: bool) -> QPCertificate:
-        """The certificate of a point and multipliers."""
+        """The certificate of a point and multipliers; denormal multipliers, whose digits are lost, count as 0."""
+        y = np.where(np.abs(y) < np.finfo(float).tiny, 0.0, y)
         evidence = Evidence(self, x, y, precise=precise)
         return evidence.certificate(self.rising_directions(x), is_tolerant=True)
 
