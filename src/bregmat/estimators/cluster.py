@@ -199,8 +199,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         best = runs[best_start([run.inertia_ for run in runs])]
         self.labels_: np.ndarray = best.labels_
         self.inertia_ = float(best.inertia_)
-        self.n_iter_ = best.n_iter_
-        self.cluster_centers_ = best.cluster_centers_
+        self.n_iter_: int = best.n_iter_
+        self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
     def _fit_kernel(self, K: np.ndarray | MatrixThere, weights: np.ndarray, rng: np.random.RandomState) -> int:
