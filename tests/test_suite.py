@@ -26,6 +26,9 @@ def test_no_false_word(family):
         "wide_bounds:10785",  # a row whose value is rounding of its bound, and holds by far
         "must_links:20012",  # the weight 4e10 of a row whose vector the matrix takes to 0
         "vanishing_point:171",  # a point that the prior's rounding made, as the unit of a loss
+        "far_away:6296",  # differences that leave the range that a factor has by the rule of 1e-12 were INFEASIBLE
+        "far_away:6682",
+        "far_away:6706",
         "quadratic:480",  # multipliers that must move by less than their last digit
         "vanishing:294",  # a row that is rounding, and weights beyond all numbers (UNKNOWN for INFEASIBLE)
         "machines:282",  # weights of two classes whose sums differ by 1e-10

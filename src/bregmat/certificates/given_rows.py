@@ -14,7 +14,6 @@ from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates
 
 UNCERTAIN = 1e-9  # largest relative rounding of the value of an inner product
-SHORT = 1e-6  # length of a difference over those of its points, below which the range of the prior may have lost it
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
 EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 SIGNS = {"-": -1, "+": 1}
@@ -90,13 +89,13 @@ def _points(place: Coordinates, rows: np.ndarray) -> np.ndarray:
 def _outside(
     place: Coordinates, dropped: np.ndarray, relation: Relation, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of squared lengths of short differences, and which rows have one that leaves the range of the prior."""
+    """Sums of squared lengths of differences, and which rows have a difference that leaves the range of the prior."""
     value, is_lost = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for key, coef in relation.form.items():
         a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
         v = a - b
         squares, gone = sq_norms(v), sq_norms(v @ dropped)
-        is_lost |= (squares < SHORT**2 * (sq_norms(a) + sq_norms(b))) & (gone > UNCERTAIN * squares)
+        is_lost |= gone > UNCERTAIN * squares
         value += abs(coef) * squares
     return value, is_lost
 
