@@ -73,8 +73,8 @@ MUTATIONS = (
     ),
     (
         "certificates/certify.py",
-        "objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf",
-        "objective = objective_value(problem, iterate, p)",
+        "met = L.hard & (soft_only | (problem.violation(p) <= FEASIBLE))",
+        "met = L.hard",
     ),
     (
         "certificates/certify.py",

@@ -138,7 +138,7 @@ def certify(
                 iterate, p = restored
                 violation = problem.violation(p)
                 worst = float(violation[L.hard].max(initial=0.0))
-        objective = objective_value(problem, iterate, p) if worst <= FEASIBLE else np.inf
+        objective = objective_value(problem, iterate, p)  # infinite if a hard row is missed
         if np.isinf(objective):
             objective = objective_value(problem, iterate, p, soft_only=True)
         else:
