@@ -42,7 +42,7 @@ def test_seeds_that_were_false_words_or_failed_are_solved(name):
 
 
 def test_a_loss_that_rounding_makes_infinite_is_no_false_claim():
-    """An own slack at the value 0. On some processors rounding takes the value below 0; the objective is then infinite, the status UNKNOWN."""
+    """An own slack at the value 0: if rounding takes it below 0, the objective is infinite and the status UNKNOWN."""
     verdict = judge("wide_bounds", 246, FAMILIES["wide_bounds"])
     assert (verdict.word, verdict.status) in {("solved", "OPTIMAL"), ("failed", "UNKNOWN")}
 
