@@ -122,18 +122,7 @@ def semidefinite_program(
 def result_of(
     problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
 ) -> SemidefiniteResult:
-    """The result of a run.
-
-    Parameters
-    ----------
-    problem : SemidefiniteProgram
-    outcome : Outcome
-    coordinates : Coordinates
-        From the samples to those of the program.
-    ray : ndarray, shape (n, k), or None
-        The proof of UNBOUNDED.
-    seconds : float
-    """
+    """The result of a run, with the coordinates that lead from the samples to the program, and the proof of UNBOUNDED."""
     proof = outcome.certificate
     return SemidefiniteResult(
         **outcome.shared() | {"seconds": seconds},
