@@ -2,8 +2,8 @@
 
 Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 
-A tab sends answers over its socket, as JSON. All tabs receive the results: first the map (a binary frame) and what is known
-immediately, then what takes longer (the next question, contradictions, clusters), unless another answer arrives in between.
+A tab sends answers over its socket, as JSON. All tabs receive the next question, then the new map (a binary frame) and what is known
+with it, then what takes longer (contradictions, clusters), unless another answer arrives in between.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.points import LARGE, SMALL
 from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
 from bregmat_app.label.session import Session, SessionState
 
@@ -51,6 +52,7 @@ class Hub:
         self.tabs: set[WebSocket] = set()
         self._learner = ThreadPoolExecutor(1, thread_name_prefix="learn")
         self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._question: dict[str, Any] | None = None
         self._details: dict[str, Any] | None = None
         self._clusters: bytes = b""
         self._search: asyncio.Task | None = None
@@ -64,7 +66,10 @@ class Hub:
         async with self._turn:
             self.tabs.add(tab)
             await self._show(self.session.state, [tab])
-            if self._details is not None and self._details["version"] == self.session.state.version:
+            if self._question is None:
+                self._question = await self._run(self._next_question)
+            await self._send([tab], self._question)
+            if self._details is not None and self._details["version"] == self.session.version:
                 await self._send([tab], self._clusters, self._details)
             elif self._search is None or self._search.done():
                 self._search = asyncio.create_task(self._look_further(self.session.state))
@@ -85,16 +90,18 @@ class Hub:
             said = json.loads(message)
             if not isinstance(said, dict):
                 raise ValueError("a message must be an object")
-            loop = asyncio.get_running_loop()
             match said.get("type"):
                 case "say":
                     async with self._turn:
-                        state = await loop.run_in_executor(self._learner, self.session.say, said.get("event"))
+                        await self._run(self.session.say, said.get("event"))
+                        await self._ask()
+                        state = await self._run(self.session.learn)
                         await self._show(state, list(self.tabs))
                     self._restart(state)
                 case "skip":
-                    self.session.skip(said.get("points"))
-                    self._restart(self.session.state)
+                    async with self._turn:
+                        await self._run(self.session.skip, said.get("point"))
+                        await self._ask()
                 case "neighbours":
                     found = await asyncio.to_thread(self.session.neighbours, self.session.state, said.get("point"))
                     return {"type": "neighbours", **found}
@@ -106,6 +113,18 @@ class Hub:
             return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
         return None
 
+    async def _run(self, what: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function of the session in the thread that learns; only this thread changes the session."""
+        return await asyncio.get_running_loop().run_in_executor(self._learner, what, *arguments)
+
+    def _next_question(self) -> dict[str, Any]:
+        return {"type": "question", "version": self.session.version, "question": self.session.question()}
+
+    async def _ask(self) -> None:
+        """Send the next question to all tabs."""
+        self._question = await self._run(self._next_question)
+        await self._send(list(self.tabs), self._question)
+
     async def _show(self, state: SessionState, tabs: list[WebSocket]) -> None:
         positions = _frame(POSITIONS, state.version, self.session.positions(state))
         await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
@@ -116,26 +135,21 @@ class Hub:
         self._search = asyncio.create_task(self._look_further(state))
 
     async def _look_further(self, state: SessionState) -> None:
-        """Compute the next question, contradictions and clusters in the second thread; stop if a new answer arrives."""
+        """Compute clusters and contradictions in the second thread; stop if a new answer arrives."""
         loop, session = asyncio.get_running_loop(), self.session
 
-        async def found(what: Callable[[SessionState], Any]) -> Any:
-            return await loop.run_in_executor(self._searcher, what, state)
+        async def found(what: Callable[..., Any], *arguments: Any) -> Any:
+            return await loop.run_in_executor(self._searcher, what, *arguments)
 
-        question = await found(session.question)
-        details: dict[str, Any] = {"type": "details", "version": state.version, "question": question}
-        await self._tell(state, {**details, "type": "question"})
-        details["contradictions"] = await found(session.contradictions)
-        clusters = await found(session.clusters)
+        clusters = await found(session.clusters, state)
+        details: dict[str, Any] = {"type": "details", "version": state.version}
         details["cluster_sizes"] = np.bincount(clusters).tolist()
-        if state.version == session.state.version:
-            self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
-            await self._tell(state, self._clusters, details)
-
-    async def _tell(self, state: SessionState, *messages: Any) -> None:
+        details["agreement"] = await found(session.compared, clusters, state)
+        details["contradictions"] = await found(session.contradictions, state)
         async with self._turn:
-            if state.version == self.session.state.version:
-                await self._send(list(self.tabs), *messages)
+            if session.is_current(state):
+                self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
+                await self._send(list(self.tabs), self._clusters, details)
 
     async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:
         """Send messages to tabs; forget a tab that is closed or does not receive them in time."""
@@ -238,7 +252,8 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
 
     async def picture(request: Request) -> Response:
         i = request.path_params["i"]
-        data = await asyncio.to_thread(session.points.picture, i) if i < session.points.n else None
+        size = LARGE if "large" in request.query_params else SMALL
+        data = await asyncio.to_thread(session.points.picture, i, size) if i < session.points.n else None
         return PlainTextResponse("not here", 404) if data is None else Response(data, media_type="image/png")
 
     async def take(request: Request) -> Response:
