@@ -30,7 +30,7 @@ class Agreement:
     def __init__(self, learning: Learning, classes: Sequence[str]) -> None:
         self.learning = learning
         self.known = np.flatnonzero([bool(name) for name in classes])
-        self.code = np.unique(np.array([str(classes[i]) for i in self.known]), return_inverse=True)[1]
+        self.code = np.unique(np.array([str(classes[i]) for i in self.known.tolist()]), return_inverse=True)[1]
         self._rng = np.random.default_rng(0)
         self._answers: list[Answer] = []
         self._learned: Learned | None = None

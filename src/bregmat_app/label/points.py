@@ -15,7 +15,8 @@ import numpy as np
 MOST_POINTS = 20_000
 MOST_TEXT = 20_000  # characters of a text that are shown
 MOST_PIXELS = 50_000_000  # larger picture files are not opened
-SMALL, LARGE = 128, 640  # pixels of a picture on the map and in lists, and of one to be judged; larger ones are scaled down
+SMALL = 128  # pixels of a picture on the map and in lists; larger ones are scaled down
+LARGE = 640  # pixels of a picture that is to be judged
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 

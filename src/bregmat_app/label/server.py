@@ -2,8 +2,9 @@
 
 Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
 
-A tab sends answers over its socket, as JSON. All tabs receive the next question, then the new map (a binary frame) and what is known
-with it, then what takes longer (contradictions, clusters), unless another answer arrives in between.
+A tab sends answers over its socket, as JSON. All tabs receive the next question, which does not wait for the metric. Then they receive
+the new map (a binary frame) and what is known with it, and then what takes longer (contradictions, clusters), unless another
+answer arrives in between.
 """
 
 from __future__ import annotations
@@ -45,16 +46,18 @@ POSITIONS, CLUSTERS = 1, 2  # kind of a binary frame, which continues with the v
 
 
 class Hub:
-    """The session and all its tabs. One thread learns, another one does the longer computations."""
+    """The session and all its tabs. One thread takes answers and asks, one learns, one does the longer computations."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.tabs: set[WebSocket] = set()
-        self._learner = ThreadPoolExecutor(1, thread_name_prefix="learn")
-        self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._hearer, self._learner, self._searcher = (
+            ThreadPoolExecutor(1, name) for name in ("hear", "learn", "search")
+        )
         self._question: dict[str, Any] | None = None
         self._details: dict[str, Any] | None = None
         self._clusters: bytes = b""
+        self._learning: asyncio.Task | None = None
         self._search: asyncio.Task | None = None
         self._turn = asyncio.Lock()  # so that tabs receive versions in order
 
@@ -67,7 +70,7 @@ class Hub:
             self.tabs.add(tab)
             await self._show(self.session.state, [tab])
             if self._question is None:
-                self._question = await self._run(self._next_question)
+                self._question = await _run(self._hearer, self._next_question)
             await self._send([tab], self._question)
             if self._details is not None and self._details["version"] == self.session.version:
                 await self._send([tab], self._clusters, self._details)
@@ -93,14 +96,15 @@ class Hub:
             match said.get("type"):
                 case "say":
                     async with self._turn:
-                        await self._run(self.session.say, said.get("event"))
+                        await _run(self._hearer, self.session.say, said.get("event"))
                         await self._ask()
-                        state = await self._run(self.session.learn)
-                        await self._show(state, list(self.tabs))
-                    self._restart(state)
+                    if self._search is not None:
+                        self._search.cancel()
+                    if self._learning is None or self._learning.done():
+                        self._learning = asyncio.create_task(self._learn())
                 case "skip":
                     async with self._turn:
-                        await self._run(self.session.skip, said.get("point"))
+                        await _run(self._hearer, self.session.skip, said.get("point"))
                         await self._ask()
                 case "neighbours":
                     found = await asyncio.to_thread(self.session.neighbours, self.session.state, said.get("point"))
@@ -113,39 +117,38 @@ class Hub:
             return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
         return None
 
-    async def _run(self, what: Callable[..., Any], *arguments: Any) -> Any:
-        """Run a function of the session in the thread that learns; only this thread changes the session."""
-        return await asyncio.get_running_loop().run_in_executor(self._learner, what, *arguments)
-
     def _next_question(self) -> dict[str, Any]:
         return {"type": "question", "version": self.session.version, "question": self.session.question()}
 
     async def _ask(self) -> None:
         """Send the next question to all tabs."""
-        self._question = await self._run(self._next_question)
+        self._question = await _run(self._hearer, self._next_question)
         await self._send(list(self.tabs), self._question)
 
     async def _show(self, state: SessionState, tabs: list[WebSocket]) -> None:
         positions = _frame(POSITIONS, state.version, self.session.positions(state))
         await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
 
-    def _restart(self, state: SessionState) -> None:
-        if self._search is not None:
-            self._search.cancel()
-        self._search = asyncio.create_task(self._look_further(state))
+    async def _learn(self) -> None:
+        """Learn until no new answer is left, and show each map; then do the longer computations."""
+        session = self.session
+        while session.state.version != session.version:
+            state = await _run(self._learner, session.learn)
+            async with self._turn:
+                await self._show(state, list(self.tabs))
+        self._search = asyncio.create_task(self._look_further(session.state))
 
     async def _look_further(self, state: SessionState) -> None:
-        """Compute clusters and contradictions in the second thread; stop if a new answer arrives."""
-        loop, session = asyncio.get_running_loop(), self.session
-
-        async def found(what: Callable[..., Any], *arguments: Any) -> Any:
-            return await loop.run_in_executor(self._searcher, what, *arguments)
-
-        clusters = await found(session.clusters, state)
-        details: dict[str, Any] = {"type": "details", "version": state.version}
-        details["cluster_sizes"] = np.bincount(clusters).tolist()
-        details["agreement"] = await found(session.compared, clusters, state)
-        details["contradictions"] = await found(session.contradictions, state)
+        """Compute clusters and contradictions; stop if a new answer arrives."""
+        session = self.session
+        clusters = await _run(self._searcher, session.clusters, state)
+        details = {
+            "type": "details",
+            "version": state.version,
+            "cluster_sizes": np.bincount(clusters).tolist(),
+            "agreement": await _run(self._searcher, session.compared, clusters, state),
+            "contradictions": await _run(self._searcher, session.contradictions, state),
+        }
         async with self._turn:
             if session.is_current(state):
                 self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
@@ -167,8 +170,13 @@ class Hub:
 
     def close(self) -> None:
         """End the threads."""
-        for pool in (self._learner, self._searcher):
+        for pool in (self._hearer, self._learner, self._searcher):
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def _run(pool: ThreadPoolExecutor, what: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function in a thread of the pool."""
+    return await asyncio.get_running_loop().run_in_executor(pool, what, *arguments)
 
 
 def _frame(kind: int, version: int, values: np.ndarray) -> bytes:

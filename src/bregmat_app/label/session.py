@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,6 +68,7 @@ class Session:
         except ValueError:
             self.journal.close()
             raise
+        self._lock = threading.Lock()  # answers come while others are learned
         self._skipped: set[int] = set()
         self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
         self.version = 0
@@ -85,8 +87,9 @@ class Session:
         """Write an answer, an undo or a redo to the journal. ValueError if it is not valid. Call :meth:`learn` afterwards."""
         event = self.answers.check(event)
         self.journal.append(event)
-        self.answers.apply(event)
-        self.version += 1
+        with self._lock:
+            self.answers.apply(event)
+            self.version += 1
 
     def skip(self, point: Any) -> None:
         """Do not ask about this point again."""
@@ -103,12 +106,13 @@ class Session:
 
     def _learn(self, last: SessionState | None) -> SessionState:
         start = time.perf_counter()
-        active = self.answers.active()
+        with self._lock:
+            version, active = self.version, self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
         learned = self.learning.learn(rows, None if last is None else last.learned)
         before = self.first if last is None else last.plane
         turned = plane(self.learning.covariance, learned.map, before)
-        return SessionState(self.version, active, learned, turned, time.perf_counter() - start)
+        return SessionState(version, active, learned, turned, time.perf_counter() - start)
 
     def _checked(self, point: Any) -> int:
         if type(point) is not int or not 0 <= point < self.points.n:

@@ -22,7 +22,9 @@ const map = new PointMap($("map"), about.has_pictures ? picture : null);
 const line = new Line();
 
 let shown = null, details = null, question = null, isOpen = false; // isOpen: the question waits for its answer
-let clusters = null, picks = [], positions = null, saidAt = null, answered = "";
+let clusters = null, picks = [], positions = null, answered = "";
+let answeredAt; // when the last answer was given
+const times = new Map(); // the same by version, until the map has come
 let colourBy = about.classes ? "label" : "cluster";
 
 $("title").textContent = about.title;
@@ -65,9 +67,9 @@ $("colour").addEventListener("change", () => { colourBy = $("colour").value; sho
 // ---------------------------------------------------------------- saying
 function announce(text, isBad = false) { $("announce").textContent = text; $("announce").className = isBad ? "bad" : ""; }
 function say(event, words) {
-  saidAt = performance.now();
   answered = words;
-  if (!line.send({ type: "say", event })) announce("Not connected: the answer was not sent.", true);
+  if (line.send({ type: "say", event })) answeredAt = performance.now();
+  else announce("Not connected: the answer was not sent.", true);
 }
 const WORDS = { same: "Same", different: "Different", undo: "Undone", redo: "Redone", soften: "Softened", drop: "Dropped" };
 const act = (event) => say(event, WORDS[event.kind]);
@@ -145,13 +147,14 @@ function tip(i) {
 }
 
 // ---------------------------------------------------------------- what comes in
+function measure(name, start) { if (start !== undefined) performance.measure(name, { start, end: performance.now() }); }
 line.addEventListener("positions", ({ detail }) => { positions = detail; });
 line.addEventListener("shown", ({ detail }) => {
   shown = detail;
   map.setPositions(positions.positions, () => {
     document.body.dataset.version = String(detail.version);
-    if (saidAt !== null) performance.measure("answer to map", { start: saidAt, end: performance.now() });
-    saidAt = null;
+    measure("answer to map", times.get(detail.version));
+    times.delete(detail.version);
   });
   map.setMarked([]);
   $("undo").disabled = !shown.can_undo;
@@ -169,7 +172,9 @@ line.addEventListener("question", ({ detail }) => {
   setOpen(true);
   showQuestion(question, choose);
   document.body.dataset.asked = String(detail.version);
-  if (saidAt !== null) performance.measure("answer to question", { start: saidAt, end: performance.now() });
+  measure("answer to question", answeredAt);
+  if (answeredAt !== undefined) times.set(detail.version, answeredAt);
+  answeredAt = undefined;
 });
 line.addEventListener("clusters", ({ detail }) => { clusters = Uint16Array.from(detail.codes); });
 line.addEventListener("details", ({ detail }) => {
@@ -189,7 +194,7 @@ line.addEventListener("neighbours", ({ detail }) => {
     el("div", { class: "near" }, list("before", detail.before, detail.before), list("now", detail.now, detail.before)),
     el("p", { class: "soft" }, "New ones are bold."));
 });
-line.addEventListener("error", ({ detail }) => { answered = ""; saidAt = null; announce(detail.text, true); setOpen(true); });
+line.addEventListener("error", ({ detail }) => { answered = ""; answeredAt = undefined; announce(detail.text, true); setOpen(true); });
 line.addEventListener("gone", () => { $("gone").hidden = false; $("gone").textContent = "Not connected to bregmat label. Is it still running? Your answers are in its journal."; });
 line.addEventListener("open", () => { $("gone").hidden = true; });
 

@@ -9,11 +9,11 @@ const $ = (id) => document.getElementById(id);
 export const pointsOf = (question) => (question ? [question.point, ...question.groups.map(({ members }) => members[0])] : []);
 
 function groupCard({ members, size, name }, k, question, choose) {
-  const like = name ?? `like ${nameOf(members[0])}`, isGuess = k === question.guess && question.groups.length > 1;
+  const isGuess = k === question.guess && question.groups.length > 1;
   return el("li", {},
     el("button", { type: "button", class: isGuess ? "group guess" : "group", key: `group-${k}`, onclick: () => choose(k) },
       el("span", { class: "members" }, ...members.map((i, place) => pointPicture(i, 64, place === 0))),
-      el("span", {}, el("kbd", {}, String(k + 1)), ` ${like}`),
+      el("span", {}, el("kbd", {}, String(k + 1)), ` ${name ?? nameOf(members[0])}`),
       el("small", {}, `${size === 1 ? "1 point" : `${size} points`}${isGuess ? ", nearest" : ""}`)),
     pointText(members[0], el("p", { tabindex: 0, "aria-label": `text of ${nameOf(members[0])}` })));
 }
@@ -23,11 +23,12 @@ export function showQuestion(question, choose) {
   if (!question) {
     $("question-title").textContent = "Nothing is left to ask";
     fill($("question"), el("p", { class: "soft" }, "Every point has its group, or was skipped."));
+    fill($("groups"));
     return;
   }
   const isPair = question.groups.length === 1;
   $("question-title").textContent = isPair ? "Are these the same?" : "Which group does it belong to?";
   fill($("ask-new"), isPair ? "Different " : "A new one ", el("kbd", {}, "0"));
-  fill($("question"), card(question.point),
-    el("ol", { class: "groups" }, ...question.groups.map((group, k) => groupCard(group, k, question, choose))));
+  fill($("question"), card(question.point));
+  fill($("groups"), ...question.groups.map((group, k) => groupCard(group, k, question, choose)));
 }
