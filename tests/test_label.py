@@ -13,8 +13,8 @@ from bregmat_app.label.agreement import Agreement
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
 from bregmat_app.label.exports import NAMES, exported
-from bregmat_app.label.journal import Journal
 from bregmat_app.label.groups import MOST_CLASSES, Links
+from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning
 from bregmat_app.label.pictures import plane
 from bregmat_app.label.points import LabelPoints, pictures_in
@@ -335,7 +335,7 @@ def test_questions_place_points_in_their_classes_until_none_is_left(rng):
         count += 1
     groups = Links(answers.active()).groups()
     assert sorted(sorted(groups.members[g]) for g in groups.all_apart()) == [
-        np.flatnonzero(Y == k).tolist() for k in range(3)
+        np.flatnonzero(k == Y).tolist() for k in range(3)
     ]
     assert count == len(X) - 1  # one answer a point
 

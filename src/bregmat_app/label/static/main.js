@@ -229,7 +229,7 @@ function lasso() {
 }
 let turn = 0;
 function toAsked() { if (isOpen) map.setCursor(pointsOf(question)[turn++ % (question.groups.length + 1)]); }
-function enlarge(isLarge) { $("question-box").classList.toggle("large", isLarge); }
+function enlarge(isLarge) { $("question-box").classList.toggle("large", isLarge); $("enlarge").setAttribute("aria-pressed", String(isLarge)); }
 const KEYS = {
   s: () => pairOr("same"), d: () => pairOr("different"), c: closer, g: group, n: askName, x: skip, l: lasso, q: toAsked,
   u: () => act({ kind: "undo" }), r: () => act({ kind: "redo" }), m: () => $("map").focus(),

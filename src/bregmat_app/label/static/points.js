@@ -22,5 +22,5 @@ export function pointText(i, node, most = Infinity) {
 
 export function card(i) {
   const text = pointText(i, el("p", { tabindex: 0, "aria-label": `text of ${nameOf(i)}` }));
-  return el("div", { class: "card" }, pointPicture(i, 240, true), el("strong", {}, nameOf(i)), text);
+  return el("div", { class: "card", "data-point": i }, pointPicture(i, 240, true), el("strong", {}, nameOf(i)), text);
 }

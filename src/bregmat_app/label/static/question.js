@@ -10,7 +10,7 @@ export const pointsOf = (question) => (question ? [question.point, ...question.g
 
 function groupCard({ members, size, name }, k, question, choose) {
   const isGuess = k === question.guess && question.groups.length > 1;
-  return el("li", {},
+  return el("li", { "data-point": members[0] },
     el("button", { type: "button", class: isGuess ? "group guess" : "group", key: `group-${k}`, onclick: () => choose(k) },
       el("span", { class: "members" }, ...members.map((i, place) => pointPicture(i, 64, place === 0))),
       el("span", {}, el("kbd", {}, String(k + 1)), ` ${name ?? nameOf(members[0])}`),
