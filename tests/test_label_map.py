@@ -68,7 +68,7 @@ def test_twenty_thousand_points_are_drawn_and_looked_into(crowd, browser):
     wait(browser, lambda: len(drawn(browser)[0]) == whole, "all of it again")
     browser.find_element(By.ID, "zoom-in").click()
     wait(browser, lambda: len(drawn(browser)[0]) != whole, "zoomed in by the button")
-    press(browser, "0")
+    press(browser, "f")
     wait(browser, lambda: len(drawn(browser)[0]) == whole, "all of it again")
     assert quiet(browser) == []
 
