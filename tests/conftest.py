@@ -35,9 +35,6 @@ NOT_NUMERICAL = {
 
 # With --verify-results, `bregmat.verify` checks every result that the library returns in all tests but these, each with its reason.
 NOT_VERIFIED = {
-    "test_outcomes.py::test_points_that_are_nearly_equal_contradict_nothing[EntropyWithBarrier(share=0.5)-1e-09]": (
-        "the matrix is of size 1e24, so that the value of a row is rounding: FEASIBLE is claimed where UNKNOWN is proven"
-    ),
     "test_suite.py": "its own judge asks `verify` of every result",
     "test_estimators.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
         "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"

@@ -196,6 +196,15 @@ def test_low_rank_above_the_size_of_the_path():
     assert result.relaxation_bound > result.lower_bound - 1
 
 
+def test_a_run_ends_with_the_certificate_that_finishes_it(monkeypatch):
+    """Without another step and another proof, which `conclude` would ask for."""
+    calls = []
+    conclude = cut.BalancedCut.conclude
+    monkeypatch.setattr(cut.BalancedCut, "conclude", lambda *given: calls.append(conclude(*given)))
+    result = balanced_cut(nx.random_regular_graph(4, 300, seed=1), random_state=0)
+    assert result.exit_reason == "TOLERANCE" and not result.is_optimal and calls == []
+
+
 def test_disconnected():
     three = nx.random_regular_graph(3, 20, seed=1)
     result = balanced_cut(nx.disjoint_union(three, three))

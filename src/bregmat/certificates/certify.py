@@ -21,6 +21,7 @@ from bregmat.certificates.restoration import restore
 from bregmat.coordinates.iterates import Iterate
 
 MODEST = 8.0  # roundings of a few operations, in units of EPS
+UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,9 +107,26 @@ def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     """The largest rounding of the objective of a matrix whose rows have the values p."""
     size = abs(problem.offset) + iterate.value_size()
     if not problem.losses.hard.all():
-        norm = np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x)
-        size += problem.losses.value_size(p, problem.operator.norms() * norm)
+        size += problem.losses.value_size(p, problem.operator.norms() * _norm(iterate))
     return _relative_error(problem) * size
+
+
+def _norm(iterate: Iterate) -> float:
+    """The Frobenius norm of a matrix."""
+    return float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
+
+
+def _may_be_missed(problem: Nearness, iterate: Iterate, p: np.ndarray) -> bool:
+    """Whether a hard row holds by less than the rounding of its value, which is not small beside its unit."""
+    L, unit = problem.losses, problem.unit
+    # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+    noise = (
+        2.0
+        * _relative_error(problem)
+        * np.sqrt(np.maximum(np.abs(p), unit) * problem.operator.norms() * _norm(iterate))
+    )
+    slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
+    return bool((L.hard & (noise > UNCERTAIN * unit) & (slack <= noise)).any())
 
 
 def certify(
@@ -130,18 +148,11 @@ def certify(
     objective, upper, worst, missed = np.nan, np.inf, np.inf, None
     if np.isfinite(p).all():
         L = problem.losses
-        violation = problem.violation(p)
-        worst = float(violation[L.hard].max(initial=0.0))
-        if allowed < worst < 0.5:
-            restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
-            if restored is not None:
-                iterate, p = restored
-                violation = problem.violation(p)
-                worst = float(violation[L.hard].max(initial=0.0))
+        iterate, p, violation, worst = with_met_rows(problem, iterate, p, mu, allowed)
         objective = objective_value(problem, iterate, p)  # infinite if a hard row is missed
         if np.isinf(objective):
             objective = objective_value(problem, iterate, p, soft_only=True)
-        else:
+        elif not (L.has_hard and _may_be_missed(problem, iterate, p)):
             missed = np.where(L.hard, violation * problem.unit, 0.0)
             upper = objective + float(np.abs(mu) @ missed) + value_rounding(problem, iterate, p)
     return MatrixCertificate(
@@ -155,6 +166,21 @@ def certify(
         size=problem.size,
         missed=missed,
     )
+
+
+def with_met_rows(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> tuple[Iterate, np.ndarray, np.ndarray, float]:
+    """The matrix, its values, their violations and the worst one of a hard row; restored if more than ``allowed`` and if possible."""
+    violation, hard = problem.violation(p), problem.losses.hard
+    worst = float(violation[hard].max(initial=0.0))
+    if allowed < worst < 0.5:
+        restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
+        if restored is not None:
+            iterate, p = restored
+            violation = problem.violation(p)
+            worst = float(violation[hard].max(initial=0.0))
+    return iterate, p, violation, worst
 
 
 def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:

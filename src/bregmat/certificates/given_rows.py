@@ -46,10 +46,10 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
             value, size, _ = _given_values(place, root, relation, constraints.index[part])
             unit = np.where(bound[part] > 0, bound[part], size)
             _refuse(constraints, part, np.abs(value) + 8.0 * LONG_EPS * size > FEASIBLE * unit, value)
-        if place.dropped is not None and relation.is_difference:
+        if place.dropped is not None:
             for part in _parts(np.flatnonzero(constraints.relation == code), place):
-                value, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
-                _refuse(constraints, part, is_lost & (value > UNCERTAIN * bound[part]), value)
+                value, size, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
+                _refuse(constraints, part, is_lost & (size > UNCERTAIN * bound[part]), value)
         if any("." in key for key in relation.form):
             for part in _parts(_unbalanced(place, constraints, code), place):
                 value, size, squares = _given_values(place, root, relation, constraints.index[part])
@@ -88,16 +88,17 @@ def _points(place: Coordinates, rows: np.ndarray) -> np.ndarray:
 
 def _outside(
     place: Coordinates, dropped: np.ndarray, relation: Relation, index: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sums of squared lengths of differences, and which rows have a difference that leaves the range of the prior."""
-    value, is_lost = np.zeros(len(index)), np.zeros(len(index), dtype=bool)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values at the identity, the sums of the sizes of their terms, and which rows have a term whose vectors leave the prior's range."""
+    value, size, is_lost = np.zeros(len(index)), np.zeros(len(index)), np.zeros(len(index), dtype=bool)
     for key, coef in relation.form.items():
         a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
-        v = a - b
-        squares, gone = sq_norms(v), sq_norms(v @ dropped)
-        is_lost |= gone > UNCERTAIN * squares
-        value += abs(coef) * squares
-    return value, is_lost
+        first, second = (a, b) if key[1:2] == "." else (a + SIGNS[key[1]] * b if key[1:2] else a,) * 2
+        leaves = [sq_norms(v @ dropped) > UNCERTAIN * sq_norms(v) for v in (first, second)]
+        is_lost |= leaves[0] & leaves[1]
+        value += coef * (first * second).sum(axis=1)
+        size += abs(coef) * np.sqrt(sq_norms(first) * sq_norms(second))
+    return value, size, is_lost
 
 
 def _given_values(

@@ -1,4 +1,4 @@
-"""What a learner decides from its labelled points: whether to scale, what to ask of the labels, how much it counts."""
+"""Settings that are "auto": whether to scale the columns, how labels become constraints, and the slack weight."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 
-MOST_COMPARED = 1500  # training rows that are looked at
-FEWEST_COMPARED = 40  # labelled rows, in classes of at least FEWEST_OF_CLASS, below which nothing is held out
+MOST_COMPARED = 1500  # training rows in a comparison, a random sample of all
+FEWEST_COMPARED = (
+    40  # labelled rows, in classes of at least FEWEST_OF_CLASS, that a comparison on held-out halves needs
+)
 FEWEST_OF_CLASS = 4
 N_NEIGHBORS = 4
-USUAL_ROWS = 500  # training points up to which a slack weight of 1 is the usual one
-MOST_USUAL = 5.0  # times that weight at most: on 50,000 images 20 is worse than 5
-RANDOM_WEIGHT = 0.1  # of random pairs: with heavier ones few rows overfit
-# Settings of the learners that are compared.
+USUAL_ROWS = 500  # training points up to which the slack weight is 1
+MOST_USUAL = 5.0  # largest factor of that weight: on 50,000 images a factor of 20 is worse than 5
+RANDOM_WEIGHT = 0.1  # slack weight of random pairs: with larger weights few rows overfit
+# Settings of the learners that are compared: they need less precision than the final fit.
 QUICKLY: dict[str, Any] = {
     "passes": 1,
     "tol": 1e-2,
@@ -35,10 +37,11 @@ QUICKLY: dict[str, Any] = {
 
 
 def usual_weight(slack_weight: float, n: int) -> float:
-    """The slack weight for n training points, from the one for few.
+    """The slack weight for n training points, from the weight for at most 500 points.
 
-    Rows drawn from labels weigh as much together whatever their number. So each point counts the less against the prior the more there
-    are. Above 500 points, which the weight was chosen on (docs/defaults.md), it grows in proportion, up to five times.
+    The total weight of the constraints drawn from labels does not depend on their number. Without a correction, each point would therefore
+    count less, relative to the prior, the more points there are. Above 500 points, for which the weight was chosen (docs/defaults.md), the
+    weight grows in proportion to n, up to five times.
     """
     return slack_weight * min(max(1.0, n / USUAL_ROWS), MOST_USUAL)
 
@@ -46,7 +49,7 @@ def usual_weight(slack_weight: float, n: int) -> float:
 def shares_right(
     known: Any, codes: np.ndarray, asked: Any | None = None, truth: np.ndarray | None = None
 ) -> np.ndarray:
-    """How far the 4 nearest of the known points vote for the true class of each point asked: 1, 0, or a share where votes tie.
+    """Whether the 4 nearest known points vote for the true class of each queried point: 1, 0, or a fraction if votes tie.
 
     Parameters
     ----------
@@ -54,13 +57,14 @@ def shares_right(
     codes : ndarray of int, shape (n,)
         Their classes.
     asked, truth : like known and codes, optional
-        By default the known points, each without itself.
+        The queried points and their classes. By default the known points, each of which is left out of its own neighbours.
     """
     others = known if asked is None else asked
-    if not sp.issparse(known):  # inner products lose the fewest digits around the mean
+    if not sp.issparse(known):  # centring keeps the most digits of the inner products
         mean = known.mean(axis=0)
         known, others = known - mean, others - mean
-    sq = sq_norms(known) - 2.0 * dense(others @ known.T)  # but for the lengths of the others
+    # |x - z|^2 = |z|^2 - 2 x'z + |x|^2; the last term is the same for all neighbours z of x
+    sq = sq_norms(known) - 2.0 * dense(others @ known.T)
     if asked is None:
         np.fill_diagonal(sq, np.inf)
     votes = codes[smallest(sq, min(N_NEIGHBORS, len(codes) - (asked is None)))[1]]
@@ -72,15 +76,15 @@ def shares_right(
 
 
 def scaled_or_not(X: Any, codes: np.ndarray) -> tuple[str, dict[str, float]]:
-    """Whether columns are scaled: "variance", or "identity" where neighbours are right more often in the data as they are.
+    """Whether to scale the columns: "variance", or "identity" if nearest neighbours are more accurate without scaling.
 
-    Accuracies leave one out; columns are scaled unless the difference is above one and a half of its standard errors.
+    Both accuracies are leave-one-out. The columns are scaled unless the difference is above 1.5 of its standard errors.
 
     Parameters
     ----------
     X : ndarray or scipy.sparse, shape (n, d)
     codes : ndarray of int, shape (n,)
-        Classes; -1 where not known.
+        Classes; -1 for unknown ones.
     """
     known = codes >= 0
     if known.sum() < 3:
@@ -93,16 +97,18 @@ def scaled_or_not(X: Any, codes: np.ndarray) -> tuple[str, dict[str, float]]:
 def best_strategy(
     mapped: Callable[[Strategy | None, np.ndarray, np.ndarray], tuple[Any, Any]], codes: np.ndarray
 ) -> tuple[Strategy | None, dict[str, float]]:
-    """What to ask of labels: "neighbors", unless "random" or not to learn (None) is better by three standard errors on halves held out.
+    """The strategy: "neighbors", unless "random" or not learning (None) is more accurate on held-out halves by three standard errors.
 
-    Half of the points learn and vote, which is hard on what learns, and neighbours are compared once only: hence the three errors.
+    The comparison underrates learning, because only half of the points are training points and neighbours are searched only once. Therefore
+    the difference has to be three standard errors.
 
     Parameters
     ----------
     mapped : callable
-        A strategy, and the rows that learn and that are held out -> these points as the learned map has them.
+        ``mapped(strategy, train, test)`` learns from the rows ``train`` and returns the training points and the test points in the learned
+        map.
     codes : ndarray of int, shape (n,)
-        Classes; -1 where not known.
+        Classes; -1 for unknown ones.
     """
     from sklearn.model_selection import StratifiedKFold
 
@@ -115,10 +121,10 @@ def best_strategy(
     for train, test in StratifiedKFold(2, shuffle=True, random_state=0).split(np.zeros(len(codes)), codes):
         for strategy, found in right.items():
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of a half: copies of points, not converged
+                warnings.simplefilter("ignore", UserWarning)  # identical points, or no convergence, on one half
                 try:
                     near, far = mapped(strategy, usable[train], usable[test])
-                except (ValueError, SolverError):  # nothing in this half that could be learned from
+                except (ValueError, SolverError):  # this half has nothing to learn from
                     found.append(np.zeros(len(test)))
                     continue
             found.append(shares_right(near, codes[train], far, codes[test]))
@@ -133,6 +139,6 @@ def best_strategy(
 
 
 def _is_better(a: np.ndarray, b: np.ndarray, n_errors: float) -> bool:
-    """Whether a is above b in the mean by more than so many standard errors of the difference."""
+    """Whether the mean of a is above the mean of b by more than ``n_errors`` standard errors of the difference."""
     difference = a - b
     return bool(difference.mean() > n_errors * difference.std() / np.sqrt(len(difference)))

@@ -27,7 +27,7 @@ from bregmat.typing import Points
 
 
 class MethodBesideParameter:
-    """Lets ``learner.kernel(X, Y)`` be a method although the constructor has a parameter ``kernel``.
+    """A method ``learner.kernel(X, Y)`` although the constructor has a parameter ``kernel``.
 
     The parameter stays in the instance dictionary, where ``get_params`` finds it.
     """
@@ -45,7 +45,7 @@ class MethodBesideParameter:
 
 @on_one_blas_thread
 class KernelOfMap(ABC):
-    """Values and features of the kernel whose map a fit keeps in ``_fit_map``."""
+    """Values and features of a learned kernel; ``fit`` stores its map in ``_fit_map``."""
 
     _fit_map: FactorMap
     n_features_in_: int
@@ -53,7 +53,7 @@ class KernelOfMap(ABC):
     @property
     @abstractmethod
     def _accept_sparse(self) -> str | bool:
-        """Whether points may be sparse, in scikit-learn's words."""
+        """Whether points may be sparse, as scikit-learn's ``accept_sparse`` takes it."""
 
     @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
     def kernel(self, X: Points, Y: Points | None = None) -> np.ndarray:
@@ -62,9 +62,9 @@ class KernelOfMap(ABC):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (m, d)
-            Points; with "precomputed", values of the *prior* kernel between them and all training points.
+            Points. With "precomputed": values of the *prior* kernel between the points and all training points.
         Y : array-like or scipy.sparse, shape (q, d), optional
-            By default X itself; with "precomputed" and full rank always the training points, and not to be given.
+            By default X itself. With "precomputed" and full rank Y is the training points and must be None.
 
         Returns
         -------
@@ -88,7 +88,7 @@ class KernelOfMap(ABC):
         Returns
         -------
         ndarray, shape (m, r)
-            float32 if X is, else float64.
+            float32 if X is float32, otherwise float64.
         """
         check_is_fitted(self)
         X = validated(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
@@ -96,7 +96,7 @@ class KernelOfMap(ABC):
 
     @property
     def X_fit_(self) -> Any:
-        """The training points in the first form, else None."""
+        """The training points in the form with ``rank=None``, otherwise None."""
         return self._fit_map.train
 
     @property
@@ -110,7 +110,7 @@ class KernelOfMap(ABC):
         return self._fit_map.n_columns
 
     def _points(self, X: Any, name: str) -> Any:
-        if hasattr(X, "columns"):  # a data frame: its names are compared
+        if hasattr(X, "columns"):  # a data frame: compare the names of its columns
             return validated(self, X, name=name, reset=False)
         check_numeric(name, X)
         X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
@@ -128,17 +128,17 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
         minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i),    p_i = K_aa + K_bb - 2 K_ab
 
-    Use it where a nonlinear kernel suits the data, or where the data *is* a kernel or a factor of one. For data that
-    Euclidean distances suit, :class:`MetricLearner` gives the same with a plain linear map.
+    Use it if a nonlinear kernel suits the data, or if the data *is* a kernel or a factor of one. If Euclidean distances suit the data,
+    :class:`MetricLearner` solves the same problem with a linear map.
 
-    Three forms, each with values for new points:
+    There are three forms. Each of them gives kernel values for new points.
 
-    * ``rank=None``, any kernel but "linear": the kernel keeps its full rank, and only points in constraints are
-      looked at, so 1,000 pairs among 100,000 points cost a problem of 2,000 points at most. The learned kernel is
-      ``k(x, y) = k0(x, y) + k0(x, S) C k0(S, y)``, S the points in constraints (Davis 2007).
-    * ``rank=r``: K0 is replaced by ``G0 G0'`` with G0 (n, r) from r columns of K0, chosen by pivoted incomplete
-      Cholesky, and the kernel becomes ``(B'g0(x)) . (B'g0(y))`` (Kulis 2009, section 6.1). For large n.
-    * ``kernel="linear"``: X is the factor G0 itself, and may be memory-mapped or a :class:`bregmat.Factor`.
+    * ``rank=None`` and any kernel except "linear": the kernel keeps its full rank, and only the points in constraints enter the problem.
+      With 1,000 pairs among 100,000 points these are at most 2,000 points. The learned kernel is
+      ``k(x, y) = k0(x, y) + k0(x, S) C k0(S, y)``, where S are the points in constraints (Davis 2007).
+    * ``rank=r``, for large n: K0 is approximated by ``G0 G0'``, where G0 (n, r) is computed from r columns of K0 by pivoted incomplete
+      Cholesky factorisation. The learned kernel is ``(B'g0(x)) . (B'g0(y))`` (Kulis 2009, section 6.1).
+    * ``kernel="linear"``: X is the factor G0 itself. It may be memory-mapped or a :class:`bregmat.Factor`.
 
     Parameters
     ----------
@@ -149,56 +149,54 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         Coefficient of "rbf", "poly", "sigmoid", "laplacian" and "chi2", in 1 / (X units)^2 for "rbf"; by default
         1 / n_features (1 for "chi2").
     degree, coef0 : float
-        Of "poly" and (coef0) "sigmoid".
+        Parameters of the kernel "poly"; "sigmoid" has ``coef0`` as well.
     kernel_params : dict, optional
-        Keyword arguments of a kernel that is a function.
+        Keyword arguments for a kernel that is a function.
     rank : int, optional
-        Number of columns of K0 to use, 1 to n; None is full rank. See ``captured_trace_``.
+        Number of columns of K0 to use, 1 to n. None is full rank. See ``captured_trace_``.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Closeness D. What it compares depends on the form, except for "logdet": see Notes.
+        Divergence D from the prior. Except for "logdet", the form decides what it compares: see Notes.
     percentiles : (float, float)
-        Percentiles, 0 to 100, of the squared distances *of the kernel* k0 (of its approximation, with ``rank``):
-        same-class pairs shall be nearer than the lower, different-class pairs farther than the upper one.
+        Percentiles, 0 to 100, of the squared distances in the *feature space* of k0, or of its approximation if ``rank`` is given. The
+        lower one is the upper bound for pairs within a class, the upper one the lower bound for pairs of different classes.
     strategy, passes, n_neighbors, n_impostors, form, n_constraints, unlabeled
-        As in :class:`MetricLearner`; with "neighbors" every point is in a row, which the first form pays for.
+        As in :class:`MetricLearner`. With "neighbors" every point is in a constraint, which makes the form with ``rank=None`` expensive.
     slack_weight, loss, solver, tol, max_iter, warm_start, verbose, callback, random_state
         As in :class:`MetricLearner`.
 
     Attributes
     ----------
     kernel_ : ndarray, shape (n, n)
-        The learned kernel on the training points; computed when asked for. Pickles and files keep these points in the first
-        form only; else use ``kernel(X)``.
+        The learned kernel on the training points, computed at each access. Pickles and files contain the training points only if
+        ``rank=None``; otherwise use ``kernel(X)``.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history. It speaks of the points
-        in constraints in the first form, of all points in the others: there ``result_.write_factor`` streams the
-        learned factor to a file.
+        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With ``rank=None`` its points are those
+        in constraints, in the other forms all points. There ``result_.write_factor`` writes the learned factor to a file.
     captured_trace_ : float
-        Share of the trace of K0 that its approximation of rank ``rank`` holds, 0 to 1; 1 without ``rank``.
+        Fraction of the trace of K0 that its approximation of rank ``rank`` contains, 0 to 1; 1 without ``rank``.
     X_fit_ : array or None
-        The training points, not copied, in the first form (``kernel_`` and ``transform`` read them); else None.
+        With ``rank=None`` the training points, not copied, which ``kernel_`` and ``transform`` read; otherwise None.
     constraints_, n_dropped_constraints_, n_iter_, n_features_in_, feature_names_in_
         As in :class:`MetricLearner`.
 
     Notes
     -----
-    What "logdet" finds is the same whether D compares kernels on all points, on the touched ones, or operators in the
-    space of the kernel: D(K, K0) is the least over all ways to extend a kernel from the touched points. The other
-    divergences are not invariant. In the first form they compare operators, D(W, I) with ``k(x, y) = <phi(x), W phi(y)>``,
-    which is what needs the touched points only; it is the metric form of :class:`MetricLearner`. With ``rank`` and for
-    "linear" they compare kernels, D(K, G0 G0'), the form of Kulis 2009 (7.1 and 7.2): so for von Neumann as in the paper
-    take ``kernel="linear"``, or ``rank=n`` for another kernel. (With more columns than rows, "linear" then goes by rank n.)
+    With "logdet" the learned kernel is the same whether D compares kernels on all points, kernels on the points in constraints, or
+    operators in feature space. The other divergences are not invariant. With ``rank=None`` they compare operators, D(W, I) with
+    ``k(x, y) = <phi(x), W phi(y)>``, as :class:`MetricLearner` does; this needs the points in constraints only. With ``rank`` and with
+    "linear" they compare kernels, D(K, G0 G0'), as Kulis 2009 does (7.1 and 7.2). For von Neumann as in the paper use
+    ``kernel="linear"``, or ``rank=n`` with another kernel. If X has more columns than rows, "linear" then uses a factor of rank n.
 
-    ``transform`` gives features whose inner products are the learned kernel. In the first form they are as many as
-    the rank of K0 on the training points, and computed from all of these, at a cost of n^3 (n at most 10,000); inner products
-    then agree with ``kernel`` for training points, and for new ones up to the part outside the span of the training points.
-    With ``rank``, what a new point has outside the span of the pivots is dropped throughout.
+    ``transform`` returns features whose inner products are the learned kernel. With ``rank=None`` their number is the rank of K0 on the
+    training points. They are computed from all training points, at a cost of n^3 (n at most 10,000). Their inner products are those of
+    ``kernel`` for training points; for new points the part outside of the span of the training points is missing. With ``rank``, the
+    part of a new point outside of the span of the pivots is missing in ``kernel`` as well.
 
-    Cost beside the solver: m^2 kernel values and m^3 for m touched points in the first form; n r values and n r^2 with
-    ``rank``; for "linear" nothing with "logdet", one pass over X otherwise.
+    Cost in addition to the solver: with ``rank=None`` m^2 kernel values and m^3 operations for m points in constraints; with ``rank=r``
+    n r kernel values and n r^2 operations; with "linear" one pass over X, and none for "logdet".
 
-    With "precomputed", points are rows of kernel values with all training points, in fit (n, n) as in ``kernel`` and
-    ``transform`` (m, n), as :class:`sklearn.svm.SVC` has it.
+    With "precomputed", a point is a row of kernel values with all training points, shape (n, n) in ``fit`` and (m, n) in ``kernel`` and
+    ``transform``, as in :class:`sklearn.svm.SVC`.
 
     Examples
     --------
@@ -213,10 +211,10 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     rank: int | None = None
 
-    transform = KernelOfMap.transform  # a class's own, or set_output passes it by
+    transform = KernelOfMap.transform  # set_output wraps only methods that the class itself defines
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters of the constructor; ``kernel`` among them, which as an attribute is a method."""
+        """Parameters of the constructor, ``kernel`` included, although the attribute of this name is a method."""
         params = super().get_params(deep=deep)
         value = params["kernel"] = vars(self)["kernel"]
         if deep and hasattr(value, "get_params") and not isinstance(value, type):

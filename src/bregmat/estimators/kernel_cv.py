@@ -1,4 +1,4 @@
-"""KernelLearnerCV: kernel, its coefficient, rank, strategy, slack weight - or no learning at all - chosen on inner folds."""
+"""KernelLearnerCV: a kernel whose function, coefficient, rank, strategy and slack weight are chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from bregmat.typing import KernelName
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelLearnerCV(KernelOfMap, LearnerSearch):
-    """Kernel whose settings, and whether to learn at all, are chosen by neighbours on inner folds.
+    """Kernel whose settings are chosen by cross-validation; not learning is a candidate, too.
 
-    As :class:`MetricLearnerCV`: candidates are every kernel, coefficient and rank as it is, then with every strategy, then the other
-    slack weights for the best of these, scored by what their neighbours predict on folds that they have not seen. What is chosen is
-    never worse, on these folds, than the best kernel unlearned.
+    The search is that of :class:`MetricLearnerCV`. The first candidates do not learn: each kernel with each coefficient and rank. Then each
+    of these is combined with each strategy, and the best combination is tried with the other slack weights. The score of a candidate is the
+    accuracy of nearest neighbours on held-out folds. On these folds the chosen candidate is never worse than the best prior kernel.
 
     Parameters
     ----------
     kernels : sequence of str or callable
-        As in :class:`KernelLearner`; "precomputed" stands alone.
+        As in :class:`KernelLearner`. "precomputed" must be the only one.
     gammas : sequence of {"scale", "auto"}, float or None
-        Coefficients of the kernels that have one. "scale" is 1 / (d var), with the variance of all entries of the labelled points;
-        "auto" and None are 1 / d (1 for "chi2" with None).
+        Coefficients for the kernels that have one. "scale" is 1 / (d var), where var is the variance of all entries of the labelled
+        points. "auto" and None are 1 / d, except that None is 1 for "chi2".
     rank : int, None, or sequence of them
-        As in :class:`KernelLearner`, at most the number of points; "linear" is X itself where that has no more columns. None is
-        full rank, where every point is in a row of "neighbors": 800 points take ten times as long as with rank 100.
+        As in :class:`KernelLearner`, at most the number of points. "linear" uses X itself if X has at most that many columns. None is full
+        rank; with "neighbors", 800 points then take ten times as long as with rank 100, because every point is in a constraint.
     learner : KernelLearner, optional
-        Has all other settings; degree, coef0 and kernel_params of the kernels, too.
+        All settings that are not searched, ``degree``, ``coef0`` and ``kernel_params`` included.
     strategies, slack_weights, cv, estimator, scoring, n_jobs, max_seconds, random_state, verbose
-        As in :class:`MetricLearnerCV`; the estimator is scored on features whose inner products are the kernel.
+        As in :class:`MetricLearnerCV`. The estimator is scored on features whose inner products are the kernel.
 
     Attributes
     ----------
     best_params_ : dict
-        kernel, gamma, rank, strategy, slack_weight; a strategy None says that not learning was chosen.
+        kernel, gamma, rank, strategy and slack_weight of the chosen candidate. If strategy is None, not learning was chosen.
     best_learner_ : KernelLearner or None
-        The learner fitted to all rows, with its ``result_``; None from a file.
+        The learner fitted to all rows, with its ``result_``. It is None if the search was loaded from a file.
     kernel_ : ndarray, shape (n, n)
         The chosen kernel on the training points; see :class:`KernelLearner`.
     captured_trace_ : float
-        Share of the trace of the kernel before learning that the rank holds, 0 to 1.
+        Fraction of the trace of the prior kernel that its approximation contains, 0 to 1.
     best_score_, best_index_, cv_results_, n_splits_, X_fit_, n_features_in_, feature_names_in_
         As in :class:`MetricLearnerCV` and :class:`KernelLearner`.
 
@@ -70,7 +70,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
 
     _last = "_fit_map"
     _learner: ClassVar[type] = KernelLearner
-    transform = KernelOfMap.transform  # a class's own, or set_output passes it by
+    transform = KernelOfMap.transform  # set_output wraps only methods that the class itself defines
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -108,7 +108,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         return starts
 
     def _template(self) -> Any:
-        # whether kernel values are given decides how points are split
+        # With a precomputed kernel, folds are cut from rows and columns.
         return super()._template().set_params(kernel=self._starts()[0]["kernel"])
 
     def _checked_points(self, X: Any) -> Any:
@@ -118,7 +118,7 @@ class KernelLearnerCV(KernelOfMap, LearnerSearch):
         return X
 
     def _set(self, learner: Any, params: Params, X: Any, n: int) -> Any:
-        """Numbers for rules: gamma from all points at hand, a rank that so many points have."""
+        """Replace rules by numbers: gamma is computed from X, and the rank is at most the number of points n."""
         gamma, rank = params["gamma"], params["rank"]
         if rank is not None:
             rank = None if params["kernel"] == "linear" and X.shape[1] <= rank else min(rank, n)

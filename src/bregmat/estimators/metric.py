@@ -77,93 +77,95 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
-    Use it before anything that works with Euclidean distances: nearest neighbours, k-means, kernel machines. From labels it first decides
-    whether to scale the columns, then compares each point's neighbours, three times over, each time in the metric learned so far.
-    What is "auto" is chosen on at most 1,500 of the training rows, at about the cost of the fit itself: see ``comparison_``.
+    Use it before any method that works with Euclidean distances, such as nearest neighbours, k-means and kernel machines. With labels, the
+    learner first decides whether to scale the columns. Then it compares the neighbours of each point: three times, each time in the metric
+    learned so far. Settings that are "auto" are chosen on at most 1,500 training rows, which costs about as much as the fit itself;
+    ``comparison_`` holds the accuracies that were compared.
 
     Parameters
     ----------
     divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Closeness D to the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is
-        fastest.
+        Divergence D from the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is the fastest.
     n_components : int, optional
-        Number of components of the learned map to keep, 1 to d. By default all. With "neighbors": those along which others are farther
-        than neighbours of one's class by most; or, where few components tell less than all of them, a map of that rank is sought, and
-        the metric learned once more in its range (see :func:`bregmat.from_labels.dimension.few_components`; "logdet" and
-        "vonneumann", up to 2,000 features). Else the leading ones by variance.
+        Number of components of the learned map to keep, 1 to d; by default all. With the strategy "neighbors" these are the components that
+        separate neighbours of the same class best from points of other classes. If truncation loses accuracy, a map of that rank is
+        optimised instead, and the metric is learned again in its range ("logdet" and "vonneumann", up to 2,000 features; see
+        :func:`bregmat.from_labels.dimension.few_components`). With other strategies the components of largest variance are kept.
     slack_weight : "auto" or float
-        What a violated bound costs, relative to the divergence; positive, dimensionless; ``inf``: bounds must hold. "auto" is 1; with
-        "neighbors" n / 500 for more than 500 points, at most 5; 0.1 for random pairs that were chosen by ``strategy="auto"``.
+        Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold. "auto"
+        is 1. With "neighbors" and more than 500 points it is n / 500, at most 5. For random pairs chosen by ``strategy="auto"`` it is 0.1.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
-        None is the squared hinge with "neighbors", else the divergence's own slack (Kulis 2009, eq. 22); ``RelativeSlack()`` is
-        the same of distance over bound; else ``SquaredHinge()``, or ``Squared()``, which is regression: it pulls every distance
-        to its bound, met or not.
+        Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
+        ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
+        distances that meet their bound with room to spare.
     strategy : {"auto", "neighbors", "random", "uniform"}
-        What is asked of labelled points (see :func:`bregmat.constraints_from_labels`). "neighbors": that each point's nearest of its class
-        are nearer than its nearest of others; y may be classes, numbers that are not whole, or sets of labels as 0 and 1, shape
-        (n, n_labels). Else bounds for random pairs: "random" draws as many pairs of one class as of two, "uniform" draws all pairs alike,
-        as in the papers. "auto" is "neighbors", unless "random", or not to learn at all, is better by three standard errors of its accuracy
-        on halves of the training rows that are held out in turn; that takes 40 points of known classes, 4 of each.
+        How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
+        class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
+        (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
+        "uniform" gives all pairs the same probability, as in the papers. "auto" is "neighbors", unless "random" or not learning is more
+        accurate by three standard errors on held-out halves of the training rows. This comparison needs 40 points of known classes, at
+        least 4 of each class.
     passes : int
-        With "neighbors": how often rows are drawn, after the first time in the metric learned so far; fewer if the rows that matter
-        no longer change, or come round again (``result_.exit_reason`` is then CYCLE). Of more than 5,000 points 2,500 take part in all
-        passes but the last, if that leaves 25 of each class.
+        With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
+        so far. Learning ends earlier if the active constraints no longer change, or if they repeat those of an earlier pass
+        (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a sample of 2,500 points,
+        provided that the sample has 25 points per class.
     n_neighbors, n_impostors : int
-        With "neighbors": points of its class and of others that each point is compared with.
+        With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
     form : {"comparison", "sq_distance"}
-        With "neighbors": comparisons of the two, or bounds on both.
+        With "neighbors": compare the distances to the two kinds of neighbours, or bound both.
     n_constraints : int, optional
-        Most rows drawn from the labels y. By default 40 k^2 random pairs for k classes, or all comparisons; 0 ignores y.
+        Maximum number of constraints drawn from y. By default 40 k^2 random pairs for k classes, or all comparisons; 0 ignores y.
     percentiles : (float, float)
-        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the data: same-class pairs shall be nearer than the
-        lower, different-class pairs farther than the upper one.
+        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the data. The lower one is the upper bound for pairs
+        within a class, the upper one the lower bound for pairs of different classes.
     unlabeled : object
-        Label in y that means "not known", beside None and NaN.
+        Label in y that means "unknown", in addition to None and NaN.
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
-        W0. "variance" is the metric of columns scaled to unit variance (constant ones count nothing), "covariance" the inverse
-        covariance of the rows of X; where that is singular, its pseudo-inverse (see
-        :func:`bregmat.estimators.priors.inverse_covariance`). "within" is the inverse covariance within the classes of y (the
-        tenths of numbers, equal sets of labels), shrunk toward "variance" where rows are few (see
-        :func:`bregmat.estimators.priors.inverse_within`); not in blocks. "auto" is "identity" for random pairs and
-        given constraints, whose bounds are in the units of the data. With neighbours it is "variance", unless the 4 nearest training rows
-        are of the right class more often in X as it is, by one and a half standard errors: columns of one unit, such as pixels,
-        principal components and embeddings, are often better left alone.
+        The prior metric W0. "variance" scales each column to unit variance and ignores constant columns. "covariance" is the inverse
+        covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.priors.inverse_covariance`).
+        "within" is the inverse covariance within the classes of y, shrunk toward "variance" if there are few rows
+        (:func:`bregmat.estimators.priors.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
+        "auto" is "identity" for random pairs and for given constraints, because their bounds have the units of the data. With neighbours
+        it is "variance", unless 4-nearest-neighbour classification of the training rows is more accurate without scaling by one and a
+        half standard errors. Columns that share a unit, such as pixels, principal components and embeddings, are often better unscaled.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
         Relative duality gap to reach; positive, dimensionless.
     max_iter : int, optional
-        Most iterations of the solver. None is the solver's own limit.
+        Maximum number of iterations of the solver. None is the solver's own limit.
     warm_start : bool
-        Start from the dual of the previous fit when it had as many constraints. Not with blocks.
+        Whether to start from the dual weights of the previous fit if it had as many constraints. Not with blocks.
     verbose : int
-        1 prints progress at doubling iterations and at least every second, and how the fit ended; 2 every iteration.
+        1 prints progress whenever the number of iterations has doubled and at least every second, and how the fit ended; 2 prints every
+        iteration.
     callback : callable, optional
-        Called with a :class:`bregmat.Record` at every iteration; return True to stop.
+        Called with a :class:`bregmat.Record` at every iteration. If it returns True, the fit stops.
     random_state : int, Generator, RandomState or None
-        Seed of what is drawn from labels.
+        Seed for drawing constraints from labels.
 
     Attributes
     ----------
     components_ : ndarray, shape (r, d)
-        The learned map: ``transform(X)`` is ``X @ components_.T``, formed when first asked for if d is large. Ordered
-        so that the mapped training data varies most along the first (above 2,000 features only with
-        ``n_components``; else in the order of the solver); with ``n_components`` and "neighbors" as said there.
+        The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
+        by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
+        ``n_components`` describes the order with "neighbors".
     constraints_ : Constraints
-        The rows used, drawn and given; named by ``sample_id`` if given, else by row numbers of X.
+        The constraints used, drawn and given. Samples are named by ``sample_id`` if it was given, otherwise by row numbers of X.
     n_dropped_constraints_ : int
-        Given constraints left out because a sample they name is not in ``sample_id``.
+        Number of given constraints that were left out because they name a sample that is not in ``sample_id``.
     prior_ : str
-        The prior in use by its name, where "auto" was asked for too; "given" for an array.
+        Name of the prior in use; "given" for an array.
     strategy_ : str or None
-        What was asked of the labels; None where not to learn was better: the metric is the prior then.
+        The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
         The slack weight in use.
     comparison_ : dict of str to float
-        Accuracies of 4 nearest neighbours that "auto" decided by; empty where nothing was compared.
+        The accuracies of 4 nearest neighbours that decided the settings that are "auto"; empty if nothing was compared.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history; with "neighbors" those of the last
-        pass, with the history of all: ``stage`` is the pass of a record.
+        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With "neighbors" it is the result of the
+        last pass with the history of all passes; ``stage`` of a record is the number of its pass.
     n_iter_ : int
         Iterations of the solver.
     n_features_in_ : int
@@ -177,7 +179,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     approaches. Bounds are on *squared* distances. Distances that this class returns are not squared.
 
     Labels and constraints can be given together and are joined. In cross-validation scikit-learn hands ``constraints``
-    over whole and X and ``sample_id`` as a fold: rows whose samples are not in the fold are dropped and counted.
+    over whole, and X and ``sample_id`` for each fold. Constraints whose samples are not in the fold are dropped and counted.
 
     Examples
     --------
@@ -195,7 +197,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
     _decided = ("strategy", "slack_weight")
-    transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
+    transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -222,16 +224,17 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
             in blocks, and so is an array if ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
-            Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs. Dask's, too. In blocks not
-            numbers that are not whole, nor sets of labels.
+            Class labels of any type, also an array or series of Dask. Rows with the label ``unlabeled``, None or NaN are not used in pairs.
+            Blocks support classes only, neither real numbers nor sets of labels.
         constraints : Constraints, optional
-            Name values of ``sample_id``, or row numbers of X. Without y also in files (:func:`bregmat.io.open_constraints`) or in a
-            data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` stay with the rows.
+            Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
+            (:func:`bregmat.io.open_constraints`) or in a data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` are
+            kept with the rows and fetched on request.
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers. Not with blocks.
         sample_weight : array-like, shape (n,), optional
-            How much each point counts, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
+            Weight of each point, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
             Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
             same bits in all cases.
@@ -245,17 +248,17 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message; neither labels nor constraints.
+            A parameter or an input is invalid, and the message names it; or there are neither labels nor constraints.
         SolverError
-            The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
+            The constraints contradict each other, or the computation is not finite. No fitted attributes are set.
         KeyboardInterrupt
-            Ctrl-C. What was learned by then, if anything, is kept: ``result_`` and all else, named in a RuntimeWarning.
+            After Ctrl-C. If a point was reached, all fitted attributes are set, and a RuntimeWarning says so.
 
         Notes
         -----
-        In blocks the same constraints are drawn as in memory with the same ``random_state``, whatever the executor. Neighbours are exact:
-        every block is searched for each point that takes part. If ``n_constraints`` (by default 300,000) does not allow all points,
-        those that take part are drawn before their neighbours are known, not after.
+        With the same ``random_state``, the same constraints are drawn in blocks and in memory, whatever the executor. Neighbours are exact:
+        all blocks are searched for each point. If ``n_constraints`` (by default 300,000) does not suffice for all points, the points are
+        drawn before the neighbours are searched, not afterwards.
         """
         if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():
@@ -319,7 +322,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             if few is None:
                 return result, rows
             return task.learn(replace(problem, prior=Factor(result.B @ few)), after=result)
-        except KeyboardInterrupt:  # before there is anything of that rank
+        except KeyboardInterrupt:  # no map of that rank exists yet: keep the full one
             take_interrupt()
             return cut_short(result), rows
 
@@ -329,7 +332,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         self._fit_components = principal_components(result, X, self.n_components, order)
 
     def _neighborhood(self, X: Any, task: Task, result: MatrixResult) -> Neighborhood | None:
-        """The mapped points and their neighbours; None where these do not decide which components are kept."""
+        """The mapped points and their neighbours; None if the components to keep do not depend on them."""
         n, d = X.shape
         if self.n_components is None or self.strategy_ != "neighbors" or task.labels is None or d > MOST_FEATURES:
             return None
@@ -347,7 +350,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
 
     def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
-        """Set :attr:`prior_`, too."""
+        """Decide all settings that are "auto", the prior included."""
         self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds are in the units of the data
@@ -377,7 +380,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return prior
 
     def _codes(self, task: Task) -> np.ndarray | None:
-        """Class of each point for a prior that asks for it."""
+        """The class of each point, for the prior "within" only."""
         if self.prior != "within" or task.labels is None:
             return None
         return task.labels.kinds.codes

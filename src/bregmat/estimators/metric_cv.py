@@ -1,4 +1,4 @@
-"""MetricLearnerCV: scaling, strategy, slack weight, components - or no learning at all - chosen by neighbours on inner folds."""
+"""MetricLearnerCV: a metric whose scaling, strategy, slack weight and number of components are chosen by cross-validation."""
 
 from __future__ import annotations
 
@@ -20,62 +20,63 @@ from bregmat.typing import MetricPrior
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
-    """Mahalanobis metric whose settings, and whether to learn at all, are chosen by neighbours on inner folds.
+    """Mahalanobis metric whose settings are chosen by cross-validation; not learning is a candidate, too.
 
-    Candidates are the learner as it is (by default ``MetricLearner()``, which decides by itself), the points as given and with scaled
-    columns, then every prior with every strategy and number of components, and the other slack weights for the best of these. Each is
-    scored by what its neighbours predict on folds that it has not seen; one that is behind the best on the first third of the folds is
-    not scored on the others. The first candidate that is as good as the best, up to the standard error of their difference, is fitted
-    to all rows. On these folds it is never worse than the learner as it is, nor than not learning.
+    The first candidate is the learner with its own settings, by default ``MetricLearner()``. The next two do not learn: the points as they
+    are, and with scaled columns. Then each prior is combined with each strategy and number of components, and the best combination is
+    tried with the other slack weights. The score of a candidate is the accuracy of nearest neighbours on held-out folds. A candidate that
+    is behind the best one on the first third of the folds is not scored on the other folds. Of all candidates within one standard error of
+    the best one, the first is fitted to all rows. On these folds it is never worse than the learner with its own settings or not learning.
 
     Parameters
     ----------
     priors : sequence of {"variance", "identity", "covariance", "within"}
         As in :class:`MetricLearner`.
     strategies : sequence of {"neighbors", "random", "uniform"}
-        What is asked of labelled points, as in :class:`MetricLearner`.
+        How labels become constraints, as in :class:`MetricLearner`.
     slack_weights : sequence of float
-        Positive; relative to the learner's own, which "auto" makes depend on the number of rows. The first is tried with every prior,
-        the others with the best.
+        Positive factors of the learner's slack weight, which depends on the number of rows if it is "auto". The first factor is tried with
+        every prior, the others with the best combination.
     n_components : int, None, or sequence of them
-        Components to keep, as in :class:`MetricLearner`; None is all.
+        Components to keep, as in :class:`MetricLearner`. None keeps all of them.
     learner : MetricLearner, optional
-        The first candidate, which has all other settings; by default ``MetricLearner()``.
+        The first candidate. The other candidates take all settings from it that are not searched. By default ``MetricLearner()``.
     cv : int, splitter or iterable, optional
-        Inner folds as in scikit-learn, where a number means folds of neighbouring rows. By default 5 folds drawn at random (of whole
-        groups where ``groups`` are given), stratified for classes; below 300 rows they are drawn up to 3 times. Above 3,000 rows they
-        are 3 samples of 2,000 rows to learn from and as many to predict.
+        Folds as in scikit-learn, where a number means folds of consecutive rows. By default there are 5 random folds, stratified for
+        classes, or of whole groups if ``groups`` are given. For fewer than 300 rows the folds are drawn up to 3 times. For more than
+        3,000 rows there are 3 samples of 2,000 training rows and at most as many test rows.
     estimator : estimator, optional
-        What is scored on the mapped points; by default 4 nearest neighbours, a classifier or a regressor by y.
+        Estimator that is scored on the mapped points. By default 4 nearest neighbours, a classifier or a regressor according to y.
     scoring : str or callable, optional
-        As in scikit-learn; by default the estimator's own score.
+        As in scikit-learn. By default the ``score`` of the estimator.
     n_jobs : int, optional
-        Processes, as in scikit-learn.
+        Number of processes, as in scikit-learn.
     max_seconds : float or None
-        Time after which no candidate is begun, by default 60 s; None is no limit. The learner as it is and what is not learned are
-        always scored, and the fit to all rows comes on top.
+        Time limit in seconds after which no candidate is started, by default 60; None is no limit. The first three candidates are always
+        scored. The fit to all rows is not counted.
     random_state : int, Generator, RandomState or None
-        Seed of folds and of drawn rows.
+        Seed for folds and for drawing constraints.
     verbose : int, optional
-        1 prints each candidate with its score, and the fit to all rows; 0 nothing. By default 1 on a terminal and in a notebook, else 0.
+        1 prints each candidate with its score, and the fit to all rows; 0 prints nothing. By default 1 on a terminal and in a notebook,
+        otherwise 0.
 
     Attributes
     ----------
     best_params_ : dict
-        prior, strategy, and, where something is learned, n_components and slack_weight (relative, as in ``slack_weights``); a strategy
-        None says that not learning was chosen.
+        prior, strategy, n_components and slack_weight (a factor, as in ``slack_weights``) of the chosen candidate. If strategy is None,
+        not learning was chosen, and the last two are missing.
     best_score_ : float
-        Mean score of the choice on the inner folds.
+        Mean score of the chosen candidate on the folds.
     best_index_ : int
-        Its place in ``cv_results_``.
+        Index of the chosen candidate in ``cv_results_``.
     best_learner_ : MetricLearner or None
-        The learner fitted to all rows, with its ``result_``; None from a file.
+        The learner fitted to all rows, with its ``result_``. It is None if the search was loaded from a file.
     cv_results_ : dict of arrays
-        One entry a candidate: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``, ``std_test_score``,
-        ``rank_test_score``, ``mean_fit_time`` in seconds, ``n_folds`` (that it was scored on, and that its mean is of;
-        ``split*_test_score`` is nan on others).
+        One entry per candidate: ``params``, ``param_*``, ``split*_test_score``, ``mean_test_score``, ``std_test_score``,
+        ``rank_test_score``, ``mean_fit_time`` in seconds, and ``n_folds``. A candidate was scored on ``n_folds`` folds, over which its mean
+        is taken; its ``split*_test_score`` is nan on the others.
     components_ : ndarray, shape (r, d)
-        The map: ``transform(X)`` is ``X @ components_.T``.
+        The learned map: ``transform(X)`` is ``X @ components_.T``.
     n_splits_, n_features_in_, feature_names_in_
         As in scikit-learn.
 
@@ -93,7 +94,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
 
     _last = "_fit_components"
     _learner = MetricLearner
-    transform = MahalanobisMetric.transform  # a class's own, or set_output passes it by
+    transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""What searches among the settings of a learner share: parameters, the fit, files. Candidates are compared in `candidates`."""
+"""Base class of the searches over settings of a learner: parameters and fit. Candidates are compared in `candidates`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """Settings of a learner, and whether to learn at all, chosen on inner folds; subclasses say which, and keep the choice."""
+    """Search over the settings of a learner by cross-validation. Subclasses list the candidates and keep the map of the chosen one."""
 
     strategies: Sequence[Strategy] = ("neighbors",)
     slack_weights: Sequence[float] = (1.0, 0.1, 10.0)
@@ -47,25 +47,25 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    # ------------------------------------------------------------------ what subclasses give
+    # ------------------------------------------------------------------ what subclasses define
     @abstractmethod
     def _baselines(self) -> list[Params]:
-        """Candidates that are always scored, the plain default first where there is one."""
+        """Candidates that are always scored. The learner with its own settings is the first, if it is one of them."""
 
     @abstractmethod
     def _starts(self) -> list[Params]:
-        """What can be learned from and kept, beside strategies and slack weights; parameters are checked."""
+        """All combinations of the searched settings except strategies and slack weights. Raises for invalid ones."""
 
     @abstractmethod
     def _checked_points(self, X: Any) -> Any:
-        """The training points, checked against the candidates."""
+        """The training points. Raises if a candidate cannot be fitted to them."""
 
     @abstractmethod
     def _keep(self, learner: Any) -> None:
         """Keep the map of the learner that was fitted to all rows."""
 
     def _set(self, learner: ConstraintLearner, params: Params, X: Any, n: int) -> ConstraintLearner:
-        """The learner with the settings of a candidate, for n training points out of X."""
+        """The learner with the settings of a candidate, for n training points that are rows of X."""
         learner.set_params(**{name: value for name, value in params.items() if name != "slack_weight"})
         factor = params.get("slack_weight", 1.0)
         return learner if factor == 1.0 else learner.set_params(slack_weight=factor * learner.usual_slack_weight(n))
@@ -74,25 +74,25 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
     def fit(
         self, X: Points | Factor, y: Labels, *, groups: Labels | None = None, sample_weight: Values | None = None
     ) -> Self:
-        """Search on inner folds, then fit the choice to all rows.
+        """Compare the candidates on folds, then fit the chosen one to all rows.
 
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
             Points; finite. Kernel values (n, n) with the kernel "precomputed".
         y : array-like, shape (n,) or (n, n_labels)
-            Classes, numbers that are not whole, or sets of labels as 0 and 1. Rows without a label take no part in the scores.
+            Classes, real numbers, or sets of labels as 0 and 1. Rows without a label are not used in the scores.
         groups : array-like, shape (n,), optional
-            For a splitter that keeps groups together.
+            Groups for a splitter that keeps groups together.
         sample_weight : array-like, shape (n,), optional
-            How much each point counts in what is learned, as in :meth:`MetricLearner.fit`; points of weight 0 are absent. Scores
-            count all others alike.
+            Weight of each point in learning, as in :meth:`MetricLearner.fit`. Points of weight 0 are left out. In the scores all other
+            points have the same weight.
 
         Raises
         ------
         KeyboardInterrupt
-            Ctrl-C. During the search ``cv_results_`` and ``best_params_`` are kept as far as candidates have all their folds; later
-            the choice, fitted as far as it came. A RuntimeWarning says which.
+            After Ctrl-C. If it came during the comparison, ``cv_results_`` and ``best_params_`` contain the candidates that were scored on
+            all folds. If it came later, the chosen candidate is kept as far as it was fitted. A RuntimeWarning says which of the two.
         """
         check_labelled(self, y)
         with self._fitting():
@@ -108,7 +108,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
             kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
-            comparable(kinds)  # raises where there is nothing to learn, which folds would not tell
+            comparable(kinds)  # raises if there is nothing to learn; on folds this would be a warning
             self._search(data.of(np.flatnonzero(kinds.codes >= 0), template), template)
             self.best_learner_: Any = None
             self.best_learner_ = self._fitted(clone(template), data.of(here, template))
@@ -117,7 +117,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return self
 
     def _search(self, data: TrainingRows, template: ConstraintLearner) -> None:
-        """Score the candidates on folds; sets the table, and what is chosen in it."""
+        """Score the candidates on folds, and set the attributes with the table and the chosen candidate."""
         search = Search(self, data, template)
         self.n_splits_ = len(search.folds)
         try:
@@ -134,7 +134,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             raise KeyboardInterrupt
 
     def _fitted(self, learner: ConstraintLearner, data: TrainingRows) -> ConstraintLearner:
-        """The learner with what was chosen, fitted to all rows, as far as that came."""
+        """The learner with the chosen settings, fitted to all rows; after Ctrl-C as far as it was fitted."""
         if self._is_verbose:
             say(f"fit to all rows: {in_words(self.best_params_)}")
         learner = self._set(learner, self.best_params_, data.X, data.X.shape[0])
@@ -156,12 +156,12 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     def _progress(self) -> str:
         if self.__sklearn_is_fitted__():
-            return "in the fit to all rows: best_learner_ and what is chosen are as far as that came."
+            return "in the fit to all rows: best_learner_ is fitted as far as it came."
         n = len(self.cv_results_["params"])
         n_done = int((self.cv_results_["n_folds"] == self.n_splits_).sum())
         return (
-            f"with {n_done} of {n} candidates compared: cv_results_, best_params_ and best_score_ are of these, nothing is fitted "
-            f"to all rows. The best of them: {in_words(self.best_params_)}."
+            f"with {n_done} of {n} candidates compared: cv_results_, best_params_ and best_score_ describe these, and nothing is fitted "
+            f"to all rows. The best of them is: {in_words(self.best_params_)}."
         )
 
     def _ending(self) -> str:
@@ -195,7 +195,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
 
 def listed(name: str, values: Any) -> list[Any]:
-    """A list of candidates' values; a single one is no list."""
+    """The values to try as a list. Raises for a single value, which is not a sequence."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise TypeError(f"{name} must be a sequence of values to try, such as ({values!r},); got {values!r}.")
     found = list(values)

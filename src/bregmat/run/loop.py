@@ -310,8 +310,10 @@ class _Run:
             return ExitReason.TOLERANCE
         if self.contradiction(iteration, state, last):
             return ExitReason.CERTIFICATE
-        if last:
-            return state.ended or ExitReason.MAX_ITER
+        if state.ended is not None:  # the certificate may have ended it just now
+            return state.ended
+        if is_spent:
+            return ExitReason.MAX_ITER
         return ExitReason.TIME if self.log.is_late() else None
 
     def _falls_fast(self) -> bool:

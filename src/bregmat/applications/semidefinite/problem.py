@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import MatrixCertificate, clip_dual, restore
+from bregmat.certificates.certify import MatrixCertificate, clip_dual, with_met_rows
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.certificates.problem import FEASIBLE, Problem, Proof
 from bregmat.constraints.constraints import Constraints
@@ -82,14 +82,8 @@ class SemidefiniteProgram(Problem):
         L = self.rows.losses
         p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
         bound, mu = self.dual_bound(dual)
-        violation, upper, missed = self.rows.violation(p), np.inf, None
-        worst = float(violation[L.hard].max(initial=0.0))
-        if FEASIBLE < worst < 0.5:
-            restored = restore(self.rows, iterate, p, mu)
-            if restored is not None:
-                iterate, p = restored
-                violation = self.rows.violation(p)
-                worst = float(violation[L.hard].max(initial=0.0))
+        iterate, p, violation, worst = with_met_rows(self.rows, iterate, p, mu)
+        upper, missed = np.inf, None
         M = iterate.matrix()
         soft = float(L.value(np.where(L.hard, L.bound, p)))
         objective, terms = float(np.vdot(self.C, M)) + soft, float(np.vdot(np.abs(self.C), np.abs(M))) + soft
