@@ -53,6 +53,15 @@ def wait(browser, name, value, seconds=60):
         time.sleep(0.005)
 
 
+def answer(browser, y):
+    """Answer the question by key, as the classes say."""
+    point, *others = browser.execute_script(
+        "return [...document.querySelectorAll('#question-box [data-point]')].map(e => +e.dataset.point)"
+    )
+    right = [k for k, other in enumerate(others, 1) if y[other] == y[point]]
+    ActionChains(browser).send_keys(str(right[0]) if right else "0").perform()
+
+
 def session(browser, folder, size, n_answers, is_hasty):
     """(milliseconds to the question, milliseconds to the map, milliseconds of computing) of each answer."""
     n, d = map(int, size.split("x"))
@@ -66,11 +75,7 @@ def session(browser, folder, size, n_answers, is_hasty):
             compute = []
             for version in range(n_answers):
                 wait(browser, "asked" if is_hasty else "details", version)
-                point, *others = browser.execute_script(
-                    "return [...document.querySelectorAll('#question-box [data-point]')].map(e => +e.dataset.point)"
-                )
-                right = [k for k, other in enumerate(others, 1) if y[other] == y[point]]
-                ActionChains(browser).send_keys(str(right[0]) if right else "0").perform()
+                answer(browser, y)
                 if is_hasty:
                     continue
                 wait(browser, "version", version + 1)
