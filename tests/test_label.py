@@ -1,5 +1,6 @@
 """`bregmat label` without its page: answers, journal, metric, map, questions, files to take away."""
 
+import io
 import json
 import runpy
 
@@ -17,7 +18,7 @@ from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning
 from bregmat_app.label.pictures import plane
-from bregmat_app.label.points import LabelPoints, pictures_in
+from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in
 from bregmat_app.label.questions import MOST_OFFERED, next_question
 from bregmat_app.label.safety import AccessControl
 from bregmat_app.label.session import Session
@@ -422,6 +423,19 @@ def test_the_next_question_knows_the_answer_before_it_is_learned(tmp_path):
             session.skip(bad)
     assert len(session.learn().answers) == 2 and session.is_current(session.state)
     session.close()
+
+
+def test_pictures_and_texts_are_large_enough_to_judge(tmp_path, rng):
+    from PIL import Image
+
+    Image.fromarray(rng.integers(0, 255, (900, 1800), dtype=np.uint8)).save(tmp_path / "a.png")
+    grey, text = rng.uniform(size=(len(X), 8, 8)), "A sentence. " * 1000
+    for given, small, large in ((grey, (128, 128), (640, 640)), ([tmp_path / "a.png"] * len(X), (128, 64), (640, 320))):
+        points = wine_points(pictures=given, texts=[text] * len(X))
+        for size, shape in ((SMALL, small), (LARGE, large)):
+            with Image.open(io.BytesIO(points.picture(0, size))) as image:
+                assert image.size == shape
+        assert points.text(0) == text
 
 
 def test_an_answer_within_ten_percent_is_nearly_met(tmp_path):
