@@ -19,7 +19,7 @@ SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '
 CPP     = $(filter %.cpp %.hpp,$(SOURCES))
 MAXIMUM_WHEEL := 8000000# bytes
 
-.PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
+.PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce reproduce-check clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -39,6 +39,7 @@ help:
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
+	@echo "make reproduce-check  the experiments that take less than a minute, compared with docs/reproduction.md row by row; data as above"
 	@echo "make clean  remove the environment and everything generated"
 
 # The package with EXTRAS, or it alone where only its sources changed. If the build says what it lacks, only that is shown.
@@ -167,6 +168,9 @@ metric-learn: $(STAMP)
 
 reproduce: $(STAMP)
 	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md
+
+reproduce-check: $(STAMP)
+	$(BIN)/python tests/rerun_page.py $(if $(BREGMAT_DATA),,--download)
 
 clean:
 	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst
