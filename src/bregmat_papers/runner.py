@@ -50,7 +50,7 @@ class Report:
     rows : list of Row
         The table; empty while incomplete.
     seconds : float
-        Wall time of all units, over all sittings.
+        CPU time of all units, over all sittings.
     csv, picture : Path or None
         What was written.
     commits : tuple of str
@@ -123,10 +123,10 @@ def reproduce(
                 continue
             if progress is not None:
                 progress(Step(len(done), len(units), unit))
-            clock = time.perf_counter()
+            clock = time.process_time()
             with interruptible():  # the solvers inside would end their own run only
                 outcome = experiment.run(unit, data)
-            done[_key(unit)] = log.append(unit, outcome, time.perf_counter() - clock)
+            done[_key(unit)] = log.append(unit, outcome, time.process_time() - clock)
     except KeyboardInterrupt:
         pass
     kept = [done[_key(unit)] for unit in units if _key(unit) in done]
