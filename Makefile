@@ -32,7 +32,7 @@ help:
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
 	@echo "make lint   ruff, clang-format, mypy, the rules of tests/lint_sources.py, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
-	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
+	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning, a broken link or a search without its page"
 	@echo "make dist   wheel and sdist in dist/, each installed in a fresh environment and tested"
 	@echo "make locked-down  a read-only installation, used by someone without a home; needs root, or sudo without a password"
 	@echo "make test-minimum  half of the tests, built and run with the lowest version of each that pyproject.toml allows"
@@ -162,6 +162,7 @@ $(VENV)/installed-docs: pyproject.toml | $(STAMP)
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -E -q --fail-on-warning --keep-going docs build/docs
 	$(BIN)/python docs/check_links.py build/docs
+	$(BIN)/python docs/check_search.py build/docs
 
 metric-learn: $(STAMP)
 	$(BIN)/python benchmarks/metric_learn_tests.py

@@ -4,6 +4,7 @@ import ast
 import doctest
 import importlib.util
 import inspect
+import json
 import re
 from contextlib import redirect_stdout
 from io import StringIO
@@ -178,10 +179,33 @@ def test_the_gallery_has_one_style():
         assert text.rstrip().endswith("plt.show()"), example.name
 
 
-def test_links_of_a_page_are_checked(tmp_path):
-    spec = importlib.util.spec_from_file_location("check_links", ROOT / "docs" / "check_links.py")
+def tool_of_the_site(name):
+    """The module docs/NAME.py, which `make docs` runs on the built site."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize(("word", "page"), tool_of_the_site("check_search").ANSWERS.items())
+def test_a_word_is_in_a_heading_of_the_page_that_answers(word, page):
+    headings = re.findall(r"^#+ (.*)$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.M)
+    assert any(word.lower() in heading.lower() for heading in headings)
+
+
+def test_the_search_index_is_checked(tmp_path):
+    tool = tool_of_the_site("check_search")
+    titles = {word: [[k, None]] for k, word in enumerate(tool.ANSWERS)}
+    index = {"docnames": list(tool.ANSWERS.values()), "alltitles": {f"About {word}s": at for word, at in titles.items()}}
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})", encoding="utf-8")
+    assert tool.not_found(tmp_path) == []
+    index["alltitles"].pop("About LMNNs")
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})", encoding="utf-8")
+    assert tool.not_found(tmp_path) == ["LMNN: migration is not found, but []"]
+
+
+def test_links_of_a_page_are_checked(tmp_path):
+    tool = tool_of_the_site("check_links")
     (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">', encoding="utf-8")
     (tmp_path / "b.html").write_text(
         '<a href="a.html#here"><a href="https://x.org/y"><img src="c.png">', encoding="utf-8"
