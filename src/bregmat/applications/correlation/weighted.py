@@ -1,0 +1,342 @@
+"""Weights and bounds for single entries: the correlation matrix nearest in ``1/2 sum (h_ij (X_ij - C_ij))^2`` inside a box.
+
+The multiplier of ``X >= min_eig I`` is a matrix S >= 0. For any such S the Lagrangian falls into single entries, so that
+
+    g(S) = sum_ij min over l_ij <= x <= u_ij of (h_ij (x - C_ij))^2 / 2 - S_ij x,  plus min_eig tr S
+
+is a lower bound that needs no further argument. A weight of 0 costs nothing here, because every correlation lies in [-1, 1].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregmat.applications.correlation.entries import Entries
+from bregmat.applications.correlation.input import aligned, read_fixed, read_matrix, scaled
+from bregmat.applications.correlation.problem import CorrelationCertificate
+from bregmat.base.checks import Labels, as_matrix, check_flag, check_share, entry_text
+from bregmat.base.linalg import EPS, eigh, eigvalsh
+from bregmat.certificates.problem import Problem, Proof
+from bregmat.run.loop import State
+
+MEMORY = 8  # differences that Anderson's method combines; more gain nothing at n = 100 to 1,000
+BALANCE = (3, 6, 12, 24, 48)  # steps after which the penalty is balanced, at last rarely so that the iteration converges
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedProblem(Problem):
+    """``minimize 1/2 sum h2_ij (X_ij - C_ij)^2`` over ``lower <= X <= upper`` and ``X >= min_eig I``.
+
+    Attributes
+    ----------
+    C, h2, lower, upper : ndarray, shape (n, n)
+        Symmetric; ``lower = upper = 1`` on the diagonal. h2 holds squares of weights, at most 1.
+    unit : float
+        Largest squared weight, which objective, bound and S are multiplied with.
+    min_eig : float
+    """
+
+    C: np.ndarray
+    h2: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+    unit: float
+    min_eig: float
+
+    @property
+    def has_identity(self) -> bool:
+        """Whether the bounds allow the identity, so that a matrix may move towards it."""
+        return bool((self.lower <= np.eye(len(self.C))).all() and (self.upper >= np.eye(len(self.C))).all())
+
+    def value(self, X: np.ndarray) -> float:
+        """The objective, in units of the largest squared weight."""
+        return 0.5 * float(np.vdot(self.h2, (X - self.C) ** 2))
+
+    def bound(self, S: np.ndarray) -> float:
+        """The dual function g(S), in the same units."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            X = np.where(self.h2 > 0, self.C + S / self.h2, np.where(S > 0, self.upper, self.lower))
+        X = np.clip(X, self.lower, self.upper)
+        return self.value(X) - float(np.vdot(S, X)) + self.min_eig * float(np.trace(S))
+
+    def most(self, S: np.ndarray) -> float:
+        """The largest ``<S, X - min_eig I>`` in the box: negative for no S >= 0 unless the problem is infeasible."""
+        return float(np.maximum(S * self.lower, S * self.upper).sum()) - self.min_eig * float(np.trace(S))
+
+    def shortfall(self, X: np.ndarray) -> float:
+        """By how much the smallest eigenvalue is below ``min_eig``, beyond rounding; else 0."""
+        x = eigvalsh(X)
+        miss = self.min_eig - float(x[0])
+        return miss if miss > 8.0 * EPS * len(x) * max(1.0, float(x[-1])) else 0.0
+
+    # ------------------------------------------------------------------ certificates
+    def certify(self, state: _SplitState) -> CorrelationCertificate:
+        """The better of two matrices that have the entries to the letter, beside the bound of the state's multiplier."""
+        S = _semidefinite(state.penalty * state.N)
+        bound = self.unit * self.bound(S)
+        points = [X for X in (self._scaled(state.Z), self._moved(state.X)) if X is not None]
+        if points:
+            X = min(points, key=self.value)
+            value = upper = self.unit * self.value(X)
+        else:
+            X, value, upper = state.X, self.unit * self.value(state.X), np.inf
+        return CorrelationCertificate(
+            dual=self.unit * S, objective=value, dual_bound=bound, upper=upper, size=self.unit, X=X
+        )
+
+    def _scaled(self, Z: np.ndarray) -> np.ndarray | None:
+        """``D^-1/2 Z D^-1/2``, where that meets the bounds and the smallest eigenvalue."""
+        d = np.diag(Z)
+        if not d.min() > 0:
+            return None
+        X = Z / np.sqrt(np.multiply.outer(d, d))
+        X = (1.0 - 8.0 * EPS * len(X)) * X  # towards I, by what rounding may cost
+        np.fill_diagonal(X, 1.0)
+        is_inside = (X >= self.lower).all() and (X <= self.upper).all()
+        return X if is_inside and self.shortfall(X) == 0.0 else None
+
+    def _moved(self, X: np.ndarray) -> np.ndarray | None:
+        """A matrix of the box, moved towards the identity until no eigenvalue is too small; None where the box forbids that."""
+        miss = self.shortfall(X)
+        if miss == 0.0:
+            return X
+        if not self.has_identity:
+            return None
+        X = (1.0 - miss / (miss + 1.0 - self.min_eig)) * X
+        np.fill_diagonal(X, 1.0)
+        return X if self.shortfall(X) == 0.0 else None
+
+    # ------------------------------------------------------------------ proofs that there is none
+    def dual_size(self, state: _SplitState) -> float:
+        """Size of S, which grows without end if there is no matrix."""
+        return float(np.linalg.norm(state.N))
+
+    def contradiction(self, state: _SplitState) -> Proof | None:
+        """``S >= 0`` with ``<S, X - min_eig I> < 0`` everywhere in the box."""
+        top = float(np.abs(state.N).max())
+        return self._small_proof(state.N / top) if 0.0 < top < np.inf else None
+
+    last_contradiction = contradiction
+
+    def _small_proof(self, S: np.ndarray) -> Proof | None:
+        """A proof from S, with as few variables as a deletion filter leaves where one vector v proves it by ``S = v v'``."""
+        if not self._is_proof(_semidefinite(S)):
+            return None
+        order, best = np.argsort(-np.diag(S), kind="stable"), None
+        for size in (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, len(S)):
+            kept = order[:size]
+            block = S[np.ix_(kept, kept)]
+            if best is None:
+                best = self._vector(kept, np.linalg.eigh(block)[1][:, -1])
+        if best is not None:
+            kept = np.flatnonzero(best)
+            for k in kept[np.argsort(np.abs(best[kept]))]:
+                rest = kept[kept != k]
+                found = self._vector(rest, best[rest]) if len(rest) > 1 else None
+                if found is not None:
+                    kept, best = rest, found
+            S = np.outer(best, best)
+        S = _semidefinite(S)
+        return Proof(S, np.flatnonzero(S[np.triu_indices(len(S))]))
+
+    def _vector(self, kept: np.ndarray, v: np.ndarray) -> np.ndarray | None:
+        """A vector v on the kept variables whose ``v v'`` is a proof, from a first guess; None where ten steps find none."""
+        box = np.ix_(kept, kept)
+        for _ in range(10):
+            # the matrix of the box with the largest v' X v, and its own worst vector
+            worst = np.where(np.outer(v, v) > 0, self.upper[box], self.lower[box])
+            v = np.linalg.eigh(worst)[1][:, 0]
+            w = np.zeros(len(self.C))
+            w[kept] = v
+            if self._is_proof(_semidefinite(np.outer(w, w)), least=1e-6):
+                return w
+        return None
+
+    def _is_proof(self, S: np.ndarray, least: float = 1e-9) -> bool:
+        """Whether the largest value is negative, clearly beyond rounding."""
+        return self.most(S) < -least * float(np.abs(S).sum())
+
+
+def _semidefinite(S: np.ndarray) -> np.ndarray:
+    """S with the rounding of its eigenvalues added to the diagonal, where that is not 0."""
+    S = (S + S.T) / 2
+    shift = 4.0 * EPS * len(S) * float(np.abs(S).max(initial=0.0))
+    S[np.diag_indices(len(S))] += np.where(np.diag(S) > 0, shift, 0.0)
+    return S
+
+
+# ---------------------------------------------------------------------- posing
+def pose_weighted(
+    C: Any, weights: Any, bounds: Any, fixed: Any, min_eig: Any, scale: Any
+) -> tuple[WeightedProblem, Entries]:
+    """Check what was handed in and pose the problem, with the entries that are fixed.
+
+    Parameters
+    ----------
+    C, weights, bounds, fixed, min_eig, scale
+        As in :func:`bregmat.nearest_correlation`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For arguments that make no problem, each named by its first entry.
+    """
+    check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
+    check_flag("scale", scale, optional=True)
+    h, unknown = None, None
+    if weights is not None:
+        h = np.array(weights.to_numpy() if hasattr(weights, "columns") else weights, dtype=float)
+        h[np.isnan(h)] = 0.0
+        unknown = h == 0.0
+        if h.ndim == 2 and len(h) == h.shape[1]:
+            np.fill_diagonal(unknown, False)  # C_ii is needed to tell a covariance
+    A, labels = read_matrix(C, unknown)
+    n = len(A)
+    if h is None:
+        h = np.ones((n, n))
+    else:
+        aligned("weights", weights, labels)
+        h = as_matrix("weights", h, symmetric=True, order=n, labels=labels)
+    if h.min() < 0:
+        i, j = np.unravel_index(int(h.argmin()), h.shape)
+        raise ValueError(f"weights must not be negative; got {h[i, j]:.6g} at {entry_text(i, j, labels)}.")
+    np.fill_diagonal(h, 0.0)
+    A = scaled(A, scale, True)
+    entries = read_fixed(fixed, A, labels)
+    lower, upper = _read_bounds(bounds, n, labels)
+    i, j = entries.i, entries.j
+    value = A[i, j]
+    bad = np.flatnonzero((value < lower[i, j]) | (value > upper[i, j])) if bounds is not None else []
+    if len(bad):
+        k = bad[0]
+        raise ValueError(f"fixed and bounds disagree: C has {value[k]:.6g} at {entry_text(i[k], j[k], labels)}.")
+    if unknown is not None and unknown[i, j].any():
+        k = int(np.flatnonzero(unknown[i, j])[0])
+        raise ValueError(f"{entry_text(i[k], j[k], labels)} is fixed, but its weight of 0 says that it is unknown.")
+    for side in (lower, upper):
+        side[i, j] = side[j, i] = value
+    unit = float(h.max()) ** 2 or 1.0
+    return WeightedProblem(A, h**2 / unit, lower, upper, unit, float(min_eig)), entries
+
+
+def _read_bounds(bounds: Any, n: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
+    """Lower and upper bounds of every entry, at most those of any correlation; 1 on the diagonal."""
+    if bounds is None:
+        bounds = (None, None)
+    if not isinstance(bounds, (tuple, list)) or len(bounds) != 2:
+        raise TypeError("bounds must be a pair (lower, upper), each a number, a matrix or None.")
+    sides = []
+    for name, side, least in zip(("lower", "upper"), bounds, (-1.0, 1.0), strict=True):
+        table = np.full((n, n), least) if side is None else aligned(f"bounds: {name}", side, labels)
+        table = np.full((n, n), float(table)) if np.ndim(table) == 0 else table.astype(float)
+        np.fill_diagonal(table, 1.0)
+        sides.append(np.clip(as_matrix(f"bounds: {name}", table, symmetric=True, order=n, labels=labels), -2.0, 2.0))
+    lower, upper = np.maximum(sides[0], -1.0), np.minimum(sides[1], 1.0)
+    if (lower > upper).any():
+        i, j = (int(k) for k in np.argwhere(lower > upper)[0])
+        raise ValueError(
+            f"bounds must have lower <= upper, and meet [-1, 1]; got {sides[0][i, j]:.6g} and {sides[1][i, j]:.6g} at {entry_text(i, j, labels)}."
+        )
+    return lower, upper
+
+
+# ---------------------------------------------------------------------- the solver
+@dataclass(frozen=True, eq=False)
+class _SplitState(State):
+    """The point V = Z - N with Z >= min_eig I and ``S = penalty N >= 0``, and the matrix X of the box."""
+
+    V: np.ndarray
+    Z: np.ndarray
+    N: np.ndarray
+    X: np.ndarray
+    penalty: float
+    objective: float
+    signal: float
+    step: int = 0
+    room: float = 0.0  # added to the smallest eigenvalue so that X, too, has it
+    memory: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # points V and their residuals X - Z
+    stalled: bool = False
+
+
+@dataclass(frozen=True)
+class SplitBox:
+    """Douglas-Rachford splitting between the box and the cone, with Anderson's acceleration.
+
+    Notes
+    -----
+    A step costs one eigendecomposition. ``V + X - Z`` is the plain step; Anderson's method combines the last ones (Higham and
+    Strabic, Anderson acceleration of the alternating projections method, 2016, do so for alternating projections).
+    """
+
+    name: ClassVar[str] = "split_box"
+    works_on: ClassVar[str] = "dual_bound"
+    max_iter: ClassVar[int] = 1000
+
+    def check(self, problem: WeightedProblem) -> None:
+        """It takes every weighted problem."""
+
+    def init(self, problem: WeightedProblem, tol: float, start: Any) -> _SplitState:
+        """C itself, with the mean squared weight as penalty."""
+        V = np.clip(problem.C, problem.lower, problem.upper)
+        return _at(problem, V, max(float(problem.h2.mean()), 1e-3), room=0.0 if problem.has_identity else 1e-3)
+
+    def step(self, problem: WeightedProblem, state: _SplitState) -> _SplitState:
+        """One accelerated step, or a plain one after the penalty was balanced."""
+        R, k, memory = state.X - state.Z, state.step + 1, state.memory
+        memory = (*memory, (state.V, R))[-MEMORY - 1 :]
+        penalty, room, V = state.penalty, state.room, _combined(memory)
+        if room and (k % 10 == 0):
+            new_room = min(room, 4.0 * float(np.linalg.norm(R)))
+            if new_room < 0.5 * room:
+                room, V, memory = new_room, state.V + R, ()
+        new = _at(problem, V, penalty, room)
+        if k in BALANCE:
+            primal = float(np.linalg.norm(new.X - new.Z))
+            dual = float(np.linalg.norm(new.Z - state.Z))
+            factor = float(np.clip(np.sqrt(primal / dual), 0.2, 5.0)) if dual > 0 and primal > 0 else 1.0
+            # S = penalty N stays
+            new, memory = _at(problem, new.Z - new.N / factor, penalty * factor, room), ()
+        return replace(new, step=k, memory=memory)
+
+
+def _at(problem: WeightedProblem, V: np.ndarray, penalty: float, room: float) -> _SplitState:
+    """The state at V."""
+    low = problem.min_eig + room
+    t, U = eigh(V)
+    below, above = t < low, t > low
+    if 2 * int(below.sum()) < len(t):
+        B = U[:, below] * np.sqrt(low - t[below])
+        N = B @ B.T
+        Z = V + N
+    else:
+        B = U[:, above] * np.sqrt(t[above] - low)
+        Z = B @ B.T
+        Z[np.diag_indices(len(V))] += low
+        N = Z - V
+    # the box's point nearest to Z + N, with the weights
+    X = (problem.h2 * problem.C + penalty * (Z + N)) / (problem.h2 + penalty)
+    X = np.clip((X + X.T) / 2, problem.lower, problem.upper)
+    bound = problem.bound(penalty * N)
+    # moving X towards the cone by |X - Z| costs about <S, I> times that
+    miss = float(np.linalg.norm(X - Z))
+    signal = problem.unit * (max(problem.value(X) - bound, 0.0) + penalty * float(np.linalg.norm(N)) * miss)
+    return _SplitState(V, Z, N, X, penalty, problem.unit * bound, signal, room=room)
+
+
+def _combined(memory: tuple[tuple[np.ndarray, np.ndarray], ...]) -> np.ndarray:
+    """Anderson's step: the combination of the last points whose residuals cancel best, and one plain step from there."""
+    V, R = memory[-1]
+    if len(memory) == 1:
+        return V + R
+    dR = [b[1] - a[1] for a, b in zip(memory, memory[1:])]
+    dV = [b[0] - a[0] for a, b in zip(memory, memory[1:])]
+    G = np.array([[np.vdot(a, b) for b in dR] for a in dR])
+    G[np.diag_indices(len(G))] += 1e-10 * max(float(np.trace(G)), 1e-300)
+    weights = np.linalg.solve(G, np.array([np.vdot(a, R) for a in dR]))
+    new = V + R
+    for w, a, b in zip(weights, dV, dR, strict=True):
+        new -= w * (a + b)
+    return (new + new.T) / 2
