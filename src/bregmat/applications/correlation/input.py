@@ -141,11 +141,11 @@ def scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
 
 def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
     """An array-like as an array; a data frame must have the labels of C."""
-    given = _labels_of(table) if labels is not None else None
-    for axis, names in enumerate(given or ()):
-        if labels is not None and names != labels[axis]:
-            where = ("index", "columns")[axis]
-            raise ValueError(f"{name} must have the {where} of C; got {names[:5]} for {labels[axis][:5]}.")
+    if labels is not None and hasattr(table, "columns"):
+        given = (list(getattr(table, "index", labels[0])), list(table.columns))
+        for names, wanted, where in zip(given, labels, ("index", "columns"), strict=True):
+            if names != wanted:
+                raise ValueError(f"{name} must have the {where} of C; got {names[:5]} for {wanted[:5]}.")
     return np.asarray(table.to_numpy() if hasattr(table, "columns") else table)
 
 
