@@ -19,11 +19,12 @@ from bregmat.applications.correlation.input import aligned, read_fixed, read_mat
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.checks import Labels, as_matrix, check_flag, check_share, entry_text
 from bregmat.base.linalg import EPS, eigh, eigvalsh
-from bregmat.certificates.problem import Problem, Proof
+from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.run.loop import State
 
+Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
 MEMORY = 8  # differences that Anderson's method combines; more gain nothing at n = 100 to 1,000
-BALANCE = (3, 6, 12, 24, 48)  # steps after which the penalty is balanced, at last rarely so that the iteration converges
+BALANCE = (3, 6, 12)  # steps after which the penalty is balanced; later, it would cost what the acceleration has learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,15 +75,14 @@ class WeightedProblem(Problem):
 
     # ------------------------------------------------------------------ certificates
     def certify(self, state: _SplitState) -> CorrelationCertificate:
-        """The better of two matrices that have the entries to the letter, beside the bound of the state's multiplier."""
+        """A matrix that has its entries to the letter, beside the bound of the state's multiplier."""
         S = _semidefinite(state.penalty * state.N)
         bound = self.unit * self.bound(S)
-        points = [X for X in (self._scaled(state.Z), self._moved(state.X)) if X is not None]
-        if points:
-            X = min(points, key=self.value)
-            value = upper = self.unit * self.value(X)
-        else:
-            X, value, upper = state.X, self.unit * self.value(state.X), np.inf
+        found = self._scaled(state.Z)
+        found = self._moved(state.X) if found is None else found
+        X = state.X if found is None else found
+        value = self.unit * self.value(X)
+        upper = np.inf if found is None else value
         return CorrelationCertificate(
             dual=self.unit * S, objective=value, dual_bound=bound, upper=upper, size=self.unit, X=X
         )
@@ -108,6 +108,10 @@ class WeightedProblem(Problem):
         X = (1.0 - miss / (miss + 1.0 - self.min_eig)) * X
         np.fill_diagonal(X, 1.0)
         return X if self.shortfall(X) == 0.0 else None
+
+    def retry_below(self, certificate: Certificate, state: _SplitState) -> float:  # type: ignore[override]
+        """A certificate costs two steps, in five of which the estimate falls to this share."""
+        return state.signal / 30.0
 
     # ------------------------------------------------------------------ proofs that there is none
     def dual_size(self, state: _SplitState) -> float:
@@ -257,7 +261,8 @@ class _SplitState(State):
     signal: float
     step: int = 0
     room: float = 0.0  # added to the smallest eigenvalue so that X, too, has it
-    memory: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # points V and their residuals X - Z
+    before: tuple[np.ndarray, np.ndarray] | None = None  # R and V + R of the last point, with R = X - Z
+    memory: Memory = ()  # their last changes
     stalled: bool = False
 
 
@@ -279,19 +284,23 @@ class SplitBox:
         """It takes every weighted problem."""
 
     def init(self, problem: WeightedProblem, tol: float, start: Any) -> _SplitState:
-        """C itself, with the mean squared weight as penalty."""
+        """C itself, with five times the mean squared weight as penalty."""
         V = np.clip(problem.C, problem.lower, problem.upper)
-        return _at(problem, V, max(float(problem.h2.mean()), 1e-3), room=0.0 if problem.has_identity else 1e-3)
+        return _at(problem, V, max(5.0 * float(problem.h2.mean()), 1e-3), room=0.0 if problem.has_identity else 1e-3)
 
     def step(self, problem: WeightedProblem, state: _SplitState) -> _SplitState:
         """One accelerated step, or a plain one after the penalty was balanced."""
-        R, k, memory = state.X - state.Z, state.step + 1, state.memory
-        memory = (*memory, (state.V, R))[-MEMORY - 1 :]
-        penalty, room, V = state.penalty, state.room, _combined(memory)
-        if room and (k % 10 == 0):
+        k, penalty, room, memory = state.step + 1, state.penalty, state.room, state.memory
+        R = state.X - state.Z
+        plain = state.V + R
+        here: tuple[np.ndarray, np.ndarray] | None = (R, plain)
+        if state.before is not None:
+            memory = (*memory, (R - state.before[0], plain - state.before[1]))[-MEMORY:]
+        V = _combined(R, plain, memory)
+        if room and k % 10 == 0:
             new_room = min(room, 4.0 * float(np.linalg.norm(R)))
             if new_room < 0.5 * room:
-                room, V, memory = new_room, state.V + R, ()
+                room, V, memory, here = new_room, plain, (), None
         new = _at(problem, V, penalty, room)
         if k in BALANCE:
             primal = float(np.linalg.norm(new.X - new.Z))
@@ -299,7 +308,8 @@ class SplitBox:
             factor = float(np.clip(np.sqrt(primal / dual), 0.2, 5.0)) if dual > 0 and primal > 0 else 1.0
             # S = penalty N stays
             new, memory = _at(problem, new.Z - new.N / factor, penalty * factor, room), ()
-        return replace(new, step=k, memory=memory)
+            here = None
+        return replace(new, step=k, before=here, memory=memory)
 
 
 def _at(problem: WeightedProblem, V: np.ndarray, penalty: float, room: float) -> _SplitState:
@@ -320,23 +330,22 @@ def _at(problem: WeightedProblem, V: np.ndarray, penalty: float, room: float) ->
     X = (problem.h2 * problem.C + penalty * (Z + N)) / (problem.h2 + penalty)
     X = np.clip((X + X.T) / 2, problem.lower, problem.upper)
     bound = problem.bound(penalty * N)
-    # moving X towards the cone by |X - Z| costs about <S, I> times that
-    miss = float(np.linalg.norm(X - Z))
-    signal = problem.unit * (max(problem.value(X) - bound, 0.0) + penalty * float(np.linalg.norm(N)) * miss)
+    # Z restored costs an amount of second order in X - Z, up to small bounds
+    signal = problem.unit * penalty * float(np.vdot(X - Z, X - Z))
     return _SplitState(V, Z, N, X, penalty, problem.unit * bound, signal, room=room)
 
 
-def _combined(memory: tuple[tuple[np.ndarray, np.ndarray], ...]) -> np.ndarray:
-    """Anderson's step: the combination of the last points whose residuals cancel best, and one plain step from there."""
-    V, R = memory[-1]
-    if len(memory) == 1:
-        return V + R
-    dR = [b[1] - a[1] for a, b in zip(memory, memory[1:])]
-    dV = [b[0] - a[0] for a, b in zip(memory, memory[1:])]
-    G = np.array([[np.vdot(a, b) for b in dR] for a in dR])
+def _combined(R: np.ndarray, plain: np.ndarray, memory: Memory) -> np.ndarray:
+    """Anderson's step: the plain step less the combination of its last changes whose changes of R cancel R best."""
+    if not memory:
+        return plain
+    G = np.zeros((len(memory), len(memory)))
+    for i, (a, _) in enumerate(memory):
+        for j in range(i + 1):
+            G[i, j] = G[j, i] = np.vdot(a, memory[j][0])
     G[np.diag_indices(len(G))] += 1e-10 * max(float(np.trace(G)), 1e-300)
-    weights = np.linalg.solve(G, np.array([np.vdot(a, R) for a in dR]))
-    new = V + R
-    for w, a, b in zip(weights, dV, dR, strict=True):
-        new -= w * (a + b)
+    weights = np.linalg.solve(G, np.array([np.vdot(a, R) for a, _ in memory]))
+    new = plain.copy()
+    for w, (_, change) in zip(weights, memory, strict=True):
+        new -= w * change
     return (new + new.T) / 2
