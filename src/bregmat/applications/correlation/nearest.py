@@ -98,8 +98,8 @@ def nearest_correlation(
     Returns
     -------
     CorrelationResult
-        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries that contradict each other end
-        INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no unit diagonal, and so do,
+        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries that contradict
+        each other end INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no unit diagonal, and so do,
         for LogDet with a definite C, fixed entries that only a singular matrix has.
 
     Raises
@@ -186,7 +186,9 @@ def _check_weighted(C: Any, divergence: Any, rank: Any, repair: Any) -> None:
         raise ValueError("weights and bounds go neither with rank, nor with repair, nor with a Factor.")
 
 
-def _weighted_result(problem: WeightedProblem, entries: Entries, limits: Limits, origin: dict[str, Any]) -> CorrelationResult:
+def _weighted_result(
+    problem: WeightedProblem, entries: Entries, limits: Limits, origin: dict[str, Any]
+) -> CorrelationResult:
     """Solve the weighted problem; the multipliers of the result are those of all entries i <= j."""
     outcome = solve(problem, SplitBox(), tol=limits.tol, max_iter=limits.max_iter, log=limits.log)
     proof = outcome.certificate

@@ -24,7 +24,11 @@ from bregmat.run.loop import State
 
 Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
 MEMORY = 8  # differences that Anderson's method combines; more gain nothing at n = 100 to 1,000
-BALANCE = (3, 6, 12)  # steps after which the penalty is balanced; later, it would cost what the acceleration has learned
+BALANCE = (
+    3,
+    6,
+    12,
+)  # steps after which the penalty is balanced; later, it would cost what the acceleration has learned
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +99,7 @@ class WeightedProblem(Problem):
         X = Z / np.sqrt(np.multiply.outer(d, d))
         X = (1.0 - 8.0 * EPS * len(X)) * X  # towards I, by what rounding may cost
         np.fill_diagonal(X, 1.0)
-        is_inside = (X >= self.lower).all() and (X <= self.upper).all()
+        is_inside = not np.maximum(X - self.upper, self.lower - X).max() > 0.0
         return X if is_inside and self.shortfall(X) == 0.0 else None
 
     def _moved(self, X: np.ndarray) -> np.ndarray | None:
@@ -192,11 +196,9 @@ def pose_weighted(
     check_flag("scale", scale, optional=True)
     h, unknown = None, None
     if weights is not None:
-        h = np.array(weights.to_numpy() if hasattr(weights, "columns") else weights, dtype=float)
+        h = as_matrix("weights", weights, square=True, finite=False, sparse="dense", booleans=True, copy=True)
         h[np.isnan(h)] = 0.0
-        unknown = h == 0.0
-        if h.ndim == 2 and len(h) == h.shape[1]:
-            np.fill_diagonal(unknown, False)  # C_ii is needed to tell a covariance
+        unknown = (h == 0.0) & ~np.eye(len(h), dtype=bool)  # C_ii is needed to tell a covariance
     A, labels = read_matrix(C, unknown)
     n = len(A)
     if h is None:
@@ -211,17 +213,19 @@ def pose_weighted(
     A = scaled(A, scale, True)
     entries = read_fixed(fixed, A, labels)
     lower, upper = _read_bounds(bounds, n, labels)
-    i, j = entries.i, entries.j
-    value = A[i, j]
-    bad = np.flatnonzero((value < lower[i, j]) | (value > upper[i, j])) if bounds is not None else []
-    if len(bad):
-        k = bad[0]
-        raise ValueError(f"fixed and bounds disagree: C has {value[k]:.6g} at {entry_text(i[k], j[k], labels)}.")
-    if unknown is not None and unknown[i, j].any():
-        k = int(np.flatnonzero(unknown[i, j])[0])
-        raise ValueError(f"{entry_text(i[k], j[k], labels)} is fixed, but its weight of 0 says that it is unknown.")
+    rows, columns = entries.i, entries.j
+    value = A[rows, columns]
+    is_outside = (value < lower[rows, columns]) | (value > upper[rows, columns])
+    if bounds is not None and is_outside.any():
+        k = int(np.flatnonzero(is_outside)[0])
+        where = entry_text(rows[k], columns[k], labels)
+        raise ValueError(f"fixed and bounds disagree: C has {value[k]:.6g} at {where}.")
+    if unknown is not None and unknown[rows, columns].any():
+        k = int(np.flatnonzero(unknown[rows, columns])[0])
+        where = entry_text(rows[k], columns[k], labels)
+        raise ValueError(f"fixed has {where}, but its weight in weights is 0: it is unknown.")
     for side in (lower, upper):
-        side[i, j] = side[j, i] = value
+        side[rows, columns] = side[columns, rows] = value
     unit = float(h.max()) ** 2 or 1.0
     return WeightedProblem(A, h**2 / unit, lower, upper, unit, float(min_eig)), entries
 
@@ -234,16 +238,20 @@ def _read_bounds(bounds: Any, n: int, labels: Labels) -> tuple[np.ndarray, np.nd
         raise TypeError("bounds must be a pair (lower, upper), each a number, a matrix or None.")
     sides = []
     for name, side, least in zip(("lower", "upper"), bounds, (-1.0, 1.0), strict=True):
-        table = np.full((n, n), least) if side is None else aligned(f"bounds: {name}", side, labels)
-        table = np.full((n, n), float(table)) if np.ndim(table) == 0 else table.astype(float)
+        name = f"bounds: {name}"
+        table = np.asarray(least) if side is None else aligned(name, side, labels)
+        if table.ndim == 0:
+            if table.dtype.kind not in "iuf":
+                raise TypeError(f"{name} must be a number, a matrix or None; got {side!r}.")
+            table = np.full((n, n), float(table))
+        table = as_matrix(name, table, symmetric=True, order=n, labels=labels, copy=True)
         np.fill_diagonal(table, 1.0)
-        sides.append(np.clip(as_matrix(f"bounds: {name}", table, symmetric=True, order=n, labels=labels), -2.0, 2.0))
+        sides.append(table)
     lower, upper = np.maximum(sides[0], -1.0), np.minimum(sides[1], 1.0)
     if (lower > upper).any():
         i, j = (int(k) for k in np.argwhere(lower > upper)[0])
-        raise ValueError(
-            f"bounds must have lower <= upper, and meet [-1, 1]; got {sides[0][i, j]:.6g} and {sides[1][i, j]:.6g} at {entry_text(i, j, labels)}."
-        )
+        got = f"{sides[0][i, j]:.6g} and {sides[1][i, j]:.6g} at {entry_text(i, j, labels)}"
+        raise ValueError(f"bounds must have lower <= upper, and meet [-1, 1]; got {got}.")
     return lower, upper
 
 
