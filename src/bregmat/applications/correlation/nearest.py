@@ -98,9 +98,9 @@ def nearest_correlation(
     Returns
     -------
     CorrelationResult
-        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries that contradict
-        each other end INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no unit diagonal, and so do,
-        for LogDet with a definite C, fixed entries that only a singular matrix has.
+        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries or bounds that
+        contradict each other end INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no
+        unit diagonal, and so do, for LogDet with a definite C, fixed entries that only a singular matrix has.
 
     Raises
     ------
