@@ -735,6 +735,27 @@ def test_an_unknown_entry_costs_nothing():
         nearest_correlation(frame, weights=np.ones((3, 3)))
 
 
+@pytest.mark.parametrize("min_eig", [0.0, 0.3])
+def test_bounds_that_the_identity_does_not_meet(rng, min_eig):
+    problem = {"C": broken(rng, 20), "bounds": (0.05, None), "min_eig": min_eig}
+    result = nearest_correlation(**problem)
+    assert result.status == "OPTIMAL" and result.X.min() >= 0.05
+    assert verify(problem, result).holds
+    stopped = nearest_correlation(**problem, max_iter=0)
+    assert stopped.status == "UNKNOWN" and verify(problem, stopped).holds
+    none = nearest_correlation(**problem | {"min_eig": 0.96})  # the smallest eigenvalue is at most 0.95
+    assert none.status == "INFEASIBLE" and verify(problem | {"min_eig": 0.96}, none).holds
+
+
+def test_singular_fixed_blocks_and_weights_claim_nothing(rng):
+    """No matrix near the block is definite, which the search needs: it must not call what it has a correlation matrix."""
+    C = broken(rng, 8)
+    C[:3, :3] = 1.0
+    problem = {"C": C, "fixed": mask_of(8, [(0, 1), (0, 2), (1, 2)]), "weights": 1 + C**2}
+    result = nearest_correlation(**problem, max_iter=50)
+    assert result.status == "UNKNOWN" and verify(problem, result).holds
+
+
 def test_bounds_that_no_matrix_meets_name_a_small_block(rng):
     n = 30
     C, upper = correlations(rng, n, 60), np.ones((n, n))

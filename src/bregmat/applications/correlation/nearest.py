@@ -126,6 +126,7 @@ def nearest_correlation(
     ``result.dual`` is S_ii and 2 S_ij. The Lagrangian falls into single entries within their bounds, so its minimum is a lower bound for
     any S >= 0 (compare Qi and Sun, An augmented Lagrangian dual approach for the H-weighted nearest correlation matrix problem, 2011).
     The method is Douglas-Rachford splitting with Anderson's acceleration. Unknown entries make X one of many optima.
+    Where fixed entries or bounds leave only singular matrices, the search ends UNKNOWN or FEASIBLE.
 
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
 
