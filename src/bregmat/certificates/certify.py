@@ -105,10 +105,11 @@ def _relative_error(problem: Nearness) -> float:
 
 def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     """The largest rounding of the objective of a matrix whose rows have the values p."""
-    size = abs(problem.offset) + iterate.value_size()
+    eps = _relative_error(problem)
+    error = eps * (abs(problem.offset) + iterate.value_size())
     if not problem.losses.hard.all():
-        size += problem.losses.value_size(p, problem.operator.norms() * _norm(iterate))
-    return _relative_error(problem) * size
+        error += problem.losses.value_rounding(p, problem.operator.norms() * _norm(iterate), eps)
+    return error
 
 
 def _norm(iterate: Iterate) -> float:
@@ -148,14 +149,7 @@ def certify(
     objective, upper, worst, missed = np.nan, np.inf, np.inf, None
     if np.isfinite(p).all():
         L = problem.losses
-        violation = problem.violation(p)
-        worst = float(violation[L.hard].max(initial=0.0))
-        if allowed < worst < 0.5:
-            restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
-            if restored is not None:
-                iterate, p = restored
-                violation = problem.violation(p)
-                worst = float(violation[L.hard].max(initial=0.0))
+        iterate, p, violation, worst = with_met_rows(problem, iterate, p, mu, allowed)
         objective = objective_value(problem, iterate, p)  # infinite if a hard row is missed
         if np.isinf(objective):
             objective = objective_value(problem, iterate, p, soft_only=True)
@@ -173,6 +167,21 @@ def certify(
         size=problem.size,
         missed=missed,
     )
+
+
+def with_met_rows(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> tuple[Iterate, np.ndarray, np.ndarray, float]:
+    """The matrix, its values, their violations and the worst one of a hard row; restored if more than ``allowed`` and if possible."""
+    violation, hard = problem.violation(p), problem.losses.hard
+    worst = float(violation[hard].max(initial=0.0))
+    if allowed < worst < 0.5:
+        restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
+        if restored is not None:
+            iterate, p = restored
+            violation = problem.violation(p)
+            worst = float(violation[hard].max(initial=0.0))
+    return iterate, p, violation, worst
 
 
 def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray, soft_only: bool = False) -> float:

@@ -16,7 +16,9 @@ from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 
 MOST_COMPARED = 1500  # training rows in a comparison, a random sample of all
-FEWEST_COMPARED = 40  # labelled rows, in classes of at least FEWEST_OF_CLASS, that a comparison on held-out halves needs
+FEWEST_COMPARED = (
+    40  # labelled rows, in classes of at least FEWEST_OF_CLASS, that a comparison on held-out halves needs
+)
 FEWEST_OF_CLASS = 4
 N_NEIGHBORS = 4
 USUAL_ROWS = 500  # training points up to which the slack weight is 1

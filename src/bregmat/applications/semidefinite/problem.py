@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import MatrixCertificate, clip_dual, restore
+from bregmat.certificates.certify import MatrixCertificate, clip_dual, with_met_rows
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.certificates.problem import FEASIBLE, Problem, Proof
 from bregmat.constraints.constraints import Constraints
@@ -45,18 +45,7 @@ class SemidefiniteProgram(Problem):
     def build(
         cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any
     ) -> SemidefiniteProgram:
-        """From constraints that are bound to the coordinates.
-
-        Parameters
-        ----------
-        C : ndarray, shape (r, r)
-        operator : Operator
-            The rows, bound to the coordinates.
-        constraints : Constraints
-            In row numbers, in the operator's order.
-        slack_weight : float or array-like, shape (c,)
-            Finite weights give a row the squared hinge; inf makes it hard.
-        """
+        """From constraints and the operator that binds them to the coordinates; rows with a finite weight have the squared hinge."""
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
         return cls(C, rows, constraints.psd_rows())
@@ -82,14 +71,8 @@ class SemidefiniteProgram(Problem):
         L = self.rows.losses
         p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
         bound, mu = self.dual_bound(dual)
-        violation, upper, missed = self.rows.violation(p), np.inf, None
-        worst = float(violation[L.hard].max(initial=0.0))
-        if FEASIBLE < worst < 0.5:
-            restored = restore(self.rows, iterate, p, mu)
-            if restored is not None:
-                iterate, p = restored
-                violation = self.rows.violation(p)
-                worst = float(violation[L.hard].max(initial=0.0))
+        iterate, p, violation, worst = with_met_rows(self.rows, iterate, p, mu)
+        upper, missed = np.inf, None
         M = iterate.matrix()
         soft = float(L.value(np.where(L.hard, L.bound, p)))
         objective, terms = float(np.vdot(self.C, M)) + soft, float(np.vdot(np.abs(self.C), np.abs(M))) + soft
