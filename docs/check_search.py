@@ -39,7 +39,11 @@ def not_found(site: Path) -> list[str]:
         }
         for word in ANSWERS
     }
-    return [f"{word}: {page} is not found, but {sorted(found[word])}" for word, page in ANSWERS.items() if page not in found[word]]
+    return [
+        f"{word}: {page} is not found, but {sorted(found[word])}"
+        for word, page in ANSWERS.items()
+        if page not in found[word]
+    ]
 
 
 if __name__ == "__main__":

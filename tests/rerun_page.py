@@ -28,7 +28,9 @@ def main() -> int:
             found = reproduce(experiment(name), folder, data=data).rows
             wrong = differing_rows(found, rows)
             same = "same digest" if digest(found) == printed else "another digest"
-            print(f"{name}: {len(rows)} rows, {same}, {len(wrong)} beyond the tolerance", *wrong, sep="\n  ", flush=True)
+            print(
+                f"{name}: {len(rows)} rows, {same}, {len(wrong)} beyond the tolerance", *wrong, sep="\n  ", flush=True
+            )
             differs = differs or bool(wrong)
     return int(differs)
 

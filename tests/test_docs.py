@@ -102,7 +102,11 @@ def tables(page):
         yield lines[start - 1], lines[start + 1 : end]
 
 
-ALSO_CALLED = {"NCA": ("NCA, scaling chosen", "NCA"), "scaled": ("scaled", "standardised"), "as given": ("as given", "Euclidean")}
+ALSO_CALLED = {
+    "NCA": ("NCA, scaling chosen", "NCA"),
+    "scaled": ("scaled", "standardised"),
+    "as given": ("as given", "Euclidean"),
+}
 
 
 def accuracies(setting, *methods):
@@ -196,7 +200,10 @@ def test_a_word_is_in_a_heading_of_the_page_that_answers(word, page):
 def test_the_search_index_is_checked(tmp_path):
     tool = tool_of_the_site("check_search")
     titles = {word: [[k, None]] for k, word in enumerate(tool.ANSWERS)}
-    index = {"docnames": list(tool.ANSWERS.values()), "alltitles": {f"About {word}s": at for word, at in titles.items()}}
+    index = {
+        "docnames": list(tool.ANSWERS.values()),
+        "alltitles": {f"About {word}s": at for word, at in titles.items()},
+    }
     (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})", encoding="utf-8")
     assert tool.not_found(tmp_path) == []
     index["alltitles"].pop("About LMNNs")

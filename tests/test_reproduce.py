@@ -17,7 +17,7 @@ from bregmat_app.cli.app import app
 from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce, runner
 from bregmat_papers.datasets import DataNotFoundError
 from bregmat_papers.experiments import mean_and_error, select
-from bregmat_papers.page import plain, with_error, write_page
+from bregmat_papers.page import differing_rows, digest, plain, read_entry, with_error, write_page
 
 pytestmark = pytest.mark.slow
 
@@ -195,15 +195,17 @@ def test_page_shows_table_and_picture(tmp_path):
     report = reproduce(TOY, tmp_path / "out", size="full")
     page = write_page(tmp_path / "reproduction.md", [(TOY, report)])
     text = page.read_text()
-    assert "`bregmat reproduce --full --page reproduction.md`" in text
+    assert "`bregmat reproduce --page reproduction.md`" in text
     assert "## toy: Squares" in text and "*Nobody 1999, Figure 0.* Size: full" in text
-    assert "| quantity | ours | paper | difference | unit | repeats | note |" in text
-    assert "| mean \\| square | 9.167 ± " in text and "| count | 6 |  |  |  |  |  |" in text
+    assert f"s at {runner.code_version()}; 2 rows, digest {digest(report.rows)}." in text
+    assert "| quantity | ours | paper | unit | repeats | note |" in text
+    assert "| mean \\| square | 9.167 ± " in text and "1 rows without a number of the paper" in text
+    assert "| count | 6 |\n\n</details>" in text
     assert "![Squares](reproduction/toy.full.png)" in text and (tmp_path / "reproduction" / "toy.full.png").is_file()
     assert "No difference." in text
     assert "**This is the small size" not in text
     small = write_page(tmp_path / "out.md", [(TOY, reproduce(TOY, tmp_path / "out", size="small"))]).read_text()
-    assert "reproduce --small" in small and "**This is the small size" in small
+    assert "Size: small" in small and "**This is the small size" in small
     assert "![Squares](out/toy.small.png)" in small  # the pictures' own folder
     with pytest.raises(ValueError, match=r"must be a file that ends in \.md; got 'report'"):
         write_page("report", [(TOY, report)])
@@ -326,6 +328,60 @@ def test_page_begins_with_a_table_of_verdicts(tmp_path):
     text = write_page(tmp_path / "page.md", [(toy, reproduce(toy, tmp_path))]).read_text()
     line = "| [toy](#toy-squares): Nobody 1999, Figure 0 | found \\| again | mean \\| square | 3.5 ± 2 cm | 2.5 cm |"
     assert text.index(line) < text.index("## toy: Squares")
+
+
+def test_entries_of_other_experiments_are_kept(tmp_path):
+    page = tmp_path / "page.md"
+    other = dataclasses.replace(TOY, name="other", headline=("count",), verdict="found again")
+    for item in (TOY, other):
+        write_page(page, [(item, reproduce(item, tmp_path / "out"))])
+    text = page.read_text()
+    assert text.index("| [toy](") < text.index("| [other](") < text.index("## toy:") < text.index("## other:")
+    write_page(page, [(TOY, reproduce(TOY, tmp_path / "out"))])
+    assert page.read_text() == text
+
+
+def test_a_page_is_compared_with_a_rerun(tmp_path):
+    report = reproduce(TOY, tmp_path)
+    text = write_page(tmp_path / "page.md", [(TOY, report)]).read_text()
+    _, printed, rows = read_entry(text, "toy")
+    assert printed == digest(rows) == digest(report.rows) and differing_rows(report.rows, rows) == []
+    mean, count = report.rows
+    within = dataclasses.replace(mean, ours=mean.ours + 1.9 * mean.standard_error)
+    beyond = dataclasses.replace(mean, ours=mean.ours + 2.1 * mean.standard_error)
+    assert differing_rows([within, count], rows) == [] and digest([within, count]) != printed
+    assert [line.split(":")[0] for line in differing_rows([beyond], rows)] == ["count", "mean | square"]
+    assert differing_rows([mean, Row("count", 4.2)], rows) == ["count: 4.2, on the page 4"]
+    assert differing_rows([mean, count, Row("new", 1.0)], rows) == ["new: not on the page"]
+    with pytest.raises(ValueError, match="name='other': the page has no entry"):
+        read_entry(text, "other")
+
+
+def test_digest_leaves_out_seconds_and_noise():
+    rows = [Row("a", 0.12345), Row("gap", 2e-14), Row("solve", 3.0, unit="s")]
+    same = [Row("gap", -5e-15), Row("a", 0.12349), Row("solve", 9.0, unit="s")]
+    assert digest(rows) == digest(same) != digest([Row("a", 0.125), *rows[1:]])
+
+
+def test_the_version_is_the_commit_of_this_clone_or_of_the_package(monkeypatch):
+    runner.code_version.cache_clear()
+    root = Path(__file__).parents[1]
+    is_clone = (root / ".git").exists() and Path(runner.__file__).is_relative_to(root)
+    pattern = r"[0-9a-f]{7,40}(-dirty)?" if is_clone else r"version \d.*"
+    assert re.fullmatch(pattern, runner.code_version())
+    monkeypatch.setenv("PATH", "")
+    runner.code_version.cache_clear()
+    assert runner.code_version() == f"version {runner.__version__}"
+    runner.code_version.cache_clear()
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_digests_of_the_committed_page_are_those_of_its_rows(name):
+    text = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    _, printed, rows = read_entry(text, name)
+    assert digest(rows) == printed
+    commits = re.search(rf"^## {name}:.*?^\*.*; \d+ s at ([^;]*);", text, re.M | re.S)[1]
+    assert re.fullmatch(r"[0-9a-f]{7,40}(, [0-9a-f]{7,40})*", commits)
 
 
 def test_verdicts_of_the_committed_page():

@@ -73,8 +73,8 @@ assert calm_kept < 0.65 * kept["clipped"] and calm_kept < 0.9 * kept["nearest"]
 
 # %%
 # The nearest matrix is a correlation matrix, but it has eigenvalues of zero, and an optimiser chooses exactly these directions. A smallest
-# eigenvalue of 0.1 brings the promised volatility much nearer to the one that is kept. The volatility that is kept is then a fifth below that
-# of the nearest matrix, and more than a third below that of the clipped one.
+# eigenvalue of 0.1 brings the promised volatility much nearer to the one that is kept. The volatility that is kept is then a fifth below
+# that of the nearest matrix, and more than a third below that of the clipped one.
 #
 # The picture
 # -----------

@@ -131,7 +131,9 @@ def check_page(path: str | os.PathLike) -> None:
 
 def _entry(experiment: Experiment, report: Report, picture: str) -> str:
     """One experiment."""
-    run = f"{report.seconds:.0f} s at {', '.join(report.commits)}; {len(report.rows)} rows, digest {digest(report.rows)}"
+    run = (
+        f"{report.seconds:.0f} s at {', '.join(report.commits)}; {len(report.rows)} rows, digest {digest(report.rows)}"
+    )
     ours = [row for row in report.rows if row.paper is None and row.quantity not in experiment.headline]
     beside = [row for row in report.rows if row not in ours]
     return "\n".join(

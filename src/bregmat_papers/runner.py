@@ -159,7 +159,9 @@ def code_version() -> str:
     here = Path(__file__).parent
     command = ["git", "-C", str(here)]
     try:
-        top = subprocess.run([*command, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True).stdout
+        top = subprocess.run(
+            [*command, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True
+        ).stdout
         if not Path(top.strip(), "src", "bregmat_papers", Path(__file__).name).is_file():
             return f"version {__version__}"  # a repository of somebody else
         words = [*command, "describe", "--always", "--dirty", "--exclude=*"]
