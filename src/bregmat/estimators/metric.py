@@ -27,14 +27,7 @@ from bregmat.estimators.mahalanobis import (
     MahalanobisMetric,
     principal_components,
 )
-from bregmat.estimators.priors import (
-    POINTS_PRIORS,
-    PRIORS,
-    inverse_deviations,
-    prior_components,
-    root_of_prior,
-    truncated,
-)
+from bregmat.estimators.priors import POINTS_PRIORS, PRIORS, inverse_deviations, prior_components, pruned, root_of_prior
 from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem, cut_short
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.labels import constraints_from_labels
@@ -327,7 +320,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         is_large = task.n_points > MANY_POINTS and FEW_FEATURES < X.shape[1] <= MOST_FEATURES
         if not (is_free and is_large) or task.labels is None or sp.issparse(X):
             return prior
-        return Factor(truncated(X, None if prior is None else prior.G0, self.n_components or 1))
+        return Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
 
     def _learn_on(self, problem: Any, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         result, rows = task.learn(problem)

@@ -166,7 +166,7 @@ def points_in_prior(X: Any, prior: Any) -> Any:
     return np.asarray(X @ prior_components(X, prior).T)
 
 
-def truncated(X: Any, P: Any, n_least: int) -> np.ndarray:
+def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
     """Factor (d, r) of the prior ``P P'`` on the leading principal components of the points ``X P`` that have 95 % of their variance.
 
     Parameters
@@ -179,8 +179,8 @@ def truncated(X: Any, P: Any, n_least: int) -> np.ndarray:
     """
     values, vectors = eigh(covariance(X if P is None else X @ P))
     share = np.cumsum(values[::-1]) / values.sum()
-    leading = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
-    return leading if P is None else np.asarray(P @ leading)
+    axes = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
+    return axes if P is None else np.asarray(P @ axes)
 
 
 def root_of_prior(prior: np.ndarray) -> np.ndarray:
