@@ -253,7 +253,7 @@ def label(
 ) -> None:
     """Say what belongs together on a page that learns while you point; nothing leaves this machine.
 
-    Known labels (--labels) only colour the points; nothing is learned from them.
+    Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """
     if (points is None) != demo:
         raise fail("give POINTS or --demo" if points is None else "--demo takes no POINTS")
