@@ -19,7 +19,7 @@ SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '
 CPP     = $(filter %.cpp %.hpp,$(SOURCES))
 MAXIMUM_WHEEL := 8000000# bytes
 
-.PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce clean
+.PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce reproduce-check clean
 
 help:
 	@echo "make demo   learn a metric on wine and digits, print the tables, write bregmat-demo/"
@@ -32,13 +32,14 @@ help:
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
 	@echo "make lint   ruff, clang-format, mypy, the rules of tests/lint_sources.py, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
-	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning or a broken link inside it"
+	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning, a broken link or a search without its page"
 	@echo "make dist   wheel and sdist in dist/, each installed in a fresh environment and tested"
 	@echo "make locked-down  a read-only installation, used by someone without a home; needs root, or sudo without a password"
 	@echo "make test-minimum  half of the tests, built and run with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
+	@echo "make reproduce-check  the experiments that take less than a minute, compared with docs/reproduction.md row by row; data as above"
 	@echo "make clean  remove the environment and everything generated"
 
 # The package with EXTRAS, or it alone where only its sources changed. If the build says what it lacks, only that is shown.
@@ -161,12 +162,16 @@ $(VENV)/installed-docs: pyproject.toml | $(STAMP)
 docs: $(VENV)/installed-docs
 	$(BIN)/python -m sphinx -E -q --fail-on-warning --keep-going docs build/docs
 	$(BIN)/python docs/check_links.py build/docs
+	$(BIN)/python docs/check_search.py build/docs
 
 metric-learn: $(STAMP)
 	$(BIN)/python benchmarks/metric_learn_tests.py
 
 reproduce: $(STAMP)
 	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md
+
+reproduce-check: $(STAMP)
+	$(BIN)/python tests/rerun_page.py $(if $(BREGMAT_DATA),,--download)
 
 clean:
 	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst

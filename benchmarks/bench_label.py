@@ -1,11 +1,11 @@
-"""From an answer to the new map on the page of `bregmat label`: milliseconds in the browser, picture included.
+"""From an answer to the next question and to the new map on the page of `bregmat label`: milliseconds in the browser.
 
 Points of ten classes are written to a file, the command serves them, headless Chromium shows the page, and questions are answered by
-key. The page's own clock runs from the key to the end of drawing the new map on its canvas ("answer to map" among its
-performance entries): line, journal with fsync, metric with certificate, map, line, drawing. Motion is reduced, so that the first
-picture is the final one. "Computing" is the share of rows, metric and map, as the page shows it. "Load" is that of the machine
-(a mean over the last minute): what others run beside is in the times. Answered when the page has told all of the answer before, or,
-with --hasty, as soon as it asks, while clusters and contradictions are being looked for.
+key. The page's own clock runs from the key to the next question on the page, and to the end of drawing the new map on its canvas
+("answer to question" and "answer to map" among its performance entries). The map includes the journal with fsync, the metric with its
+certificate, and the drawing. Motion is reduced, so that the first picture is the final one. "Computing" is the part of rows, metric
+and map, as the page shows it. "Load" is the mean load of the machine over the last minute. Each question is answered when the page
+has shown everything about the last answer, or, with --hasty, at once, while the page is still learning.
 
     python benchmarks/bench_label.py                         # needs chromium and chromedriver
     python benchmarks/bench_label.py --sizes 10000x50 --answers 20
@@ -26,7 +26,7 @@ import numpy as np
 from selenium import webdriver
 from selenium.webdriver.common.action_chains import ActionChains
 
-SIZES = ("1000x20", "10000x50", "20000x50", "10000x200")
+SIZES = ("1000x20", "2000x64", "10000x50", "20000x50", "10000x200")
 
 
 def classes(n, d, seed=0):
@@ -53,8 +53,17 @@ def wait(browser, name, value, seconds=60):
         time.sleep(0.005)
 
 
+def answer(browser, y):
+    """Answer the question by key, as the classes say."""
+    point, *others = browser.execute_script(
+        "return [...document.querySelectorAll('#question-box [data-point]')].map(e => +e.dataset.point)"
+    )
+    right = [k for k, other in enumerate(others, 1) if y[other] == y[point]]
+    ActionChains(browser).send_keys(str(right[0]) if right else "0").perform()
+
+
 def session(browser, folder, size, n_answers, is_hasty):
-    """(milliseconds to the map, milliseconds of computing) of each answer."""
+    """(milliseconds to the question, milliseconds to the map, milliseconds of computing) of each answer."""
     n, d = map(int, size.split("x"))
     X, y = classes(n, d)
     np.save(folder / f"{size}.npy", X)
@@ -66,15 +75,16 @@ def session(browser, folder, size, n_answers, is_hasty):
             compute = []
             for version in range(n_answers):
                 wait(browser, "asked" if is_hasty else "details", version)
-                cards = browser.execute_script(
-                    "return [...document.querySelectorAll('#question .card span')].map(e => +e.textContent)"
-                )
-                ActionChains(browser).send_keys("s" if y[cards[0]] == y[cards[1]] else "d").perform()
+                answer(browser, y)
+                if is_hasty:
+                    continue
                 wait(browser, "version", version + 1)
                 shown = browser.execute_script("return document.querySelector('#status dd:last-child').textContent")
                 compute.append(float(shown.split()[0]))
-            entries = "return performance.getEntriesByName('answer to map').map(e => e.duration)"
-            return np.array(browser.execute_script(entries)), np.array(compute)
+            wait(browser, "details", n_answers)
+            entries = "return performance.getEntriesByName(arguments[0]).map(e => e.duration)"
+            times = (np.array(browser.execute_script(entries, f"answer to {what}")) for what in ("question", "map"))
+            return *times, np.array(compute)
         finally:
             page.terminate()
 
@@ -85,16 +95,17 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=30)
     parser.add_argument("--hasty", action="store_true", help="answer as soon as asked")
     options = parser.parse_args()
-    print("| points | answers | to the new map: median | 90 % | 99 % | longest | computing, median | load |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    heads = ("points", "answers", "to the question: median", "90 %", "longest", "to the map: median", "90 %", "longest")
+    print(f"| {' | '.join(heads)} | computing, median | load |\n|{' --- |' * 10}")
     browser = chromium()
     try:
         with tempfile.TemporaryDirectory() as folder:
             for size in options.sizes:
-                total, compute = session(browser, Path(folder), size, options.answers, options.hasty)
-                times = " | ".join(f"{t:.0f} ms" for t in (*np.percentile(total, [50, 90, 99]), total.max()))
-                load = os.getloadavg()[0]
-                print(f"| {size} | {len(total)} | {times} | {np.median(compute):.0f} ms | {load:.0f} |", flush=True)
+                question, total, compute = session(browser, Path(folder), size, options.answers, options.hasty)
+                times = [f"{t:.0f} ms" for found in (question, total) for t in np.percentile(found, [50, 90, 100])]
+                computing = f"{np.median(compute):.0f} ms" if len(compute) else "-"
+                cells = (size, len(question), *times, computing, f"{os.getloadavg()[0]:.0f}")
+                print(f"| {' | '.join(map(str, cells))} |", flush=True)
     finally:
         browser.quit()
 

@@ -1,19 +1,18 @@
-"""How many answers does the page of `bregmat label` save by choosing its questions?
+"""How many answers does the page of `bregmat label` need?
 
-Six labelled data sets; the class labels answer. Chosen: the questions of `bregmat_app.label.questions`. Random: pairs drawn at
-random. Everything else is the page's own in both: rows, bounds, slack weight, metric, clusters (k-means started from the groups
-that the answers make; as many as there are classes). Measured after every 10 answers, in the learned metric of all points:
+Six labelled data sets; the class labels answer. Chosen: the questions of `bregmat_app.label.questions`, "which of these groups does it
+belong to?". Random: whether random pairs of points are the same. One key is one answer in both. Everything else is the page's own:
+rows, bounds, slack weight, metric, clusters; a question is chosen in the metric before the last answer, as on the page. The clusters
+of the random questions are told the number of classes. Measured after every 10 answers, in the learned metric of all points:
 
-- NMI of the clusters found with the classes;
+- NMI of the clusters with the classes; it counts the points that were answered about, too;
 - 4-NN accuracy, each point judged by its four nearest others.
 
-"Answers needed": where the mean curve of the chosen questions first reaches the level that random ones have after 100 answers (and
-for the random ones where they first reach it themselves), both smoothed over three marks. Means over the draws, with standard errors;
-the range beside a share is the middle two thirds of what 1,000 redrawings of the draws give.
+"Answers to": after how many the mean curve first reaches a level; a dash if it never does. Means over the draws, with standard errors.
 
-    python benchmarks/bench_questions.py --draws 8 --jobs 2               # needs BREGMAT_DATA
+    python benchmarks/bench_questions.py --draws 4                        # needs BREGMAT_DATA
     python benchmarks/bench_questions.py --choice                         # the sets that the settings were chosen on
-    python benchmarks/bench_questions.py --draws 2 --answers 40 --sets wine iris
+    python benchmarks/bench_questions.py --draws 2 --answers 100 --sets wine iris
     python benchmarks/bench_questions.py --picture docs/label-questions.png
 """
 
@@ -27,22 +26,33 @@ from labelled_sets import labelled_set
 from sklearn.metrics import normalized_mutual_info_score as nmi
 from sklearn.neighbors import NearestNeighbors
 
-from bregmat_app.label.answers import Answers, Links, rows_of
+from bregmat_app.label.answers import Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.groups import Links
 from bregmat_app.label.learning import LabelSettings, Learning
 from bregmat_app.label.questions import next_question
 
 SETS = ("balance-scale", "sonar", "letter-recognition", "pendigits", "spambase", "mnist")
-# those that bounds, slack weight and the way of asking were chosen on; what is said of them is measured on the others
+# those that bounds, slack weight, clusters and the way of asking were chosen on; what is said of them is measured on the others
 CHOICE = ("wine", "iris", "digits", "ionosphere", "soybean-large", "breast-cancer-diagnostic")
 EVERY = 10
 K = 4
+LEVEL = 0.8  # of NMI
 
 
-def measured(learning, learned, answers, y):
+def answered(question, y):
+    """The answer of the labels to a question, as an event of the page."""
+    members = [group[0] for group in question.groups]
+    same = [i for i in members if y[i] == y[question.point]]
+    if same:
+        return {"kind": "same", "points": [question.point, same[0]]}
+    return {"kind": "different", "points": [question.point, *members]}
+
+
+def measured(Z, groups, y, is_chosen):
     """(NMI, 4-NN accuracy)."""
-    Z, n_classes = learning.X @ learned.map, int(y.max()) + 1
-    clusters = find_clusters(Z, Links(answers.active()).groups(), n_classes)
+    n_classes = int(y.max()) + 1
+    clusters = find_clusters(Z, groups, None if is_chosen else n_classes)
     near = NearestNeighbors(n_neighbors=K).fit(Z).kneighbors(return_distance=False)
     votes = np.stack([(y[near] == c).sum(axis=1) for c in range(n_classes)], axis=1)
     return nmi(y, clusters), float(np.mean(votes.argmax(axis=1) == y))
@@ -53,24 +63,24 @@ def curve(X, y, seed, n_answers, is_chosen):
     learning, answers, rng = Learning(X, LabelSettings()), Answers(len(X)), np.random.default_rng(seed)
     learned, found = learning.learn(None), []
     for count in range(n_answers + 1):
+        asked_in, groups = learning.X @ learned.map, Links(answers.active()).groups()
+        if count:
+            learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
         if count % EVERY == 0:
-            found.append(measured(learning, learned, answers, y))
+            found.append(measured(learning.X @ learned.map, groups, y, is_chosen))
         i, j = rng.choice(len(X), 2, replace=False).tolist()
-        if is_chosen and (question := next_question(learning, learned, answers.active(), rng)) is not None:
-            i, j = question.points
-        answers.apply(answers.check({"kind": "same" if y[i] == y[j] else "different", "points": [i, j]}))
-        learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
+        event = {"kind": "same" if y[i] == y[j] else "different", "points": [i, j]}
+        if is_chosen:
+            question = next_question(asked_in, groups, rng)
+            if question is None:  # every point has its group
+                return np.array(found + [found[-1]] * (n_answers // EVERY + 1 - len(found)))
+            event = answered(question, y)
+        answers.apply(answers.check(event))
     return np.array(found)
 
 
-def smoothed(values):
-    """Means of three marks; of two at the ends."""
-    padded = np.concatenate([[np.nan], values, [np.nan]])
-    return np.nanmean(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
-
-
-def needed(values, level):
-    """Answers after which a curve is first at a level, between marks by a straight line; nan where it never is."""
+def answers_to(values, level):
+    """Answers after which a curve first reaches a level, interpolated between two measurements; nan where it never does."""
     at = np.flatnonzero(values >= level - 1e-12)
     if not len(at):
         return np.nan
@@ -79,66 +89,22 @@ def needed(values, level):
     return EVERY * (k - 1 + (level - values[k - 1]) / (values[k] - values[k - 1]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sets", nargs="*", default=SETS)
-    parser.add_argument("--draws", type=int, default=4)
-    parser.add_argument("--answers", type=int, default=100)
-    parser.add_argument("--most", type=int, default=500, help="points of a set")
-    parser.add_argument("--picture", help="draw the curves")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--choice", action="store_true", help="the sets that the settings were chosen on")
-    options = parser.parse_args()
-    if options.choice:
-        options.sets = CHOICE
-    curves = {}
-    print(
-        "| data | points | measure | before | random, all answers | chosen, half of them | answers: random | chosen | share |"
-    )
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    with ProcessPoolExecutor(options.jobs) as pool:
-        for name in options.sets:
-            X, y = labelled_set(name, options.most)
-            runs = {
-                way: [pool.submit(curve, X, y, seed, options.answers, way == "chosen") for seed in range(options.draws)]
-                for way in ("random", "chosen")
-            }
-            curves[name] = {way: np.array([run.result() for run in runs[way]]) for way in runs}
-            report(name, f"{X.shape[0]} x {X.shape[1]}", **curves[name])
-    report("mean of all", "", *(np.mean([curves[name][way] for name in options.sets], axis=0) for way in runs))
-    if options.picture:
-        draw(curves, options.picture)
-
-
-def answers_needed(random, chosen):
-    """By random questions, by chosen ones, and the share: to the level that random ones end at. Of curves (draws, marks)."""
-    a, b = smoothed(random.mean(axis=0)), smoothed(chosen.mean(axis=0))
-    first, second = needed(a, a[-1]), needed(b, a[-1])
-    return first, second, second / first if first > 0 else np.nan
-
-
 def report(name, size, random, chosen):
-    """Two lines, NMI and accuracy, of curves (draws, marks, 2)."""
-    for m, measure in enumerate(("NMI", "4-NN")):
-        a, b = random[:, :, m], chosen[:, :, m]
-        first, second, share = answers_needed(a, b)
-        rng, draws = np.random.default_rng(0), len(a)
-        again = [
-            answers_needed(a[rng.integers(draws, size=draws)], b[rng.integers(draws, size=draws)]) for _ in range(1000)
-        ]
-        shares = np.sort(
-            np.nan_to_num([third if one > 0 else np.inf for one, _, third in again], nan=np.inf, posinf=np.inf)
-        )
-        low, high = shares[[160, 840]]
-        level, half = smoothed(a.mean(axis=0))[-1], (a.shape[1] - 1) // 2
-        error = b[:, half].std(ddof=1) / np.sqrt(draws) if draws > 1 else np.nan
-        end = a[:, -1].std(ddof=1) / np.sqrt(draws) if draws > 1 else np.nan
-        said = f"{share:.2f} ({low:.2f} to {high:.2f})" if first > 0 else "-"
-        print(
-            f"| {name} | {size} | {measure} | {a[:, 0].mean():.3f} | {level:.3f} ± {end:.3f} "
-            f"| {smoothed(b.mean(axis=0))[half]:.3f} ± {error:.3f} | {first:.0f} | {second:.0f} | {said} |",
-            flush=True,
-        )
+    """One line of curves (draws, marks, 2)."""
+    count = lambda answers: "-" if np.isnan(answers) else f"{answers:.0f}"  # noqa: E731
+
+    def at(curves, n, m):
+        values = curves[:, min(n // EVERY, curves.shape[1] - 1), m]
+        error = values.std(ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+        return f"{values.mean():.2f} ± {error:.2f}"
+
+    a, b = random[:, :, 0].mean(axis=0), chosen[:, :, 0].mean(axis=0)
+    cells = [
+        *(name, size, f"{a[0]:.2f}", at(random, 100, 0), at(chosen, 50, 0), at(chosen, 100, 0)),
+        *(count(answers_to(b, a[min(100 // EVERY, len(a) - 1)])), count(answers_to(b, LEVEL)), count(answers_to(a, LEVEL))),
+        *(at(random, 100, 1), at(chosen, 100, 1)),
+    ]  # fmt: skip
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def draw(curves, path):
@@ -164,6 +130,36 @@ def draw(curves, path):
     np.reshape(axes, (2, -1))[1, 0].set_ylabel("4-NN accuracy", fontsize=8)
     np.reshape(axes, (2, -1))[0, 0].legend(fontsize=7, frameon=False)
     figure.savefig(path, dpi=90)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sets", nargs="*", default=SETS)
+    parser.add_argument("--draws", type=int, default=4)
+    parser.add_argument("--answers", type=int, default=400)
+    parser.add_argument("--most", type=int, default=500, help="points of a set")
+    parser.add_argument("--picture", help="draw the curves")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--choice", action="store_true", help="the sets that the settings were chosen on")
+    options = parser.parse_args()
+    if options.choice:
+        options.sets = CHOICE
+    heads = ("data", "points", "NMI before", "random, 100", "chosen, 50", "chosen, 100", "answers to random's 100",
+             f"answers to {LEVEL}", "random questions to that", "4-NN: random, 100", "chosen, 100")  # fmt: skip
+    print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")
+    curves = {}
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for name in options.sets:
+            X, y = labelled_set(name, options.most)
+            runs = {
+                way: [pool.submit(curve, X, y, seed, options.answers, way == "chosen") for seed in range(options.draws)]
+                for way in ("random", "chosen")
+            }
+            curves[name] = {way: np.array([run.result() for run in runs[way]]) for way in runs}
+            report(name, f"{X.shape[0]} x {X.shape[1]}", **curves[name])
+    report("mean of all", "", *(np.mean([curves[name][way] for name in options.sets], axis=0) for way in runs))
+    if options.picture:
+        draw(curves, options.picture)
 
 
 if __name__ == "__main__":

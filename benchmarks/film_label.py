@@ -12,9 +12,8 @@ import sys
 import tempfile
 import time
 
-from bench_label import chromium, wait
+from bench_label import answer, chromium, wait
 from PIL import Image
-from selenium.webdriver.common.action_chains import ActionChains
 from sklearn.datasets import load_digits
 
 WIDTH, HEIGHT, SHOWN = 1060, 660, 636  # of the window, and the width of the film, in pixels
@@ -29,7 +28,7 @@ def main() -> None:
     y, frames = load_digits().target, []
     browser = chromium()
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "bregmat", "label", "--demo", "--clusters", "10", "--no-browser"]
+        command = [sys.executable, "-m", "bregmat", "label", "--demo", "--no-browser"]
         with subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as page:
@@ -43,10 +42,7 @@ def main() -> None:
                     if version in dict(SHOTS):
                         time.sleep(0.4)
                         frames.append(Image.open(io.BytesIO(browser.get_screenshot_as_png())).convert("RGB"))
-                    cards = browser.execute_script(
-                        "return [...document.querySelectorAll('#question .card span')].map(e => +e.textContent.slice(6))"
-                    )
-                    ActionChains(browser).send_keys("s" if y[cards[0]] == y[cards[1]] else "d").perform()
+                    answer(browser, y)
             finally:
                 browser.quit()
                 page.terminate()

@@ -151,20 +151,24 @@ def press(browser, *keys):
 
 
 def asked(browser):
-    return [int(number) for number in re.findall(r"digit (\d+)", text(browser, "#question .card span"))]
+    """Return the point of the question, and one point of each group."""
+    script = "return [...document.querySelectorAll('#question [data-point], #groups [data-point]')].map(e => +e.dataset.point)"
+    return browser.execute_script(script)
 
 
-def answer(browser, version, click=False):
+def answer(browser, version, click=False, y=DIGITS):
     """Answer the question truly, by key or click; the version after it is waited for."""
     wait_for(browser, "asked", version)
-    i, j = asked(browser)
-    is_same = DIGITS[i] == DIGITS[j]
+    point, *others = asked(browser)
+    right = [k for k, other in enumerate(others) if y[other] == y[point]]
     if click:
-        browser.find_element(By.ID, "ask-same" if is_same else "ask-different").click()
+        css = f"[data-key=group-{right[0]}]" if right else "#ask-new"
+        browser.execute_script("arguments[0].scrollIntoView()", browser.find_element(By.CSS_SELECTOR, css))
+        browser.find_element(By.CSS_SELECTOR, css).click()
     else:
-        press(browser, "s" if is_same else "d")
+        press(browser, str(right[0] + 1) if right else "0")
     wait_for(browser, "version", version + 1)
-    return i, j, is_same
+    return point
 
 
 def say(browser, event):

@@ -3,6 +3,8 @@
 import ast
 import doctest
 import importlib.util
+import inspect
+import json
 import re
 from contextlib import redirect_stdout
 from io import StringIO
@@ -88,6 +90,52 @@ def test_code_on_the_page(page, scratch):
         assert not printed or is_same_output(printed, out.getvalue())
 
 
+def tables(page):
+    """Every table of a page as its header and its rows, each a list of cells."""
+    lines = [
+        [cell.strip() for cell in line.strip("|").split(" | ")] if line.startswith("|") else []
+        for line in (ROOT / "docs" / page).read_text(encoding="utf-8").splitlines()
+    ]
+    starts = [k for k, line in enumerate(lines[1:], 1) if line and set("".join(line)) <= {"-", ":"}]
+    for start in starts:
+        end = next((k for k in range(start, len(lines)) if not lines[k]), len(lines))
+        yield lines[start - 1], lines[start + 1 : end]
+
+
+ALSO_CALLED = {"NCA": ("NCA, scaling chosen", "NCA"), "scaled": ("scaled", "standardised"), "as given": ("as given", "Euclidean")}
+
+
+def accuracies(setting, *methods):
+    """The accuracies of the methods in every row of that name that has all of them; a mean may be of a part of the settings."""
+    for page in ("defaults.md", "dimension_reduction.md"):
+        for header, rows in tables(page):
+            columns = [
+                next((header.index(name) for name in ALSO_CALLED.get(m, (m,)) if name in header), -1) for m in methods
+            ]
+            for row in rows:
+                if min(columns) >= 0 and row[0].rstrip(" *").split(" (")[0].split(",")[0] == setting:
+                    numbers = [re.match(r"0?\.\d+", row[k]) if k < len(row) else None for k in columns]
+                    if all(numbers):
+                        yield [float(number[0]) for number in numbers]
+
+
+def test_which_method_is_better_is_what_the_tables_say():
+    text = (ROOT / "docs" / "guide" / "which.md").read_text(encoding="utf-8")
+    statements = re.findall(r"`([\w-]+): ([^`>]+) > ([^`>]+)`", text)
+    assert len(statements) > 8 and {"LDA", "NCA", "MetricLearner()"} <= {word for s in statements for word in s[1:]}
+    for setting, better, worse in statements:
+        found = list(accuracies(setting, better, worse))
+        assert found and all(above > below for above, below in found), (setting, better, worse, found)
+    assert list(accuracies("wine", "as given", "scaled")) and not list(accuracies("wine", "as given", "no such method"))
+
+
+def test_which_names_parameters_that_are_there():
+    text = (ROOT / "docs" / "guide" / "which.md").read_text(encoding="utf-8")
+    (row,) = (line for line in text.splitlines() if "nearest_correlation" in line)
+    named = set(re.findall(r"`(\w+)=`", row))
+    assert {"fixed", "min_eig", "rank"} <= named <= set(inspect.signature(bregmat.nearest_correlation).parameters)
+
+
 EXAMPLES = sorted((ROOT / "examples").rglob("plot_*.py"))
 
 
@@ -111,6 +159,14 @@ def test_the_gallery_has_every_example():
     )
 
 
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_asserts_what_it_shows(example):
+    """An assertion on a number or a status, not on a constant: an example that fails its purpose fails the build."""
+    found = [node.test for node in ast.walk(ast.parse(example.read_text("utf-8"))) if isinstance(node, ast.Assert)]
+    assert any(isinstance(node, ast.Compare | ast.Call) for test in found for node in ast.walk(test)), example.name
+    assert not any(isinstance(test, ast.Constant) for test in found)
+
+
 def test_the_gallery_has_one_style():
 
     with plt.style.context("bregmat.plots.bregmat"):
@@ -123,10 +179,33 @@ def test_the_gallery_has_one_style():
         assert text.rstrip().endswith("plt.show()"), example.name
 
 
-def test_links_of_a_page_are_checked(tmp_path):
-    spec = importlib.util.spec_from_file_location("check_links", ROOT / "docs" / "check_links.py")
+def tool_of_the_site(name):
+    """The module docs/NAME.py, which `make docs` runs on the built site."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
+    return tool
+
+
+@pytest.mark.parametrize(("word", "page"), tool_of_the_site("check_search").ANSWERS.items())
+def test_a_word_is_in_a_heading_of_the_page_that_answers(word, page):
+    headings = re.findall(r"^#+ (.*)$", (ROOT / "docs" / f"{page}.md").read_text("utf-8"), re.M)
+    assert any(word.lower() in heading.lower() for heading in headings)
+
+
+def test_the_search_index_is_checked(tmp_path):
+    tool = tool_of_the_site("check_search")
+    titles = {word: [[k, None]] for k, word in enumerate(tool.ANSWERS)}
+    index = {"docnames": list(tool.ANSWERS.values()), "alltitles": {f"About {word}s": at for word, at in titles.items()}}
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})", encoding="utf-8")
+    assert tool.not_found(tmp_path) == []
+    index["alltitles"].pop("About LMNNs")
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({json.dumps(index)})", encoding="utf-8")
+    assert tool.not_found(tmp_path) == ["LMNN: migration is not found, but []"]
+
+
+def test_links_of_a_page_are_checked(tmp_path):
+    tool = tool_of_the_site("check_links")
     (tmp_path / "a.html").write_text('<h1 id="here"></h1><a href="b.html#there">', encoding="utf-8")
     (tmp_path / "b.html").write_text(
         '<a href="a.html#here"><a href="https://x.org/y"><img src="c.png">', encoding="utf-8"

@@ -1,5 +1,6 @@
 """`bregmat label` without its page: answers, journal, metric, map, questions, files to take away."""
 
+import io
 import json
 import runpy
 
@@ -9,14 +10,16 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, Links, rows_of
+from bregmat_app.label.agreement import Agreement
+from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
 from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning
 from bregmat_app.label.pictures import plane
-from bregmat_app.label.points import LabelPoints, pictures_in
-from bregmat_app.label.questions import next_question, row_value
+from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in
+from bregmat_app.label.questions import MOST_OFFERED, next_question
 from bregmat_app.label.safety import AccessControl
 from bregmat_app.label.session import Session
 
@@ -39,8 +42,22 @@ def same(i, j):
     return {"kind": "same", "points": [i, j]}
 
 
-def different(i, j):
-    return {"kind": "different", "points": [i, j]}
+def different(i, *others):
+    return {"kind": "different", "points": [i, *others]}
+
+
+def tell(session, *events):
+    """Give answers and learn once."""
+    for event in events:
+        session.say(event)
+    return session.learn()
+
+
+def answered(question, y):
+    """The true answer to a question."""
+    members = [group[0] for group in question.groups]
+    right = [i for i in members if y[i] == y[question.point]]
+    return same(question.point, right[0]) if right else different(question.point, *members)
 
 
 # ---------------------------------------------------------------- answers
@@ -83,6 +100,7 @@ def test_soften_and_drop():
         *(None, [], "same", {}, {"kind": 3}, {"kind": "same"}, {"kind": "same", "points": [1]}, {"kind": "eval", "points": [1, 2]}),
         *(same(1, 1), same(-1, 2), same(0, len(X)), same(0, True), same(0, 1.0), same(0, "1"), {"kind": "closer", "points": [1, 2]}),
         {"kind": "group", "points": list(range(MOST_POINTS + 1))},
+        {"kind": "different", "points": list(range(MOST_CLASSES + 2))},
         *({"kind": "name", "points": [1], "name": name} for name in ("", "  ", "a" * 61, "a\nb", "\x00", 5, None)),
         *({"kind": "drop", "answer": number} for number in (None, "1", 1.0, True, 10**30)),
     ],
@@ -111,6 +129,23 @@ def test_rows_and_the_answers_they_rest_on():
         1.0 if len(numbers) == 1 else ENTAILED_WEIGHT for numbers in rows.answers
     ]
     assert rows.constraints.bound.tolist() == [{0: 1.0, 1: 9.0, 2: -1.0}[key[0]] for key in rows.keys]
+
+
+def test_a_point_of_one_of_several_groups_differs_from_the_others():
+    """The answer to a question: the same as a member of its group; from the others it differs without a further answer."""
+    answers = said(different(0, 10), different(20, 0, 10), same(30, 10))
+    assert [a.sentence(range(40)) for a in answers.active()][1:] == ["20 differs from 0, 10", "30 and 10 are the same"]
+    rows = rows_of(answers.active(), 1.0, 9.0)
+    assert {key: set(numbers) for key, numbers in zip(rows.keys, rows.answers)} == {
+        (1, 0, 10): {1},
+        (1, 0, 20): {2},
+        (1, 10, 20): {2},
+        (0, 10, 30): {3},
+        (1, 0, 30): {1, 3},
+        (1, 20, 30): {2, 3},
+    }
+    groups = Links(answers.active()).groups()
+    assert sorted(groups.members[g] for g in groups.all_apart()) == [[0], [10, 30], [20]]
 
 
 def test_named_classes_are_apart():
@@ -199,86 +234,129 @@ def test_features_that_gain():
     assert gains.max() > 0.1
 
 
-def test_clusters_start_from_groups(rng):
+def test_as_many_clusters_as_groups_that_are_apart(rng):
     centres = np.array([[0, 0], [10, 0], [0, 10]])
     truth = np.repeat([0, 1, 2], 30)
     points = centres[truth] + rng.normal(size=(90, 2))
-    groups = Links(
-        said(same(0, 1), same(30, 31), same(60, 61), different(0, 30), different(1, 60), different(31, 61)).active()
-    )
-    found = find_clusters(points, groups.groups())
-    assert len(set(zip(truth, found))) == 3
-    assert len(set(find_clusters(points, Links([]).groups(), 5))) == 5
+    groups = Links(said(different(0, 30), different(60, 0, 30), same(1, 60)).active()).groups()
+    found = find_clusters(points, groups)
+    assert len(set(zip(truth, found))) == 4 and found[1] == found[60] != found[0]  # as answered, even where it is odd
+    assert np.bincount(found).tolist() == [31, 30, 29]
+    assert len(set(find_clusters(points, groups, 5))) == 5  # k-means, as the answers show three groups only
+    assert len(set(find_clusters(points, Links([]).groups()))) == 2
+
+
+def test_clusters_follow_neighbours(rng):
+    """Two rings: no centre belongs to one of them, so k-means would cut both."""
+    angle = rng.uniform(0, 2 * np.pi, 400)
+    truth = np.arange(400) % 2
+    points = (1 + 2 * truth)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    rings = [{"kind": "group", "points": list(range(ring, 40, 2))} for ring in (0, 1)]
+    groups = Links(said(different(0, 1), *rings, n=400).active()).groups()
+    assert len(set(zip(truth, find_clusters(points, groups)))) == 2
+
+
+def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
+    monkeypatch.setattr("bregmat_app.label.clusters.MOST_LINKED", 50)
+    truth = rng.integers(0, 2, 1000)
+    points = rng.normal(size=(1000, 2)) + 10 * truth[:, None]
+    i, j = np.flatnonzero(truth == 0)[-1], np.flatnonzero(truth == 1)[-1]
+    groups = Links(said(different(int(i), int(j)), n=1000).active()).groups()
+    assert len(set(zip(truth, find_clusters(points, groups)))) == 2
+
+
+def test_agreement_with_known_labels():
+    learning = Learning(X, LabelSettings())
+    labels = ["" if k % 10 == 0 else f"kind {k}" for k in Y]  # a third of the points has no label
+    agreement = Agreement(learning, labels)
+    perfect = agreement.of(Y, 0)["chosen"]
+    assert perfect == {"accuracy": 1.0, "nmi": pytest.approx(1.0)}
+    shuffled = np.where(np.arange(len(Y)) % 2, Y, 0)
+    found = agreement.of(shuffled, 40)
+    known = np.flatnonzero(Y)
+    right = sum(np.bincount(Y[known][shuffled[known] == c]).max(initial=0) for c in set(shuffled[known]))
+    assert found["chosen"]["accuracy"] == right / len(known)
+    assert 0 < found["random"]["nmi"] <= 1 and agreement.of(Y, 40)["random"] == found["random"]
+    assert Agreement(learning, ["one"] * len(X)).of(Y, 3) is None
 
 
 # ---------------------------------------------------------------- questions
-def test_value_of_a_row_is_the_optimum_of_its_problem():
-    """Against the solver: one pair at squared distance 4, unit vectors' prior."""
-    points = np.array([[0.0, 0.0], [2.0, 0.0]])
-    for bound, sense in ((1.0, "<="), (9.0, ">="), (9.0, "<=")):
-        rows = bregmat.Constraints.sq_distance([0], [1], bound, sense)
-        result = bregmat.nearest_metric(points, rows, slack_weight=1.0, loss="squared_hinge", tol=1e-9)
-        value = row_value(np.array([4.0]), bound, 1 if sense == "<=" else -1)[0]
-        assert value == pytest.approx(result.objective, rel=1e-6, abs=1e-9)
-
-
-def test_questions_are_open_ones(rng):
-    learning = Learning(X, LabelSettings())
-    answers, asked = Answers(len(X)), set()
-    for _ in range(25):
-        active = answers.active()
-        learned = learning.learn(rows_of(active, learning.near, learning.far))
-        question = next_question(learning, learned, active, rng, asked)
-        i, j = question.points
-        assert 0 < question.chance < 1 and question.gain > 0 and (i, j) not in asked
-        graph = Links(active)
-        assert graph.group.get(i, -1) != graph.group.get(j, -2)
-        asked.add((i, j))
-        answers.apply(answers.check(same(i, j) if Y[i] == Y[j] else different(i, j)))
-
-
-def test_a_point_that_was_begun_is_asked_on_until_it_has_its_place(rng):
-    learning, events = Learning(X, LabelSettings()), [different(0, 100), same(0, 1), different(0, 150)]
-
-    def asked(*more, skipped=()):
-        answers = said(*events, *more).active()
-        learned = learning.learn(rows_of(answers, learning.near, learning.far))
-        return next_question(learning, learned, answers, rng, set(skipped)).points
-
-    assert asked() == (100, 150)  # apart from 0 and 1, open to 100
-    for more in (same(100, 150), different(100, 150)):  # of that group, or the first of a third
-        i, j = asked(more)
-        assert len({i, j} & {0, 1, 100, 150}) == 1  # another point, against a group
-    assert 150 not in asked(skipped=[(100, 150)])
-
-
-def test_questions_place_points_among_groups_that_are_apart(rng):
-    learning, answers, y = Learning(X, LabelSettings()), Answers(len(X)), Y > 0
-    for _ in range(50):
-        active = answers.active()
-        learned = learning.learn(rows_of(active, learning.near, learning.far))
-        i, j = next_question(learning, learned, active, rng).points
-        answers.apply(answers.check(same(i, j) if y[i] == y[j] else different(i, j)))
-    groups = Links(answers.active()).groups()
-    placed = [i for g in groups.all_apart() for i in groups.members[g]]
-    assert len(groups.all_apart()) == 2 and len(placed) > 20
-    assert all(len(set(y[groups.members[g]])) == 1 for g in groups.all_apart())
-
-
-def test_nothing_is_left_to_ask():
-    few = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]])
-    learning = Learning(few, LabelSettings())
-    answers = said(same(0, 1), different(1, 2), n=3).active()
+def question_after(*events, skipped=(), n=178, seed=0):
+    answers = said(*events, n=n).active()
+    learning = Learning(X[:n], LabelSettings())
     learned = learning.learn(rows_of(answers, learning.near, learning.far))
-    assert next_question(learning, learned, answers, np.random.default_rng(0)) is None
+    groups = Links(answers).groups()
+    return next_question(learning.X @ learned.map, groups, np.random.default_rng(seed), set(skipped)), groups
+
+
+def test_the_first_question_is_about_two_points():
+    question, _ = question_after(skipped=range(176))
+    assert {question.point, *question.groups[0]} == {176, 177} and len(question.groups) == 1
+    assert question_after(skipped=range(177))[0] is None
+
+
+def test_a_question_offers_all_groups_that_are_apart_and_the_nearest_is_the_guess():
+    question, groups = question_after(different(0, 100), same(0, 1), different(150, 0, 100), same(2, 0), same(3, 1))
+    assert question.point not in groups.of
+    assert [groups.of[group[0]] for group in question.groups] == sorted(groups.all_apart())
+    assert sorted(len(group) for group in question.groups) == [1, 1, 3]  # at most three members are shown
+    learning = Learning(X, LabelSettings())
+    answers = said(different(0, 100), same(0, 1), different(150, 0, 100), same(2, 0), same(3, 1)).active()
+    Z = learning.X @ learning.learn(rows_of(answers, learning.near, learning.far)).map
+    nearest = min(groups.of, key=lambda i: ((Z[i] - Z[question.point]) ** 2).sum())
+    assert question.groups[question.guess][0] == nearest
+
+
+def test_a_point_that_was_begun_is_asked_about_until_it_has_its_group():
+    """150 differs from the group of 0; that of 100 is left. Nothing else is asked before, unless it is skipped."""
+    events = [different(0, 100), same(0, 1), different(0, 150)]
+    question, _ = question_after(*events)
+    assert (question.point, question.groups) == (150, [[100]]) or (question.point, question.groups) == (100, [[150]])
+    begun = question.point
+    for answer in (same(100, 150), different(100, 150)):  # of that group, or the first of a third
+        assert question_after(*events, answer)[0].point not in {0, 1, 100, 150}
+    assert question_after(*events, skipped=[begun])[0].point not in {0, 1, 100, 150}
+
+
+def test_more_groups_than_keys_are_asked_about_in_turn():
+    first = [different(k, *range(k)) for k in range(1, MOST_OFFERED + 2)]
+    question, groups = question_after(*first)
+    assert len(question.groups) == MOST_OFFERED and len(groups.all_apart()) == MOST_OFFERED + 2
+    none = different(question.point, *(group[0] for group in question.groups))
+    again, _ = question_after(*first, none)
+    assert again.point == question.point and len(again.groups) == 2
+    assert not {g[0] for g in again.groups} & {g[0] for g in question.groups}
+
+
+def test_questions_place_points_in_their_classes_until_none_is_left(rng):
+    learning, answers = Learning(X, LabelSettings()), Answers(len(X))
+    mapped, count = learning.X @ learning.learn(None).map, 0
+    while (question := next_question(mapped, Links(answers.active()).groups(), rng)) is not None:
+        answers.apply(answers.check(answered(question, Y)))
+        count += 1
+    groups = Links(answers.active()).groups()
+    assert sorted(sorted(groups.members[g]) for g in groups.all_apart()) == [
+        np.flatnonzero(k == Y).tolist() for k in range(3)
+    ]
+    assert count == len(X) - 1  # one answer a point
+
+
+def test_thirty_answers_find_the_classes(rng):
+    learning, answers = Learning(X, LabelSettings()), Answers(len(X))
+    learned = learning.learn(None)
+    for _ in range(30):
+        question = next_question(learning.X @ learned.map, Links(answers.active()).groups(), rng)
+        answers.apply(answers.check(answered(question, Y)))
+        learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
+    found = find_clusters(learning.X @ learned.map, Links(answers.active()).groups())
+    assert Agreement(learning, [str(k) for k in Y]).of(found, 0)["chosen"]["nmi"] > 0.8
 
 
 # ---------------------------------------------------------------- journal and session
 def test_journal_survives_and_is_only_of_its_points(tmp_path):
     path = tmp_path / "j.jsonl"
     session = Session(wine_points(), LabelSettings(), path)
-    for event in (same(0, 1), different(0, 100), same(2, 3), {"kind": "undo"}):
-        session.say(event)
+    tell(session, same(0, 1), different(0, 100), same(2, 3), {"kind": "undo"})
     with pytest.raises(ValueError, match="has this journal open"):
         Session(wine_points(), LabelSettings(), path, resume=True)
     before = session.state.learned.result.metric()
@@ -324,6 +402,51 @@ def test_a_journal_without_answers_is_begun_anew(tmp_path):
         with pytest.raises(ValueError, match="exists"):
             Session(wine_points(), LabelSettings(), path)
         assert path.read_text() == text
+
+
+def test_the_next_question_knows_the_answer_before_it_is_learned(tmp_path):
+    session = Session(wine_points(classes=[str(k) for k in Y]), LabelSettings(), tmp_path / "j.jsonl")
+    first = session.question()
+    point, other = first["point"], first["groups"][0]["members"][0]
+    session.say({"kind": "name", "points": [other], "name": "red"})
+    session.say(different(point, other))
+    second = session.question()
+    assert session.state.answers == [] and session.state.version != session.version  # not learned yet
+    assert second["point"] not in (point, other)
+    assert sorted((group["members"], group["size"], group["name"]) for group in second["groups"]) == sorted(
+        [([point], 1, None), ([other], 1, "red")]
+    )
+    session.skip(second["point"])
+    assert session.question()["point"] != second["point"]
+    for bad in (-1, len(X), True, "1", None, [1]):
+        with pytest.raises(ValueError, match="a point is a number"):
+            session.skip(bad)
+    assert len(session.learn().answers) == 2 and session.is_current(session.state)
+    session.close()
+
+
+def test_pictures_and_texts_are_large_enough_to_judge(tmp_path, rng):
+    from PIL import Image
+
+    Image.fromarray(rng.integers(0, 255, (900, 1800), dtype=np.uint8)).save(tmp_path / "a.png")
+    grey, text = rng.uniform(size=(len(X), 8, 8)), "A sentence. " * 1000
+    for given, small, large in ((grey, (128, 128), (640, 640)), ([tmp_path / "a.png"] * len(X), (128, 64), (640, 320))):
+        points = wine_points(pictures=given, texts=[text] * len(X))
+        for size, shape in ((SMALL, small), (LARGE, large)):
+            with Image.open(io.BytesIO(points.picture(0, size))) as image:
+                assert image.size == shape
+        assert points.text(0) == text
+
+
+def test_an_answer_within_ten_percent_is_nearly_met(tmp_path):
+    session = Session(wine_points(), LabelSettings(), tmp_path / "j.jsonl")
+    state = tell(session, *(different(i, i + 65) for i in range(25)), *(same(i, i + 1) for i in range(0, 50, 2)))
+    shown = session.shown(state)["answers"]
+    assert {answer["met"] for answer in shown} == {"yes", "nearly", "no"}
+    for answer in shown:
+        violation = answer["violation"]
+        assert answer["met"] == ("yes" if violation <= 1e-3 else "nearly" if violation <= 0.1 else "no")
+    session.close()
 
 
 def test_an_answer_that_cannot_be_kept_is_not_taken(tmp_path, monkeypatch):
@@ -416,8 +539,7 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     session = Session(points, LabelSettings(), tmp_path / "j.jsonl")
     with pytest.raises(ValueError, match="there are no answers yet"):
         exported(session, session.state, "model.bm")
-    for event in (same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]}):
-        session.say(event)
+    tell(session, same(0, 1), same(1, 2), different(2, 100), {"kind": "closer", "points": [3, 4, 150]})
     for name in NAMES:
         (tmp_path / name).write_bytes(exported(session, session.state, name))
     session.close()

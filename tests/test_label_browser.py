@@ -56,7 +56,11 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     assert "token" not in browser.current_url and browser.title.startswith("Handwritten digits")
     given = [answer(browser, k, click=k % 5 == 0) for k in range(30)]
     wait_for(browser, "details", 30)
-    assert len({pair[:2] for pair in given}) == 30
+    assert len(set(given)) >= 28  # one answer a point, but for those of more groups than keys
+    assert 2 < len(browser.find_elements(By.CSS_SELECTOR, "#groups li")) <= 9
+    assert text(browser, "#clusters").count("cluster") == 10  # ten digits were told apart
+    words = text(browser, "#agreement").split()
+    assert float(words[-2]) > 0.8 > float(words[-1])  # NMI of these answers, and of random pairs
     assert "(30)" in text(browser, "#answers-title") and "OPTIMAL" in text(browser, "#status")
     assert text(browser, "#features").count("×") >= 5
 
@@ -130,16 +134,12 @@ def test_keyboard_alone(version, browser):
     wait_for(browser, "version", version + 3)
     assert "named 'one <b>'" in text(browser, "#answers")
     wait_for(browser, "asked", version + 3)  # it changes with every answer
-    press(browser, "q", Keys.ENTER, "q", Keys.ENTER, "d")  # the question's own points
+    press(browser, "q", Keys.ENTER, "q", Keys.ENTER, "d")  # points of the question
     wait_for(browser, "version", version + 4)
     wait_for(browser, "asked", version + 4)
-    before = asked(browser)
+    before = asked(browser)[0]
     press(browser, "x")
-    wait(
-        browser,
-        lambda: asked(browser) != before and browser.find_element(By.ID, "ask-same").is_enabled(),
-        "another question",
-    )
+    wait(browser, lambda: asked(browser)[0] != before, "another question")
     press(browser, "u", "u", "r")
     wait_for(browser, "version", version + 7)
     assert "(3)" in text(browser, "#answers-title")
@@ -152,12 +152,67 @@ def test_keyboard_alone(version, browser):
                 "const a = document.activeElement; return a.id || a.dataset.key || a.getAttribute('href')"
             )
         )
-    assert {key.split("-")[0] for key in reached if key and key[-1].isdigit()} == {"show", "soften", "drop"}
-    assert reached >= {"map", "undo", "redo", "help", "lasso", "colour", "ask-same", "ask-skip", "take/model.bm"}
+    assert {key.split("-")[0] for key in reached if key and key[-1].isdigit()} == {"group", "show", "soften", "drop"}
+    assert reached >= {
+        "map",
+        "undo",
+        "redo",
+        "help",
+        "lasso",
+        "colour",
+        "ask-new",
+        "ask-skip",
+        "enlarge",
+        "take/model.bm",
+    }
     press(browser, "?")
     assert browser.find_element(By.ID, "help-dialog").is_displayed()
     press(browser, Keys.ESCAPE)
     assert not browser.find_element(By.ID, "help-dialog").is_displayed()
+    assert quiet(browser) == []
+
+
+def test_the_map_does_not_move(version, browser):
+    """What is below it changes its content, but not its height; a second click would miss otherwise."""
+    script = "const { x, y, width, height } = document.getElementById('map').getBoundingClientRect(); return [x, y, width, height]"
+    box = lambda: browser.execute_script(script)  # noqa: E731
+    before = box()
+    press(browser, "m")
+    for arrow in (Keys.ARROW_LEFT, Keys.ARROW_UP, Keys.ARROW_RIGHT, Keys.ARROW_UP) * 3:
+        press(browser, arrow, Keys.ENTER)
+        assert box() == before
+    press(browser, "l", "c")  # two messages
+    assert box() == before
+    press(browser, "l", Keys.ESCAPE)
+    for k in range(4):
+        answer(browser, version + k)
+        assert box() == before
+    browser.execute_script(
+        "const s = document.getElementById('colour'); s.value = 'cluster'; s.dispatchEvent(new Event('change'))"
+    )
+    assert box() == before
+
+
+def test_the_next_question_comes_before_the_map_and_is_fast(version, browser):
+    for k in range(12):
+        answer(browser, version + k)
+    script = "return performance.getEntriesByName(arguments[0]).slice(-12).map(entry => entry.duration)"
+    times = [browser.execute_script(script, f"answer to {what}") for what in ("question", "map")]
+    assert [len(found) for found in times] == [12, 12]
+    assert np.median(times[0]) < np.median(times[1])
+    assert np.median(times[0]) < 300  # milliseconds, at 1,797 points; 31 on two cores
+
+
+def test_the_question_can_be_enlarged(version, browser):
+    size = lambda: browser.find_element(By.CSS_SELECTOR, "#question img").size["height"]  # noqa: E731
+    small = size()
+    assert small >= 150
+    press(browser, "v")
+    assert size() > 2 * small
+    answer(browser, version)  # while it is large
+    assert size() > 2 * small
+    press(browser, Keys.ESCAPE)
+    assert size() == small
     assert quiet(browser) == []
 
 
@@ -201,7 +256,7 @@ def test_points_move_to_the_new_map_and_rest(version, browser):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
         browser.execute_script(film)
-        press(browser, "s")  # of two points farther apart than that: the metric changes
+        press(browser, "1")  # of two points farther apart than that: the metric changes
         wait_for(browser, "version", version + 1)
         wait_for(browser, "details", version + 1)
         seen = [0]
@@ -232,7 +287,7 @@ def test_two_tabs_stay_consistent(demo, version, browser):
         for handle in (first, second):
             browser.switch_to.window(handle)
             wait_for(browser, "details", version + 6)
-            seen.append((text(browser, "#answers"), text(browser, "#question"), text(browser, "#clusters")))
+            seen.append((text(browser, "#answers"), asked(browser), text(browser, "#clusters")))
         assert seen[0] == seen[1]
     finally:
         browser.close()
@@ -289,7 +344,7 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
         for k in range(n):
             hostile = HOSTILE[k % len(HOSTILE)]
             table.writerow(
-                [f"{k} {hostile}", files[k], hostile * (1 if k else 500), hostile, *rng.normal(size=2) + 4 * (k % 2)]
+                [f"{k} {hostile}", files[k], hostile * (1 if k else 1000), hostile, *rng.normal(size=2) + 4 * (k % 2)]
             )
     page = Page(tmp_path, "<b>points.csv", "--images", "pictures", "--text", "words", "--labels", "kind")
     try:
@@ -301,6 +356,7 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
         wait_for(browser, "details", 2)
         press(browser, "m", Keys.ARROW_UP, Keys.ENTER)
         wait(browser, lambda: "now" in text(browser, "#neighbours"), "neighbours")
+        wait(browser, lambda: any(words in text(browser, "#neighbours p, #groups p") for words in HOSTILE), "a text")
         for css in ("#answers", "#legend", "#title", "#features, #neighbours, #picked-list"):
             assert "<" in text(browser, css)
         assert (
@@ -314,6 +370,6 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
         with urllib.request.urlopen(
             urllib.request.Request(f"{browser.current_url}points/0", headers={"cookie": cookie})
         ) as answer_:
-            assert len(json.loads(answer_.read())["text"]) < 700
+            assert len(json.loads(answer_.read())["text"]) < 21_000
     finally:
         page.stop()

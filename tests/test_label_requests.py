@@ -109,7 +109,7 @@ def test_hostile_requests(own_demo):
             *(
                 '{"type":"neighbours","point":-1}',
                 '{"type":"neighbours","point":true}',
-                '{"type":"skip","points":[[],{}]}',
+                '{"type":"skip","point":[[],{}]}',
             ),
             '{"type":"say","event":{"kind":"same","points":' + json.dumps(list(range(3000))) + "}}",
         ]

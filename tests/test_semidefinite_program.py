@@ -82,6 +82,14 @@ def test_soft_rows():
     assert result.status is Status.OPTIMAL
     np.testing.assert_allclose([result.objective, result.dual_bound], -1.05, rtol=1e-6)
     assert verify(arguments, result).holds
+    arguments = {
+        "C": [[-1.0]],
+        "constraints": Constraints.trace(1.0) + Constraints.trace(2.0),
+        "slack_weight": [10.0, 1e3],
+    }
+    result = semidefinite_program(**arguments)
+    assert result.weight_span == 100.0
+    assert verify(arguments, result).holds
 
 
 def test_scales(rng):

@@ -31,7 +31,9 @@ PROOFS = {
         "rank",
     },
     "MarginResult": {"status", "conflict", "alpha", "margin_bound"},
+    "SemidefiniteResult": {"status", "conflict", "dual", "ray"},
 }
+NOT_USED = {"dual"}  # by the proof of UNBOUNDED of a SemidefiniteResult
 # Larger or smaller values of these claim less.
 LARGER_IS_WEAKER = {
     "gap",
@@ -69,6 +71,14 @@ def other_statuses(rng):
         yield {"C": C} | more, bregmat.nearest_correlation(C, **more)
     arguments = {"x0": np.ones(3), "A": [[1.0, 0, 0], [1.0, 0, 0]], "b": [0.1, 0.5], "sense": ["<=", ">="]}
     yield arguments, bregmat.nearest_distribution(**arguments)
+    C, trace = np.diag([1.0, -1.0, 2.0]), Constraints.trace(1.0)
+    for rows in (trace, Constraints.diagonal([1.0], [0]), trace + Constraints.diagonal([2.0], [0])):
+        arguments = {"C": C, "constraints": rows}
+        yield arguments, bregmat.semidefinite_program(**arguments)
+    plane = rng.normal(size=(9, 2)) @ rng.normal(size=(2, 3))
+    for more in ({}, {"objective": "variance"}, {"slack_weight": 1.0}):
+        arguments = {"X": plane, "n_neighbors": 5} | more
+        yield arguments, bregmat.unfold(**arguments)
 
 
 @pytest.fixture(scope="module")
@@ -89,9 +99,16 @@ def changes(result):
     """(name, value) of everything that says something else, or more, than a result does."""
     for field in fields(result):
         name, value = field.name, getattr(result, field.name)
-        if name in DESCRIPTIONS or (result.status not in PROVEN and name not in PROOFS[type(result).__name__]):
+        if name in DESCRIPTIONS or (result.status not in PROVEN and name not in proof_of(result)):
             continue
         yield from ((name, new) for new in changed(name, value, result) if not same(value, new))
+
+
+def proof_of(result):
+    """Names of the fields that prove that a problem has no optimum."""
+    names = PROOFS[type(result).__name__]
+    is_ray = isinstance(result, bregmat.SemidefiniteResult) and result.status is Status.UNBOUNDED
+    return names - NOT_USED if is_ray else names
 
 
 def changed(name, value, result):
@@ -108,6 +125,7 @@ def changed(name, value, result):
         return {
             "conflict": [np.array([0])],
             "direction": [np.ones(len(getattr(result, "x", [0])))],
+            "ray": [np.eye(3)],
             "rank": [1],
             "factor": [np.eye(len(getattr(result, "X", [0])))],
             "null_space": [np.eye(len(getattr(result, "X", [0])))[:, :1]],
@@ -160,7 +178,7 @@ def test_no_changed_field_is_confirmed(results):
             if confirmed(arguments, result, **{name: value}):
                 wrong.append(text(result, {name: value}))
     assert not wrong, "\n".join(wrong)
-    assert len({kind for kind, _ in seen}) == 7
+    assert len({kind for kind, _ in seen}) == 9
     assert {status for _, status in seen} == {"OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED"}
 
 

@@ -60,6 +60,7 @@ for n_pairs in counts:
     for name, score in zip(scores, np.mean(rows, axis=0)):
         scores[name].append(score)
     print(f"{n_pairs:4d} pairs: " + ", ".join(f"{name} {score[-1]:.3f}" for name, score in scores.items()))
+assert all(score[-1] > score[0] + 0.05 for score in scores.values())
 
 # %%
 # The last kernel was learned from 400 pairs, and comes with a certificate.

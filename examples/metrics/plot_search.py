@@ -85,6 +85,9 @@ for name, (Z, Z_new) in spaces.items():
     print(
         f"{name:8s} 32 tables: {curve[-1][0]:.1%} of the points looked at, recall {curve[-1][1]:.3f}, {curve[-1][2]:.3f} of the class"
     )
+looked, recall, right = curves["scaled"].T
+assert np.interp(looked[-1], *curves["learned"].T[:2]) > recall[-1]  # among as many points looked at
+assert curves["learned"][-1, 2] > right[-1] + 0.1
 
 # %%
 # The picture

@@ -79,11 +79,15 @@ if __name__ == "__main__":  # worker processes import this file
     print(result)
     alone = nearest_metric(points, rows, slack_weight=1.0)
     print("the same bits without a cluster:", np.array_equal(alone.metric(), result.metric()))
+    assert np.array_equal(alone.metric(), result.metric()) and result.status == "OPTIMAL"
 
     # %%
     # What was learned
     # ----------------
     # Features with much noise lose their weight.
+
+    weight = np.diag(result.metric())
+    assert weight[: d // 2].mean() > 1.5 * weight[d // 2 :].mean()
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     left.bar(np.arange(d), np.diag(result.metric()), color="#0072B2")

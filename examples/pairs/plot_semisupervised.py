@@ -56,6 +56,7 @@ counts = [0, 5, 10, 20, 40, 80]
 scores = np.array([[clusters(n, seed)[1] for seed in range(20)] for n in counts])
 for n, score in zip(counts, scores):
     print(f"{n:3d} pairs: NMI {np.median(score):.2f} in the median of 20 draws")
+assert np.median(scores[0]) < 0.3 and np.median(scores[-1]) > 0.9
 
 # %%
 # The picture

@@ -66,6 +66,7 @@ for n in counts:
 W = learner.get_mahalanobis_matrix()
 W *= 3 / np.trace(W)
 print(W.round(2))
+assert shares[-1] > shares[0] + 0.05 and W.diagonal().argmax() == 1  # green counts most
 
 # %%
 # The picture

@@ -34,6 +34,8 @@ y, L = result.dual, nx.laplacian_matrix(karate).toarray()
 basis = np.linalg.svd(np.ones((34, 1)))[0][:, 1:]
 print("smallest eigenvalue", np.linalg.eigvalsh(basis.T @ (L + np.diag(y)) @ basis)[0])
 print("bound", -y.sum() / 4)
+assert result.cut == 10 and result.status == "OPTIMAL" and -y.sum() / 4 > 9
+assert np.linalg.eigvalsh(basis.T @ (L + np.diag(y)) @ basis)[0] > -1e-9
 
 # %%
 # Two blocks
@@ -47,6 +49,7 @@ print(clear)
 noisy_blocks = nx.stochastic_block_model([100, 100], [[0.08, 0.04], [0.04, 0.08]], seed=0)
 noisy = balanced_cut(noisy_blocks, random_state=0)
 print(noisy)
+assert clear.status == "OPTIMAL" and noisy.lower_bound < noisy.cut
 
 # %%
 # The pictures

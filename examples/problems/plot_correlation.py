@@ -49,6 +49,10 @@ kept = nearest_correlation(mixed, fixed=fixed, min_eig=0.01)
 five = nearest_correlation(observed, rank=5)
 for name, result in (("nearest", plain), ("block fixed, eigenvalues >= 0.01", kept), ("rank 5", five)):
     print(f"{name}: distance {result.residual:.4f}, at least {np.sqrt(2 * result.dual_bound):.4f}, {result.status}")
+assert np.linalg.eigvalsh(observed)[0] < -0.01 and plain.status == kept.status == "OPTIMAL"
+assert np.linalg.eigvalsh(plain.matrix)[0] > -1e-9 and np.linalg.eigvalsh(kept.matrix)[0] > 0.01 - 1e-9
+assert np.allclose(kept.matrix.to_numpy()[fixed], mixed.to_numpy()[fixed], rtol=0, atol=1e-9)
+assert np.linalg.matrix_rank(five.matrix, tol=1e-9) == 5
 
 # %%
 # Eigenvalues, and where the table changed

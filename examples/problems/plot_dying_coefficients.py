@@ -58,6 +58,7 @@ for gamma in gammas:
         f"gamma {gamma:g}: {support.sum()} support vectors; after {UPDATES} updates the others have "
         f"{late[~support].sum() / late.sum():.1%} of the sum, {np.mean(late[~support] < 1e-6):.0%} of them below 1e-6"
     )
+    assert np.median(late[~support]) < np.median(late[support])
 
 # %%
 # The picture

@@ -66,10 +66,15 @@ for name, matrix in tables.items():
     promised[name] = np.sqrt(w @ covariance @ w)
     kept[name] = np.sqrt(w @ (true * np.outer(volatility, volatility)) @ w)
     print(f"{name:27s} {result.status}, promised {promised[name]:.3f}, kept {kept[name]:.3f}")
+assert promised["clipped"] < 0.5 * kept["clipped"]  # the table that was clipped lies
+calm_kept = kept["nearest, eigenvalues ≥ 0.1"]
+assert promised["nearest, eigenvalues ≥ 0.1"] > 0.5 * calm_kept
+assert calm_kept < 0.65 * kept["clipped"] and calm_kept < 0.9 * kept["nearest"]
 
 # %%
-# The nearest matrix is no table that lies, but it has eigenvalues of zero, and an optimiser goes straight for them: being a correlation
-# matrix is not enough. A smallest eigenvalue keeps the promise much nearer to what is kept, and the risk at half.
+# The nearest matrix is a correlation matrix, but it has eigenvalues of zero, and an optimiser chooses exactly these directions. A smallest
+# eigenvalue of 0.1 brings the promised volatility much nearer to the one that is kept. The volatility that is kept is then a fifth below that
+# of the nearest matrix, and more than a third below that of the clipped one.
 #
 # The picture
 # -----------

@@ -59,6 +59,7 @@ def best_loss(part):
 
 print(f"first wall:  {losses[100:TURN].mean():.4f} a frame, best in hindsight {best_loss(frames[:TURN]):.4f}")
 print(f"second wall: {losses[-100:].mean():.4f} a frame, best in hindsight {best_loss(frames[TURN:]):.4f}")
+assert losses[100:TURN].mean() < 2 * best_loss(frames[:TURN]) and losses[-100:].mean() < 2 * best_loss(frames[TURN:])
 
 # %%
 # The picture

@@ -67,6 +67,7 @@ for name, choose in (
             errors.append(np.abs(predictions(learner.matrix()) - half).mean() / half.mean())
     runs[name] = losses, errors
     print(f"{name:20s} total loss {losses[-1]:.4f}, bound {learner.loss_bound(kernel):.4f}")
+    assert max(losses) <= learner.loss_bound(kernel)
 bound = learner.loss_bound(kernel)
 
 # %%

@@ -71,6 +71,7 @@ print(f"total loss {run.loss:.4f}, bound {run.bound:.4f}: {run.bound / run.loss:
 print(
     f"neighbours' error {errors[0]:.3f} after 500 examples, {errors[-1]:.3f} at the end, {neighbours_error(target):.3f} with the target"
 )
+assert run.loss <= run.bound and errors[-1] < errors[0] / 2
 
 # %%
 # Both panels of the figure

@@ -72,6 +72,8 @@ print(
     f"learning rate {learner.eta_:.3f}, fidelity {fidelities[-1]:.4f} after {STEPS} steps, above 0.99 after {reached}"
 )
 print(f"total loss {losses[-1]:.3f}, bound {bounds[-1]:.3f}, loss of the true state {loss_of_state:.3f}")
+assert reached is not None and fidelities[-1] > 0.99
+assert all(loss <= bound for loss, bound in zip(losses, bounds, strict=True))
 
 # %%
 # Fidelity, and the loss under its bound

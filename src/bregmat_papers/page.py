@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -13,23 +15,30 @@ from bregmat_papers.runner import Report
 
 _HEAD = """# The papers' figures and tables, rerun
 
-Written by `bregmat reproduce{option} --page {page}`; do not edit. Each entry names what is shown, how it was done, our number
-beside the paper's, and why the two differ where they do. A standard error is over independent repeats; a row without one is a
-single run. `bregmat reproduce NAME` runs one of them again{more}.
+`bregmat reproduce --page {page}` writes this page; do not edit it. Each entry says how the experiment was done, shows our number beside
+the paper's, and says why the two differ where they do. A standard error is over independent repeats; a row without one is a
+single run. `bregmat reproduce NAME` runs one experiment again, with `--full` in the paper's size.
 
-What depends on the machine: the seconds, and whatever a tie decides, since the last digit of the arithmetic differs between processors and
-libraries. Errors of a kernel whose distances tie are given as ranges; single starts of k-means may end elsewhere.
+Each entry names the commit of its run and a digest of all its rows, rounded to {digits} digits and without seconds. Other processors and
+libraries change the last digit of the arithmetic, and this decides ties: single starts of k-means may end elsewhere, and errors of
+a kernel whose distances tie are given as ranges. `make reproduce-check` runs the experiments that take less than {short} s again
+and compares every row.
 
-{small}The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
+The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
 """
-_SMALL = """**This is the small size, which only shows that the experiments run: other data, less of it. The paper's numbers
-beside it are not to be compared, and the protocols describe the default size.**
+_SMALL = """**This is the small size, which only shows that the experiment runs on less data, and on other data. Do not compare it
+with the paper's numbers. The text describes the default size.**
 
 """
+_DIGITS = 3  # significant digits of the digest
+_NOISE = 1e-9  # smaller numbers are rounding errors, and zero in the digest
+_RELATIVE = 0.02  # difference of a rerun that a tie or the last digits can make
+_ERRORS = 2.0  # the same in standard errors of a mean
+SHORT = 60.0  # seconds; shorter experiments are run again by `make reproduce-check`
 
 
 def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Report]]) -> Path:
-    """Write the page and, in a folder beside it that has its name, the pictures.
+    """Write the page and, in a folder beside it that has its name, the pictures; other entries of an older page are kept.
 
     Parameters
     ----------
@@ -55,39 +64,46 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
         raise ValueError(f"entries: {', '.join(unfinished)} not complete; run them to the end first")
     pictures = page.with_suffix("")
     pictures.mkdir(parents=True, exist_ok=True)
-    sizes = {report.size for _, report in entries}
-    option = "".join(f" --{size}" for size in sizes) if sizes in ({Size.FULL}, {Size.SMALL}) else ""
-    more = "" if sizes == {Size.FULL} else ", with `--full` in the paper's size"
-    small = _SMALL if Size.SMALL in sizes else ""
-    parts = [_HEAD.format(option=option, page=page.name, more=more, small=small), overview(entries)]
+    lines, parts = _sections(page.read_text(encoding="utf-8") if page.is_file() else "")
     for experiment, report in entries:
         assert report.picture is not None
         picture = pictures / report.picture.name
         if picture.resolve() != report.picture.resolve():  # the page may stand beside the pictures' own folder
             _copy_picture(report.picture, picture)
-        parts.append(_entry(experiment, report, quote(f"{pictures.name}/{picture.name}")))
-    page.write_text("\n".join(parts), encoding="utf-8")
+        lines[experiment.name] = overview_lines(experiment, report)
+        parts[experiment.name] = _entry(experiment, report, quote(f"{pictures.name}/{picture.name}"))
+    table = ["| experiment | found again? | quantity | ours | paper |", "| --- | --- | --- | --- | --- |"]
+    table += [line for group in lines.values() for line in group]
+    head = _HEAD.format(page=page.name, digits=_DIGITS, short=int(SHORT))
+    page.write_text("\n".join([head, *table, "", *parts.values()]), encoding="utf-8")
     return page
 
 
-def overview(entries: Iterable[tuple[Experiment, Report]]) -> str:
-    """The table on top: each experiment with its verdict, and the rows that stand for it beside the paper's numbers."""
-    lines = ["| experiment | found again? | quantity | ours | paper |", "| --- | --- | --- | --- | --- |"]
-    for experiment, report in entries:
-        rows: list[Row | None] = [row for row in report.rows if row.quantity in experiment.headline]
-        said = (
-            f"[{experiment.name}](#{_anchor(f'{experiment.name}: {experiment.title}')}): {experiment.source}",
-            experiment.verdict,
+def _sections(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Of an older page: the lines of the table on top and the entry, both by the name of the experiment."""
+    above, *parts = re.split(r"^(?=## )", text, flags=re.M)
+    entries = {part[3:].partition(":")[0]: part for part in parts}
+    groups = re.split(r"^(?=\| \[)", above, flags=re.M)[1:]
+    return {group[3:].partition("]")[0]: group.split("\n")[: group.count("\n| ") + 1] for group in groups}, entries
+
+
+def overview_lines(experiment: Experiment, report: Report) -> list[str]:
+    """The lines of one experiment in the table on top: its verdict, and the rows that stand for it beside the paper's numbers."""
+    lines = []
+    rows: list[Row | None] = [row for row in report.rows if row.quantity in experiment.headline]
+    said = (
+        f"[{experiment.name}](#{_anchor(f'{experiment.name}: {experiment.title}')}): {experiment.source}",
+        experiment.verdict,
+    )
+    for row in rows or [None]:
+        cells = (
+            ("", "", "")
+            if row is None
+            else (row.quantity, _valued(with_error(row), row), _valued(plain(row.paper), row))
         )
-        for row in rows or [None]:
-            cells = (
-                ("", "", "")
-                if row is None
-                else (row.quantity, _valued(with_error(row), row), _valued(plain(row.paper), row))
-            )
-            lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (*said, *cells))} |")
-            said = "", ""
-    return "\n".join([*lines, ""])
+        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (*said, *cells))} |")
+        said = "", ""
+    return lines
 
 
 def _anchor(heading: str) -> str:
@@ -115,39 +131,104 @@ def check_page(path: str | os.PathLike) -> None:
 
 def _entry(experiment: Experiment, report: Report, picture: str) -> str:
     """One experiment."""
+    run = f"{report.seconds:.0f} s at {', '.join(report.commits)}; {len(report.rows)} rows, digest {digest(report.rows)}"
+    ours = [row for row in report.rows if row.paper is None and row.quantity not in experiment.headline]
+    beside = [row for row in report.rows if row not in ours]
     return "\n".join(
         [
             f"## {experiment.name}: {experiment.title}",
             "",
-            f"*{experiment.source}.* Size: {report.size}; {report.seconds:.0f} s.",
+            f"*{experiment.source}.* Size: {report.size}; {run}.",
             "",
+            *([_SMALL] if report.size is Size.SMALL else []),
             experiment.protocol.strip(),
             "",
             f"![{experiment.title}]({picture})",
             "",
-            *_markdown(report.rows),
+            *_markdown(beside),
             "",
+            *(_folded(f"{len(ours)} rows without a number of the paper", ours) if ours else []),
             experiment.discussion.strip(),
             "",
         ]
     )
 
 
+def _folded(title: str, rows: list[Row]) -> list[str]:
+    """A table that opens by a click on its title."""
+    return [f"<details><summary>{title}</summary>", "", *_markdown(rows), "", "</details>", ""]
+
+
+_COLUMNS: dict[str, Callable[[Row], str]] = {
+    "quantity": lambda row: row.quantity,
+    "ours": lambda row: with_error(row),
+    "paper": lambda row: plain(row.paper),
+    "unit": lambda row: row.unit,
+    "repeats": lambda row: str(row.repeats) if row.repeats > 1 else "",
+    "note": lambda row: row.note,
+}
+
+
 def _markdown(rows: list[Row]) -> list[str]:
     """The table; a column that no row uses is left out."""
-    columns = {
-        "quantity": [row.quantity for row in rows],
-        "ours": [with_error(row) for row in rows],
-        "paper": [plain(row.paper) for row in rows],
-        "difference": [plain(row.difference) for row in rows],
-        "unit": [row.unit for row in rows],
-        "repeats": [str(row.repeats) if row.repeats > 1 else "" for row in rows],
-        "note": [row.note for row in rows],
-    }
+    columns = {name: [cell(row) for row in rows] for name, cell in _COLUMNS.items()}
     used = {name: cells for name, cells in columns.items() if any(cells)}
+    if not used:
+        return []
     lines = [" | ".join(used), " | ".join("---" for _ in used)]
     lines += [" | ".join(cell.replace("|", "\\|") for cell in cells) for cells in zip(*used.values())]
     return [f"| {line} |" for line in lines]
+
+
+def read_entry(text: str, name: str) -> tuple[float, str, list[Row]]:
+    """The seconds, the digest and the rows of one experiment on a page that :func:`write_page` wrote, as printed there.
+
+    Raises
+    ------
+    ValueError
+        If the page has no such entry, or one in another form.
+    """
+    part = _sections(text)[1].get(name, "")
+    head = re.search(r"^\*.*; (\d+) s at .*, digest (\w+)\.$", part, re.M)
+    if head is None:
+        raise ValueError(f"name={name!r}: the page has no entry of this name with a digest")
+    rows, columns = [], []
+    for line in re.findall(r"^\| (.*) \|$", part, re.M):
+        cells = [cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)]
+        if cells[0] == "quantity":
+            columns = cells
+        elif set(line) - set("- |"):
+            found = dict(zip(columns, cells))
+            ours, _, error = found["ours"].replace(",", "").partition(" ± ")
+            values = float(ours or "nan"), None, found.get("unit", ""), float(error or "nan")
+            rows.append(Row(found["quantity"], *values))
+    return float(head[1]), head[2], rows
+
+
+def digest(rows: Iterable[Row]) -> str:
+    """A digest of the quantities and of the rounded numbers, in the order of their names; rows in seconds are left out."""
+    values = {row.quantity: 0.0 if abs(row.ours) < _NOISE else row.ours for row in rows if row.unit != "s"}
+    printed = {quantity: float(plain(value).replace(",", "") or "nan") for quantity, value in values.items()}
+    lines = [f"{quantity}: {value:.{_DIGITS}g}" for quantity, value in sorted(printed.items())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def differing_rows(found: Iterable[Row], printed: Iterable[Row]) -> list[str]:
+    """One line for each row of a rerun that is not what a page says: another name, or a number beyond the tolerance.
+
+    The tolerance is two percent or two standard errors of the mean, whichever is larger. Rows in seconds need the name alone.
+    """
+    new, old = ({row.quantity: row for row in rows} for rows in (found, printed))
+    lines = [f"{quantity}: only on the page" for quantity in old if quantity not in new]
+    for quantity, row in new.items():
+        if quantity not in old:
+            lines.append(f"{quantity}: not on the page")
+        elif row.unit != "s":
+            value, error = old[quantity].ours, old[quantity].standard_error
+            room = max(_NOISE, _RELATIVE * abs(value), 0.0 if math.isnan(error) else _ERRORS * error)
+            if not (abs(row.ours - value) <= room or math.isnan(row.ours) and math.isnan(value)):
+                lines.append(f"{quantity}: {plain(row.ours)}, on the page {plain(value)}")
+    return lines
 
 
 def with_error(row: Row) -> str:

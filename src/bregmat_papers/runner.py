@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -48,9 +50,11 @@ class Report:
     rows : list of Row
         The table; empty while incomplete.
     seconds : float
-        Wall time of all units, over all sittings.
+        CPU time of all units, over all sittings.
     csv, picture : Path or None
         What was written.
+    commits : tuple of str
+        Versions of the code that found the outcomes, see :func:`code_version`.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Report:
     seconds: float
     csv: Path | None = None
     picture: Path | None = None
+    commits: tuple[str, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -118,16 +123,17 @@ def reproduce(
                 continue
             if progress is not None:
                 progress(Step(len(done), len(units), unit))
-            clock = time.perf_counter()
+            clock = time.process_time()
             with interruptible():  # the solvers inside would end their own run only
                 outcome = experiment.run(unit, data)
-            done[_key(unit)] = log.append(unit, outcome, time.perf_counter() - clock)
+            done[_key(unit)] = log.append(unit, outcome, time.process_time() - clock)
     except KeyboardInterrupt:
         pass
     kept = [done[_key(unit)] for unit in units if _key(unit) in done]
     findings = [(entry["unit"], entry["outcome"]) for entry in kept]
     seconds = sum(entry["seconds"] for entry in kept)
-    report = Report(experiment.name, size, findings, len(units), [], seconds)
+    commits = tuple(dict.fromkeys(entry.get("commit", "unknown") for entry in kept))
+    report = Report(experiment.name, size, findings, len(units), [], seconds, commits=commits)
     if not report.is_complete:
         return report
     if progress is not None:
@@ -137,7 +143,7 @@ def reproduce(
     table, picture = out / f"{stem}.csv", out / f"{stem}.png"
     table_frame(rows).to_csv(table, index=False, float_format="%.6g")
     write_picture(picture, experiment, findings)
-    return Report(experiment.name, size, findings, len(units), rows, seconds, table, picture)
+    return Report(experiment.name, size, findings, len(units), rows, seconds, table, picture, commits)
 
 
 def require_packages() -> None:
@@ -145,6 +151,21 @@ def require_packages() -> None:
     for name, what in (("pandas", "a table"), ("matplotlib", "a figure")):
         if find_spec(name) is None:
             raise ImportError(f'reproducing {what} needs {name}: pip install "bregmat[reproduce]"')
+
+
+@functools.cache
+def code_version() -> str:
+    """The commit of the clone in which the package is installed, with ``-dirty`` if files differ; else the version."""
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here)]
+    try:
+        top = subprocess.run([*command, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=True).stdout
+        if not Path(top.strip(), "src", "bregmat_papers", Path(__file__).name).is_file():
+            return f"version {__version__}"  # a repository of somebody else
+        words = [*command, "describe", "--always", "--dirty", "--exclude=*"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {__version__}"
 
 
 def table_frame(rows: list[Row]) -> Any:
@@ -221,7 +242,7 @@ class _Log:
 
     def append(self, unit: Unit, outcome: Any, seconds: float) -> dict[str, Any]:
         """Keep one outcome; returns it as it will be read again."""
-        line = json.dumps({"unit": unit, "outcome": outcome, "seconds": seconds})
+        line = json.dumps({"unit": unit, "outcome": outcome, "seconds": seconds, "commit": code_version()})
         with self.path.open("a", encoding="utf-8") as handle:
             handle.write(line + "\n")
             handle.flush()

@@ -105,10 +105,11 @@ def _relative_error(problem: Nearness) -> float:
 
 def value_rounding(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
     """The largest rounding of the objective of a matrix whose rows have the values p."""
-    size = abs(problem.offset) + iterate.value_size()
+    eps = _relative_error(problem)
+    error = eps * (abs(problem.offset) + iterate.value_size())
     if not problem.losses.hard.all():
-        size += problem.losses.value_size(p, problem.operator.norms() * _norm(iterate))
-    return _relative_error(problem) * size
+        error += problem.losses.value_rounding(p, problem.operator.norms() * _norm(iterate), eps)
+    return error
 
 
 def _norm(iterate: Iterate) -> float:

@@ -124,16 +124,18 @@ class RowLosses:
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return total
 
-    def value_size(self, p: np.ndarray, error: np.ndarray) -> float:
-        """Bound of the rounding error of :meth:`value`, over the rounding unit, for values with errors of ``error`` times that unit."""
-        hit, total = self.violated(p), 0.0
+    def value_rounding(self, p: np.ndarray, error: np.ndarray, eps: float) -> float:
+        """Bound of the rounding error of :meth:`value`, for values that are wrong by ``eps * error`` beside their own rounding."""
+        total = 0.0
         for loss, rows in self.groups:
             if loss.is_hard:
                 continue
-            on = _violated_of(rows, hit)
-            q, b, g, scale = (v[on] for v in (p, self.bound, self.gamma, self.scale))
-            first, _ = loss.derivatives(q, b, g, scale)
-            total += float((np.abs(first) * (np.abs(q) + loss.bound_size(q, b) + error[on])).sum())
+            q, b, g, scale, e, s = (v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s))
+            e = eps * (np.abs(q) + loss.bound_size(q, b) + e)
+            # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
+            on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
+            first, second = loss.derivatives(q[on], b[on], g[on], scale[on])
+            total += float(np.abs(first) @ e[on] + 0.5 * np.abs(second) @ e[on] ** 2)
         return total
 
     def conjugate_size(self, mu: np.ndarray) -> float:

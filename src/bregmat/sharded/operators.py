@@ -189,9 +189,9 @@ class ShardedLosses:
         """Total loss."""
         return self._sum("value", p)
 
-    def value_size(self, p: Any, error: Any) -> float:
-        """Bound on the rounding error of the total, in units of the machine epsilon."""
-        return self._sum("value_size", p, error)
+    def value_rounding(self, p: Any, error: Any, eps: float) -> float:
+        """Bound on the rounding error of the total."""
+        return self._sum("value_rounding", p, error, eps)
 
     def conjugate(self, mu: Any) -> Any:
         """Conjugate of each row's loss."""

@@ -47,7 +47,13 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     G = np.asarray(result.factor)
     if len(G) != len(C):
         raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
-    _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C))).report(result, G, found)
+    program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
+    soft = program.gamma[~program.hard]
+    span = float(soft.max() / soft.min()) if len(soft) else 1.0
+    found.compare("weight_span", result.weight_span, span, CLOSE * span)
+    if result.singular is not None:
+        found.problem("no divergence is infinite at singular matrices here, and singular names rows")
+    program.report(result, G, found)
 
 
 class _Program:
@@ -73,6 +79,8 @@ class _Program:
             found.problem("the dual weights are not finite", Status.UNKNOWN)
             return
         mu = with_right_signs(mu, sense, found)
+        if found.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
+            found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
         if found.claimed is Status.INFEASIBLE:
             self.report_infeasible(result, mu, found)
             return
@@ -94,8 +102,6 @@ class _Program:
         if found.claimed is Status.UNBOUNDED:
             self.report_unbounded(result, is_feasible, found)
             return
-        if getattr(result, "ray", None) is not None:
-            found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
         X = G @ G.T
         q = np.where(self.hard, 0, excess / self.unit)
         cost = np.where(self.hard, 0.0, self.gamma)

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
+from bregmat_app.label.groups import MOST_CLASSES, Links
 
-ARITY = {"same": 2, "different": 2, "closer": 3}
 MOST_POINTS = 500  # points of one answer; each brings at least one row
+SIZES = {  # least and largest number of points of each kind of answer
+    "same": (2, 2),
+    "different": (2, MOST_CLASSES + 1),
+    "closer": (3, 3),
+    "group": (2, MOST_POINTS),
+    "name": (1, MOST_POINTS),
+}
 MOST_ENTAILED = 200  # rows that follow from answers within groups, and as many between groups
 ENTAILED_WEIGHT = 0.3  # weight of a row that follows from several answers, relative to a row that was answered
-MOST_CLASSES = 30  # largest number of different groups, for clusters and questions
 MOST_NAME = 60  # characters of a class name
 SOFTENING = 0.1  # factor of the weight of an answer that is softened
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer. `closer` means that the first point is closer to the second than to the third."""
+    """One answer about points.
+
+    ``same``, ``group``: all points are the same. ``different``: the first point differs from each of the others. ``closer``: the
+    first point is closer to the second than to the third. ``name``: the points belong to the class `name`.
+
+    A point that belongs to one of several groups is the same as a member of it; that it differs from the members of the other groups
+    follows, because groups that are offered together are known to be different. A point that belongs to none of them is different
+    from a member of each.
+    """
 
     number: int
     kind: str
@@ -30,15 +43,28 @@ class Answer:
     name: str = ""
     weight: float = 1.0
 
+    def same(self) -> list[tuple[int, int]]:
+        """Return the pairs that this answer calls the same; together they join all such points."""
+        return list(zip(self.points, self.points[1:])) if self.kind in ("same", "group") else []
+
+    def different(self) -> list[tuple[int, int]]:
+        """Return the pairs that this answer calls different."""
+        return [(self.points[0], other) for other in self.points[1:]] if self.kind == "different" else []
+
     def sentence(self, names: Any) -> str:
         """Write the answer as a sentence; `names[i]` is the name of point i."""
         first = [str(names[i]) for i in self.points[:3]]
-        if self.kind == "closer":
-            return f"{first[0]} is closer to {first[1]} than to {first[2]}"
-        if self.kind in ARITY:
-            return f"{first[0]} and {first[1]} are {'the same' if self.kind == 'same' else 'different'}"
-        listed = ", ".join(first) + (f" and {len(self.points) - 3} more" if len(self.points) > 3 else "")
-        return f"{listed}: {'one group' if self.kind == 'group' else f'named {self.name!r}'}"
+        more = f" and {len(self.points) - 3} more" if len(self.points) > 3 else ""
+        match self.kind:
+            case "closer":
+                return f"{first[0]} is closer to {first[1]} than to {first[2]}"
+            case "same":
+                return f"{first[0]} and {first[1]} are the same"
+            case "different" if len(self.points) == 2:
+                return f"{first[0]} and {first[1]} are different"
+            case "different":
+                return f"{first[0]} differs from {', '.join(first[1:])}{more}"
+        return f"{', '.join(first)}{more}: {'one group' if self.kind == 'group' else f'named {self.name!r}'}"
 
 
 def checked_event(event: Any, n_points: int) -> dict[str, Any]:
@@ -47,8 +73,8 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
     Parameters
     ----------
     event : dict
-        ``kind`` is one of same, different, closer, group, name (with ``points``, the last with ``name``), soften, drop (with
-        ``answer``, its number), undo, redo.
+        ``kind`` is a kind of :class:`Answer` (with ``points``, and ``name`` for a name), soften, drop (with ``answer``, its
+        number), undo, redo.
     n_points : int
         Number of points; a point is an integer below it.
     """
@@ -61,15 +87,14 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
         if type(number) is not int:
             raise ValueError(f"{kind} needs the number of an answer; got {number!r}")
         return {"kind": kind, "answer": number}
-    if kind not in (*ARITY, "group", "name"):
+    if kind not in SIZES:
         raise ValueError(f"unknown kind of answer {kind[:40]!r}")
     points = event.get("points")
     if not isinstance(points, list) or not all(type(i) is int and 0 <= i < n_points for i in points):
         raise ValueError(f"points must be a list of numbers from 0 to {n_points - 1}")
     if len(set(points)) != len(points):
         raise ValueError("the points of an answer must differ")
-    least = ARITY.get(kind, 1 if kind == "name" else 2)
-    most = ARITY.get(kind, MOST_POINTS)
+    least, most = SIZES[kind]
     if not least <= len(points) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise ValueError(f"{kind!r} takes {wanted} points; got {len(points)}")
@@ -141,113 +166,6 @@ class AnsweredRows:
     keys: list[tuple[int, ...]]
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """Groups of points that are the same according to the answers, and which groups are different.
-
-    Attributes
-    ----------
-    of : dict of int -> int
-        Group of each point that occurs in an answer.
-    members : list of list of int
-        Points of each group, ascending.
-    apart : set of (int, int)
-        Pairs of groups, the smaller number first.
-    """
-
-    of: dict[int, int]
-    members: list[list[int]]
-    apart: set[tuple[int, int]]
-
-    def by_size(self, least: int = 1) -> list[int]:
-        """Return the groups with at least `least` points, the largest first."""
-        sizes = [len(points) for points in self.members]
-        return sorted((g for g, size in enumerate(sizes) if size >= least), key=lambda g: -sizes[g])
-
-    def all_apart(self, least: int = 1) -> list[int]:
-        """Return at most `MOST_CLASSES` groups with at least `least` points that are all different, the largest first."""
-        chosen: list[int] = []
-        for g in self.by_size(least)[: 4 * MOST_CLASSES]:
-            if len(chosen) < MOST_CLASSES and all((min(g, h), max(g, h)) in self.apart for h in chosen):
-                chosen.append(g)
-        return chosen
-
-
-class Links:
-    """Graph of the answers. Its nodes are points and class names; its links join nodes that are the same."""
-
-    def __init__(self, answers: list[Answer]) -> None:
-        self.links: dict[Any, list[tuple[Any, int]]] = defaultdict(list)
-        self.apart: list[tuple[Any, Any, frozenset[int]]] = []
-        named: dict[int, Answer] = {}
-        for answer in answers:
-            if answer.kind in ("same", "group"):
-                for i, j in zip(answer.points, answer.points[1:]):
-                    self._link(i, j, answer.number)
-            elif answer.kind == "different":
-                self.apart.append((answer.points[0], answer.points[1], frozenset({answer.number})))
-            elif answer.kind == "name":
-                named |= dict.fromkeys(answer.points, answer)  # the last name of a point counts
-        for point, answer in named.items():
-            self._link(point, answer.name, answer.number)
-        classes = sorted({answer.name for answer in named.values()})
-        self.apart += [(a, b, frozenset()) for k, a in enumerate(classes) for b in classes[:k]]
-        for i, j, _ in self.apart:  # the access creates groups of nodes without links
-            self.links[i], self.links[j]
-        self.group, self.path = self._walk()
-
-    def _link(self, a: Any, b: Any, number: int) -> None:
-        self.links[a].append((b, number))
-        self.links[b].append((a, number))
-
-    def _walk(self) -> tuple[dict[Any, int], dict[Any, tuple[Any, int, int]]]:
-        """Return the group of each node, and its (parent, answer, depth) in a breadth-first tree of the group."""
-        group: dict[Any, int] = {}
-        path: dict[Any, tuple[Any, int, int]] = {}
-        count = 0
-        for root in self.links:
-            if root in group:
-                continue
-            group[root], path[root], queue = count, (None, 0, 0), [root]
-            for node in queue:
-                for other, number in self.links[node]:
-                    if other not in group:
-                        group[other], path[other] = count, (node, number, path[node][2] + 1)
-                        queue.append(other)
-            count += 1
-        return group, path
-
-    def between(self, a: Any, b: Any) -> frozenset[int]:
-        """Return the answers on the path between two nodes of a group."""
-        found = set()
-        while a != b:
-            if self.path[a][2] < self.path[b][2]:
-                a, b = b, a
-            a, number, _ = self.path[a]
-            found.add(number)
-        return frozenset(found)
-
-    def groups(self) -> Groups:
-        """Return the groups of points, without the class names."""
-        numbers: dict[int, int] = {}
-        members: list[list[int]] = []
-        of = {}
-        for node, group in self.group.items():
-            if isinstance(node, str):
-                continue
-            if group not in numbers:
-                numbers[group] = len(members)
-                members.append([])
-            of[node] = numbers[group]
-            members[of[node]].append(node)
-        apart = set()
-        for i, j, _ in self.apart:
-            a, b = numbers.get(self.group[i]), numbers.get(self.group[j])
-            if a is not None and b is not None and a != b:
-                apart.add((min(a, b), max(a, b)))
-        return Groups(of, [sorted(points) for points in members], apart)
-
-
 def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | None:
     """Turn answers into constraints; None if there is none yet.
 
@@ -264,12 +182,11 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
 
     weight = {answer.number: answer.weight for answer in answers}
     for answer in answers:
-        if answer.kind in ("same", "group"):
-            for pair in zip(answer.points, answer.points[1:]):
-                say(0, pair, answer.weight, {answer.number})
-        elif answer.kind == "different":
-            say(1, answer.points, answer.weight, {answer.number})
-        elif answer.kind == "closer":
+        for pair in answer.same():
+            say(0, pair, answer.weight, {answer.number})
+        for pair in answer.different():
+            say(1, pair, answer.weight, {answer.number})
+        if answer.kind == "closer":
             say(2, answer.points, answer.weight, {answer.number})
     graph = Links(answers)
     for kind, pairs in enumerate(_entailed(graph, said)):

@@ -1,37 +1,86 @@
-"""Clusters of the points in the learned metric, started from the groups of the answers."""
+"""Clusters of the points in the learned metric, spread from the groups of the answers."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.cluster import KMeans
+from sklearn.neighbors import NearestNeighbors
 
-from bregmat_app.label.answers import Groups
+from bregmat_app.label.groups import Groups
+
+NEAREST = 10  # neighbours that a point is linked to
+MOST_LINKED = 3000  # points of the graph; others take the cluster of the nearest of these
+STEPS = 60  # of label propagation; a label passes on to the neighbours in each
+TINY = 1e-300  # avoids a division by zero if many points coincide
 
 
 def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
     """Return the cluster of each point, shape (n,); cluster 0 is the largest.
 
-    k-means starts at the means of groups with at least two points. Further clusters start as in k-means++. Points of a group that
-    was used as a start stay together.
+    Groups that are known to be all different stand for the clusters, and their labels propagate to the other points along a graph of
+    nearest neighbours. If there are fewer such groups than clusters, k-means is used instead. It starts at the means of the groups,
+    and further clusters start as in k-means++.
 
     Parameters
     ----------
     mapped : ndarray, shape (n, r)
+        Points of which the Euclidean distances count.
     groups : Groups
     n_clusters : int, optional
-        By default the number of different groups with at least two points, but at least two.
+        By default the number of different groups, but at least two.
     """
-    chosen = groups.all_apart(2) if n_clusters is None else groups.by_size(2)[:n_clusters]
+    chosen = [groups.members[g] for g in groups.all_apart()[:n_clusters]]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
-    seeds = np.array([mapped[groups.members[g]].mean(axis=0) for g in chosen]).reshape(-1, mapped.shape[1])
-    starts = [_filled(mapped, seeds, k, np.random.default_rng(seed)) for seed in range(1 if len(seeds) == k else 5)]
-    runs = [KMeans(k, init=centres, n_init=1, max_iter=50).fit(mapped) for centres in starts]
-    best = min(runs, key=lambda run: run.inertia_)
-    label = best.labels_.astype(np.int64)
-    for place, g in enumerate(chosen):
-        label[groups.members[g]] = place
+    label = _propagated(mapped, chosen) if len(chosen) == k else _k_means(mapped, chosen, k)
+    for place, members in enumerate(chosen):
+        label[members] = place
     order = np.argsort(-np.bincount(label, minlength=k), kind="stable")
     return np.argsort(order)[label]
+
+
+def _propagated(mapped: np.ndarray, chosen: list[list[int]]) -> np.ndarray:
+    """Propagate the labels of groups: ``F <- P F`` with the rows of the groups held fixed (Zhu and Ghahramani 2002).
+
+    P has the weights ``exp(-d_ij^2 / (s_i s_j))`` of nearest neighbours, normalised by rows, where s_i is the distance of point i
+    to the last of its neighbours (Zelnik-Manor and Perona 2004). F starts with the label of the nearest point of a group.
+    """
+    given, n = np.concatenate(chosen), len(mapped)
+    code = np.repeat(np.arange(len(chosen)), [len(members) for members in chosen])
+    others = np.setdiff1d(np.arange(n), given)
+    drawn = np.random.default_rng(0).permutation(others)[: max(MOST_LINKED - len(given), 0)]
+    Z = mapped[linked := np.concatenate([given, drawn])]
+    sq, near = NearestNeighbors(n_neighbors=min(NEAREST, len(Z) - 1)).fit(Z).kneighbors()
+    sq **= 2
+    s = np.maximum(np.sqrt(sq[:, -1]), TINY)
+    weight = np.exp(-sq / (s[:, None] * s[near]))
+    rows = np.repeat(np.arange(len(Z)), near.shape[1])
+    W = sp.csr_array((weight.ravel(), (rows, near.ravel())), shape=(len(Z), len(Z)))
+    W = W + W.T
+    P = sp.diags_array(1 / W.sum(axis=1)) @ W
+    one_hot = np.eye(len(chosen))
+    F = one_hot[code[_nearest(Z[: len(given)], Z)]]
+    for _ in range(STEPS):
+        F = P @ F
+        F[: len(given)] = one_hot[code]
+    label = F.argmax(axis=1)
+    if len(drawn) == len(others):
+        found = np.empty(n, dtype=np.int64)
+        found[linked] = label
+        return found
+    return label[_nearest(Z, mapped)]
+
+
+def _nearest(Z: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return for each other point the place of its nearest point in Z."""
+    return NearestNeighbors(n_neighbors=1).fit(Z).kneighbors(others, return_distance=False)[:, 0]
+
+
+def _k_means(mapped: np.ndarray, chosen: list[list[int]], k: int) -> np.ndarray:
+    seeds = np.array([mapped[members].mean(axis=0) for members in chosen]).reshape(-1, mapped.shape[1])
+    starts = [_filled(mapped, seeds, k, np.random.default_rng(seed)) for seed in range(5)]
+    runs = [KMeans(k, init=centres, n_init=1, max_iter=50).fit(mapped) for centres in starts]
+    return min(runs, key=lambda run: run.inertia_).labels_.astype(np.int64)
 
 
 def _filled(mapped: np.ndarray, seeds: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:

@@ -22,6 +22,7 @@ from bregmat_app.label.answers import AnsweredRows
 PERCENTILES = (25.0, 75.0)  # of squared distances: upper bound for the same, lower bound for different points
 PAIRS = 20_000  # random pairs that the percentiles are estimated from
 MET = 1e-3  # relative violation up to which an answer counts as met
+NEARLY_MET = 0.1  # relative violation up to which an answer counts as nearly met
 PROOF_SECONDS = 2.0  # time limit of one search for a contradiction
 MOST_FOUND = 5  # largest number of contradictions to find
 MOST_TRIALS = 40  # rows that are left out in turn to shorten a contradiction

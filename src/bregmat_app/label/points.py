@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 MOST_POINTS = 20_000
-MOST_TEXT = 600  # characters of a text that are shown
+MOST_TEXT = 20_000  # characters of a text that are shown
 MOST_PIXELS = 50_000_000  # larger picture files are not opened
-PICTURE = 128  # pixels; larger pictures are scaled down
+SMALL = 128  # pixels of a picture on the map and in lists; larger ones are scaled down
+LARGE = 640  # pixels of a picture that is to be judged
 ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 
@@ -79,13 +80,19 @@ class LabelPoints:
         text = "" if self.texts is None else str(self.texts[i])
         return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
 
-    def picture(self, i: int) -> bytes | None:
-        """Return the picture of a point as a small PNG; None if there is none or it cannot be read."""
-        return None if self.pictures is None else _picture(self, i)
+    def picture(self, i: int, size: int = SMALL) -> bytes | None:
+        """Return the picture of a point as PNG of at most `size` pixels a side; None if there is none or it cannot be read."""
+        if self.pictures is None:
+            return None
+        return _small_picture(self, i) if size == SMALL else _picture(self, i, size)
 
 
 @lru_cache(maxsize=4096)
-def _picture(points: LabelPoints, i: int) -> bytes | None:
+def _small_picture(points: LabelPoints, i: int) -> bytes | None:
+    return _picture(points, i, SMALL)
+
+
+def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
     from PIL import Image
 
     given = points.pictures[i]
@@ -95,13 +102,13 @@ def _picture(points: LabelPoints, i: int) -> bytes | None:
             with Image.open(given, formats=("PNG", "JPEG", "GIF", "WEBP", "BMP")) as image:
                 if image.width * image.height > MOST_PIXELS:
                     return None
-                image.thumbnail((PICTURE, PICTURE))
+                image.thumbnail((size, size))
                 image.convert("RGBA").save(out, "PNG")
         except (OSError, ValueError, SyntaxError):  # what Pillow raises for files that are no pictures
             return None
         return out.getvalue()
     grey = np.rint(255 * (1 - np.clip(given, 0, 1))).astype(np.uint8)
-    factor = max(1, PICTURE // max(grey.shape))
+    factor = max(1, size // max(grey.shape))
     Image.fromarray(np.kron(grey, np.ones((factor, factor), np.uint8))).save(out, "PNG")
     return out.getvalue()
 

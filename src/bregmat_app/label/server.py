@@ -1,23 +1,17 @@
 """The web server of the page (Starlette): static files, pictures, downloads, and one web socket per tab.
 
 Every address of the page begins with a secret, and only the link in the terminal leads there (:class:`Guard`, ``safety.py``).
-
-A tab sends answers over its socket, as JSON. All tabs receive the results: first the map (a binary frame) and what is known
-immediately, then what takes longer (the next question, contradictions, clusters), unless another answer arrives in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import socket
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
@@ -26,139 +20,21 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from starlette.websockets import WebSocket, WebSocketClose, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketClose
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.hub import Hub
+from bregmat_app.label.points import LARGE, SMALL
 from bregmat_app.label.safety import HEADERS, AccessControl, redirect_page
-from bregmat_app.label.session import Session, SessionState
+from bregmat_app.label.session import Session
 
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
 DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
-MOST_TABS = 16
 MOST_WAITING = 64  # open connections that have not sent a request
-POSITIONS, CLUSTERS = 1, 2  # kind of a binary frame, which continues with the version and with float32 pairs or uint32
-
-
-class Hub:
-    """The session and all its tabs. One thread learns, another one does the longer computations."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.tabs: set[WebSocket] = set()
-        self._learner = ThreadPoolExecutor(1, thread_name_prefix="learn")
-        self._searcher = ThreadPoolExecutor(1, thread_name_prefix="search")
-        self._details: dict[str, Any] | None = None
-        self._clusters: bytes = b""
-        self._search: asyncio.Task | None = None
-        self._turn = asyncio.Lock()  # so that tabs receive versions in order
-
-    async def serve(self, tab: WebSocket) -> None:
-        """Serve one tab until it is closed."""
-        if len(self.tabs) >= MOST_TABS:
-            await tab.close(1013, "too many tabs")
-            return
-        async with self._turn:
-            self.tabs.add(tab)
-            await self._show(self.session.state, [tab])
-            if self._details is not None and self._details["version"] == self.session.state.version:
-                await self._send([tab], self._clusters, self._details)
-            elif self._search is None or self._search.done():
-                self._search = asyncio.create_task(self._look_further(self.session.state))
-        try:
-            while True:
-                message = await tab.receive_text()
-                answer = await self._taken(message)
-                if answer is not None:
-                    await tab.send_text(json.dumps(answer))
-        except (WebSocketDisconnect, RuntimeError, KeyError):  # KeyError: a binary message
-            pass
-        finally:
-            self.tabs.discard(tab)
-
-    async def _taken(self, message: str) -> dict[str, Any] | None:
-        """Process a message of a tab; return the reply for this tab alone: an error, or what it asked for."""
-        try:
-            said = json.loads(message)
-            if not isinstance(said, dict):
-                raise ValueError("a message must be an object")
-            loop = asyncio.get_running_loop()
-            match said.get("type"):
-                case "say":
-                    async with self._turn:
-                        state = await loop.run_in_executor(self._learner, self.session.say, said.get("event"))
-                        await self._show(state, list(self.tabs))
-                    self._restart(state)
-                case "skip":
-                    self.session.skip(said.get("points"))
-                    self._restart(self.session.state)
-                case "neighbours":
-                    found = await asyncio.to_thread(self.session.neighbours, self.session.state, said.get("point"))
-                    return {"type": "neighbours", **found}
-                case other:
-                    raise ValueError(f"unknown message {str(other)[:40]!r}")
-        except (ValueError, RecursionError) as error:
-            return {"type": "error", "text": str(error)[:300]}
-        except OSError as error:  # the journal could not be written, and nothing was changed
-            return {"type": "error", "text": f"the answer was not kept: {error.strerror}"}
-        return None
-
-    async def _show(self, state: SessionState, tabs: list[WebSocket]) -> None:
-        positions = _frame(POSITIONS, state.version, self.session.positions(state))
-        await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
-
-    def _restart(self, state: SessionState) -> None:
-        if self._search is not None:
-            self._search.cancel()
-        self._search = asyncio.create_task(self._look_further(state))
-
-    async def _look_further(self, state: SessionState) -> None:
-        """Compute the next question, contradictions and clusters in the second thread; stop if a new answer arrives."""
-        loop, session = asyncio.get_running_loop(), self.session
-
-        async def found(what: Callable[[SessionState], Any]) -> Any:
-            return await loop.run_in_executor(self._searcher, what, state)
-
-        question = await found(session.question)
-        details: dict[str, Any] = {"type": "details", "version": state.version, "question": question}
-        await self._tell(state, {**details, "type": "question"})
-        details["contradictions"] = await found(session.contradictions)
-        clusters = await found(session.clusters)
-        details["cluster_sizes"] = np.bincount(clusters).tolist()
-        if state.version == session.state.version:
-            self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
-            await self._tell(state, self._clusters, details)
-
-    async def _tell(self, state: SessionState, *messages: Any) -> None:
-        async with self._turn:
-            if state.version == self.session.state.version:
-                await self._send(list(self.tabs), *messages)
-
-    async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:
-        """Send messages to tabs; forget a tab that is closed or does not receive them in time."""
-        packed = [m if isinstance(m, bytes) else json.dumps(m) for m in messages]
-
-        async def to(tab: WebSocket) -> None:
-            try:
-                async with asyncio.timeout(5):
-                    for m in packed:
-                        await (tab.send_bytes(m) if isinstance(m, bytes) else tab.send_text(m))
-            except (RuntimeError, WebSocketDisconnect, TimeoutError, OSError):
-                self.tabs.discard(tab)
-
-        await asyncio.gather(*(to(tab) for tab in tabs))
-
-    def close(self) -> None:
-        """End the threads."""
-        for pool in (self._learner, self._searcher):
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
-    return np.array([kind, version], dtype="<u4").tobytes() + np.ascontiguousarray(values).tobytes()
 
 
 class Guard:
@@ -238,7 +114,8 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
 
     async def picture(request: Request) -> Response:
         i = request.path_params["i"]
-        data = await asyncio.to_thread(session.points.picture, i) if i < session.points.n else None
+        size = LARGE if "large" in request.query_params else SMALL
+        data = await asyncio.to_thread(session.points.picture, i, size) if i < session.points.n else None
         return PlainTextResponse("not here", 404) if data is None else Response(data, media_type="image/png")
 
     async def take(request: Request) -> Response:

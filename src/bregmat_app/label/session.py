@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from bregmat_app.label.answers import Answers, Links, rows_of
+from bregmat_app.label.agreement import Agreement
+from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.groups import Links
 from bregmat_app.label.journal import Journal
-from bregmat_app.label.learning import MET, LabelSettings, Learned, Learning
+from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning
 from bregmat_app.label.pictures import plane
 from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
@@ -27,7 +29,7 @@ class SessionState:
     """The state after an answer. It is never changed, so that longer computations on it can overlap with the next answer."""
 
     version: int
-    answers: list[Any]
+    answers: list[Answer]
     learned: Learned
     plane: np.ndarray
     seconds: float
@@ -66,10 +68,12 @@ class Session:
         except ValueError:
             self.journal.close()
             raise
-        self._lock = threading.Lock()
-        self._skipped: set[tuple[int, int]] = set()
+        self._lock = threading.Lock()  # answers come while others are learned
+        self._skipped: set[int] = set()
         self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
-        self.state = self._next(0, None)
+        self.version = 0
+        self.state = self._learn(None)
+        self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
 
     def _replay(self) -> None:
         """Apply the events of the journal; ValueError names the line."""
@@ -79,34 +83,41 @@ class Session:
             except ValueError as error:
                 raise ValueError(f"{self.journal.path}, line {number}: {error}") from error
 
-    def say(self, event: Any) -> SessionState:
-        """Write an answer, an undo or a redo to the journal, then learn. ValueError if it is not valid."""
+    def say(self, event: Any) -> None:
+        """Write an answer, an undo or a redo to the journal. ValueError if it is not valid. Call :meth:`learn` afterwards."""
+        event = self.answers.check(event)
+        self.journal.append(event)
         with self._lock:
-            event = self.answers.check(event)
-            self.journal.append(event)
             self.answers.apply(event)
-            self.state = self._next(self.state.version + 1, self.state)
-            return self.state
+            self.version += 1
 
-    def skip(self, pair: Any) -> None:
-        """Do not ask about this pair again."""
-        if not (isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)):
-            raise ValueError("a question is about two points")
-        if len(self._skipped) < 10_000:
-            self._skipped.add((min(pair), max(pair)))
+    def skip(self, point: Any) -> None:
+        """Do not ask about this point again."""
+        self._skipped.add(self._checked(point))
+
+    def learn(self) -> SessionState:
+        """Learn the metric from all answers."""
+        self.state = self._learn(self.state)
+        return self.state
 
     def close(self) -> None:
         """Close the journal."""
         self.journal.close()
 
-    def _next(self, version: int, last: SessionState | None) -> SessionState:
+    def _learn(self, last: SessionState | None) -> SessionState:
         start = time.perf_counter()
-        active = self.answers.active()
+        with self._lock:
+            version, active = self.version, self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
         learned = self.learning.learn(rows, None if last is None else last.learned)
         before = self.first if last is None else last.plane
         turned = plane(self.learning.covariance, learned.map, before)
         return SessionState(version, active, learned, turned, time.perf_counter() - start)
+
+    def _checked(self, point: Any) -> int:
+        if type(point) is not int or not 0 <= point < self.points.n:
+            raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
+        return point
 
     # ------------------------------------------------------------------ what is shown
     def about(self) -> dict[str, Any]:
@@ -144,11 +155,11 @@ class Session:
                     "points": list(answer.points[:MOST_SHOWN]),
                     "weight": answer.weight,
                     "violation": violations.get(answer.number),
-                    "is_met": violations.get(answer.number, 0.0) <= MET,
+                    "met": _met(violations.get(answer.number, 0.0)),
                 }
                 for answer in state.answers
             ],
-            "named": self._named(state),
+            "named": [{"point": i, "name": name} for i, name in _named(state.answers).items()],
             "can_undo": bool(self.answers.done),
             "can_redo": bool(self.answers.undone),
             "status": None if result is None else str(result.status),
@@ -161,37 +172,62 @@ class Session:
             ],
         }
 
-    def _named(self, state: SessionState) -> list[dict[str, Any]]:
-        named: dict[int, str] = {}
-        for answer in state.answers:
-            if answer.kind == "name":
-                named |= dict.fromkeys(answer.points, answer.name)
-        return [{"point": i, "name": name} for i, name in named.items()]
+    def question(self) -> dict[str, Any] | None:
+        """Return the next question; None if there is none.
 
-    def question(self, state: SessionState) -> dict[str, Any] | None:
-        """Return the next question; None if there is none."""
-        rng = np.random.default_rng([state.version, len(self._skipped)])
-        found = next_question(self.learning, state.learned, state.answers, rng, self._skipped)
-        return None if found is None else asdict(found)
+        The groups are those of all answers. Distances are those of the last metric learned, so that nobody waits for the next one.
+        """
+        answers = self.answers.active()
+        groups, named = Links(answers).groups(), _named(answers)
+        rng = np.random.default_rng([self.version, len(self._skipped)])
+        found = next_question(self.learning.X @ self.state.learned.map, groups, rng, self._skipped)
+        if found is None:
+            return None
+        offered = []
+        for members in found.groups:
+            whole = groups.members[groups.of[members[0]]] if members[0] in groups.of else members
+            name = next((named[i] for i in whole if i in named), None)
+            offered.append({"members": members, "size": len(whole), "name": name})
+        return {"point": found.point, "groups": offered, "guess": found.guess}
 
     def contradictions(self, state: SessionState) -> list[list[int]]:
         """Return the numbers of answers that provably contradict each other; stop early if another answer arrives."""
         softened = {answer.number for answer in state.answers if answer.weight < 1}
-        return self.learning.contradictions(state.learned, softened, lambda: state.version == self.state.version)
+        return self.learning.contradictions(state.learned, softened, lambda: self.is_current(state))
+
+    def is_current(self, state: SessionState) -> bool:
+        """Tell whether no answer has come since this state."""
+        return state.version == self.version
 
     def clusters(self, state: SessionState) -> np.ndarray:
         """Return the cluster of each point, shape (n,)."""
         groups = Links(state.answers).groups()
         return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
 
-    def neighbours(self, state: SessionState, i: Any, k: int = 6) -> dict[str, Any]:
+    def compared(self, clusters: np.ndarray, state: SessionState) -> dict[str, dict[str, float]] | None:
+        """Return how well the clusters agree with the known labels; None without labels. See :class:`Agreement`."""
+        return None if self.agreement is None else self.agreement.of(clusters, len(state.answers))
+
+    def neighbours(self, state: SessionState, point: Any, k: int = 6) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
-        if type(i) is not int or not 0 <= i < self.points.n:
-            raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
-        found = {}
+        i, found = self._checked(point), {}
         for name, learned in (("before", np.diag(self.learning.scale)), ("now", state.learned.map)):
             mapped = self.learning.X @ learned
             sq = ((mapped - mapped[i]) ** 2).sum(axis=1)
             sq[i] = np.inf
             found[name] = np.argsort(sq, kind="stable")[: min(k, self.points.n - 1)].tolist()
         return {"point": i, **found}
+
+
+def _met(violation: float) -> str:
+    """Return "yes", "nearly" or "no"."""
+    return "yes" if violation <= MET else "nearly" if violation <= NEARLY_MET else "no"
+
+
+def _named(answers: list[Answer]) -> dict[int, str]:
+    """Return the class name of each point that has one; the last name counts."""
+    named: dict[int, str] = {}
+    for answer in answers:
+        if answer.kind == "name":
+            named |= dict.fromkeys(answer.points, answer.name)
+    return named

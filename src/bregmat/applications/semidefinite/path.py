@@ -25,11 +25,8 @@ from bregmat.solvers.cone_scalings import largest_step
 
 REACH = 0.98  # share of the way to the boundary that a step may go
 PROXIMAL = 1e-13  # relative term on the diagonal of the system: rows that depend on others make it singular
-LITTLE, PATIENCE = (
-    0.9,
-    20,
-)  # share of the gap that is left by a step that brings little, and how many in turn end the run
-SHORT, CENTRAL = 0.3, 0.7  # steps from which one back towards the path is tried, and the share of tau that it aims at
+LITTLE = 0.9  # share of the gap that is left by a step that brings little
+PATIENCE = 20  # steps in turn that bring little and end the run
 FAR = 1e8  # entries of the factor from which on the program is taken for unbounded
 SHORTEST = 1e-6  # steps below which the path is not followed any further
 
@@ -113,14 +110,7 @@ class LogDetPath:
         bent = symmetrize(dX @ dZ)
         move = system.direction(goal, bent, dw * dlam)
         ap, ad = system.steps(move)
-        if min(ap, ad) < SHORT:  # near the boundary: back towards the path first
-            centring = system.direction(CENTRAL * system.tau, 0.0, 0.0)
-            lengths = system.steps(centring)
-            if min(lengths) > min(ap, ad):
-                move, (ap, ad) = centring, lengths
-        if not max(ap, ad) > SHORTEST:
-            return replace(state, stalled=True)
-        new = system.moved(move, ap, ad)
+        new = system.moved(move, ap, ad) if max(ap, ad) > SHORTEST else None
         if new is None:
             return replace(state, stalled=True)
         idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
@@ -156,7 +146,7 @@ class _NewtonSystem:
         self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), PROXIMAL))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Weights of the system, with one refinement for what the proximal term changes."""
+        """Weights of the system, refined twice for what the proximal term changes."""
         rhs = self.scale * rhs
         y = cholesky_solve(self.factor, rhs)
         for _ in range(2):

@@ -16,6 +16,7 @@ from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.nearest_matrix import weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
@@ -122,18 +123,7 @@ def semidefinite_program(
 def result_of(
     problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
 ) -> SemidefiniteResult:
-    """The result of a run.
-
-    Parameters
-    ----------
-    problem : SemidefiniteProgram
-    outcome : Outcome
-    coordinates : Coordinates
-        From the samples to those of the program.
-    ray : ndarray, shape (n, k), or None
-        The proof of UNBOUNDED.
-    seconds : float
-    """
+    """The result of a run, with the coordinates that lead from the samples to the program, and the proof of UNBOUNDED."""
     proof = outcome.certificate
     return SemidefiniteResult(
         **outcome.shared() | {"seconds": seconds},
@@ -143,5 +133,6 @@ def result_of(
         dual=proof.dual,
         values=proof.values,
         violation=problem.rows.violation(proof.values),
+        weight_span=weight_span(problem.rows.losses.gamma),
         ray=ray,
     )

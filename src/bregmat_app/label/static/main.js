@@ -1,8 +1,10 @@
-// The page: keys and buttons to what is said, and what is learned to map and panel.
+// The page: turns keys and buttons into answers, and shows what is learned on the map and in the panel.
 
 import { PointMap } from "./map.js";
 import { Line } from "./socket.js";
-import { answerRow, el, featureRows, fill, statusRows, swatch } from "./panel.js";
+import { agreementRows, answerRow, el, featureRows, fill, statusRows, swatch } from "./panel.js";
+import { about, card, nameOf, pointPicture, pointText } from "./points.js";
+import { pointsOf, showQuestion } from "./question.js";
 
 const $ = (id) => document.getElementById(id);
 const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b8860b", "#cc3399", "#5b4bc4", "#2b8cbe", "#7a5230", "#c0392b", "#4d7d1f", "#8e44ad", "#167d7f"];
@@ -11,7 +13,6 @@ const NOTHING = 65535; // code of a point without colour
 const palette = (code, isDark) => (code === NOTHING ? (isDark ? "#737d88" : "#9aa3ad") : (isDark ? DARK : LIGHT)[code % LIGHT.length]);
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const about = await (await fetch("about.json")).json();
 const images = new Map();
 function picture(i) {
   if (!images.has(i)) { const image = new Image(); image.src = `pictures/${i}`; images.set(i, image); }
@@ -19,29 +20,16 @@ function picture(i) {
 }
 const map = new PointMap($("map"), about.has_pictures ? picture : null);
 const line = new Line();
-const texts = new Map();
 
-let shown = null, details = null, asked = null, clusters = null, picks = [], positions = null, saidAt = null, answered = "";
+let shown = null, details = null, question = null, isOpen = false; // isOpen: the question waits for its answer
+let clusters = null, picks = [], positions = null, answered = "";
+let answeredAt; // when the last answer was given
+const times = new Map(); // the same by version, until the map has come
 let colourBy = about.classes ? "label" : "cluster";
 
 $("title").textContent = about.title;
 document.title = `${about.title} – bregmat label`;
 
-// ---------------------------------------------------------------- a point in words and pictures
-const nameOf = (i) => about.names[i];
-function pointPicture(i, size) {
-  return about.has_pictures ? el("img", { src: `pictures/${i}`, alt: `picture of ${nameOf(i)}`, width: size, height: size }) : null;
-}
-function pointText(i, node) {
-  if (!about.has_texts) return;
-  if (texts.has(i)) { node.textContent = texts.get(i); return; }
-  fetch(`points/${i}`).then((response) => response.json()).then(({ text }) => { texts.set(i, text); node.textContent = text; });
-}
-function card(i) {
-  const text = about.has_texts ? el("p") : null;
-  if (text) pointText(i, text);
-  return el("div", { class: "card" }, pointPicture(i, 96), el("span", {}, nameOf(i)), text);
-}
 function spoken(i) {
   const code = codes()[i], legend = legendNames();
   return legend && code !== NOTHING ? `${nameOf(i)}, ${legend[code]}` : nameOf(i);
@@ -79,26 +67,34 @@ $("colour").addEventListener("change", () => { colourBy = $("colour").value; sho
 // ---------------------------------------------------------------- saying
 function announce(text, isBad = false) { $("announce").textContent = text; $("announce").className = isBad ? "bad" : ""; }
 function say(event, words) {
-  saidAt = performance.now();
   answered = words;
-  if (!line.send({ type: "say", event })) announce("Not connected: nothing was said.", true);
+  if (line.send({ type: "say", event })) answeredAt = performance.now();
+  else announce("Not connected: the answer was not sent.", true);
 }
-const WORDS = { same: "Same", different: "Different", closer: "Comparison", group: "Group", undo: "Undone", redo: "Redone", soften: "Softened", drop: "Dropped" };
+const WORDS = { same: "Same", different: "Different", undo: "Undone", redo: "Redone", soften: "Softened", drop: "Dropped" };
 const act = (event) => say(event, WORDS[event.kind]);
 function pairOr(kind) {
-  if (picks.length === 2) { const points = picks; setPicks([]); say({ kind, points }, WORDS[kind]); }
-  else if (picks.length === 0 && asked) askedIs(kind);
-  else announce("Pick two points for that, or none to answer the question.", true);
+  if (picks.length === 2) { const points = picks; setPicks([]); act({ kind, points }); }
+  else if (picks.length === 0 && isOpen && question.groups.length === 1) choose(kind === "same" ? 0 : -1);
+  else announce("Pick two points first. Digit keys answer the question.", true);
 }
-function askedIs(kind) {
-  const points = asked.points;
-  setAsked(null);
-  say({ kind, points }, WORDS[kind]);
+// answers the question: the place of a group, or -1 for none of them
+function choose(k) {
+  if (!isOpen || k >= question.groups.length) return;
+  const { point, groups } = question, members = groups.map((group) => group.members[0]);
+  setOpen(false);
+  if (k < 0) say({ kind: "different", points: [point, ...members] }, groups.length > 1 ? "A new group" : "Different");
+  else say({ kind: "same", points: [point, members[k]] }, groups.length > 1 ? `Group ${k + 1}` : "Same");
 }
-function skip() { if (asked) { line.send({ type: "skip", points: asked.points }); setAsked(null); announce("Skipped."); } }
+function skip() { if (isOpen) { line.send({ type: "skip", point: question.point }); setOpen(false); announce("Skipped."); } }
+function setOpen(value) {
+  isOpen = value && question !== null;
+  map.setAsked(isOpen ? pointsOf(question) : []);
+  $("question-box").classList.toggle("waits", !isOpen);
+}
 function closer() {
   if (picks.length !== 3) { announce("Pick three points for a comparison.", true); return; }
-  const points = picks; setPicks([]); say({ kind: "closer", points }, WORDS.closer);
+  const points = picks; setPicks([]); say({ kind: "closer", points }, "Comparison");
 }
 function group() {
   if (picks.length < 2) { announce("Pick two points or more for a group.", true); return; }
@@ -144,61 +140,49 @@ function tip(i) {
   const box = $("tip");
   box.hidden = i < 0;
   if (i < 0) return;
-  const text = about.has_texts ? el("div") : null;
-  if (text) pointText(i, text);
-  fill(box, pointPicture(i, 80), el("strong", {}, spoken(i)), text);
+  fill(box, pointPicture(i, 128), el("strong", {}, spoken(i)), pointText(i, el("div"), 300));
   const [x, y] = map.place(i), { width, height } = map.size();
   box.style.left = `${Math.min(x + 14, Math.max(0, width - box.offsetWidth - 4))}px`;
   box.style.top = `${y + 14 + box.offsetHeight > height ? Math.max(0, y - 14 - box.offsetHeight) : y + 14}px`;
 }
 
 // ---------------------------------------------------------------- what comes in
+function measure(name, start) { if (start !== undefined) performance.measure(name, { start, end: performance.now() }); }
 line.addEventListener("positions", ({ detail }) => { positions = detail; });
 line.addEventListener("shown", ({ detail }) => {
-  const isNew = !shown || detail.version !== shown.version;
   shown = detail;
   map.setPositions(positions.positions, () => {
     document.body.dataset.version = String(detail.version);
-    if (saidAt !== null) performance.measure("answer to map", { start: saidAt, end: performance.now() });
-    saidAt = null;
+    measure("answer to map", times.get(detail.version));
+    times.delete(detail.version);
   });
-  if (isNew) setAsked(null);
   map.setMarked([]);
   $("undo").disabled = !shown.can_undo;
   $("redo").disabled = !shown.can_redo;
-  const met = shown.answers.filter((answer) => answer.is_met).length;
-  if (answered) announce(`${answered}. ${met} of ${shown.answers.length} answers met.`);
+  const missed = shown.answers.filter((answer) => answer.met === "no").length;
+  if (answered) announce(`${answered}. ${shown.answers.length - missed} of ${shown.answers.length} answers met or nearly met.`);
   answered = "";
   fill($("status"), ...statusRows(shown));
   fill($("features"), ...featureRows(shown.features));
   showAnswers();
   if (colourBy === "named") showColours();
 });
-const WHY = {
-  begun: "One of them is apart from other groups; where it belongs is open.",
-  place: "One of them has no group yet: with the answer, its relation to all of a group follows.",
-  change: "Of the pairs looked at, the answer is expected to change most.",
-};
-function setAsked(question) {
-  asked = question;
-  map.setAsked(asked ? asked.points : []);
-  for (const id of ["ask-same", "ask-different", "ask-skip"]) $(id).disabled = !asked;
-  if (!asked) { $("question-why").textContent = ""; return; }
-  fill($("question"), ...asked.points.map(card));
-  $("question-why").textContent = `Guessed from their distance: the same with ${Math.round(100 * asked.chance)} %. ${WHY[asked.why]}`;
-}
-line.addEventListener("question", ({ detail }) => { if (shown && detail.version === shown.version) showQuestion(detail); });
-function showQuestion({ question, version }) {
-  setAsked(question);
-  document.body.dataset.asked = String(version);
-  if (!question) fill($("question"), el("p", { class: "soft" }, "No question is left: the answers decide every pair looked at."));
-}
+line.addEventListener("question", ({ detail }) => {
+  question = detail.question;
+  setOpen(true);
+  showQuestion(question, choose);
+  document.body.dataset.asked = String(detail.version);
+  measure("answer to question", answeredAt);
+  if (answeredAt !== undefined) times.set(detail.version, answeredAt);
+  answeredAt = undefined;
+});
 line.addEventListener("clusters", ({ detail }) => { clusters = Uint16Array.from(detail.codes); });
 line.addEventListener("details", ({ detail }) => {
   if (!shown || detail.version !== shown.version) return;
   details = detail;
-  if (!asked && detail.question && document.body.dataset.asked !== String(detail.version)) showQuestion(detail);
   fill($("clusters"), ...detail.cluster_sizes.map((size, k) => el("li", {}, swatch(palette(k, dark.matches)), `cluster ${k + 1}: ${size} points`)));
+  $("agreement-box").hidden = !detail.agreement;
+  if (detail.agreement) fill($("agreement"), ...agreementRows(detail.agreement));
   showAnswers();
   showColours();
   document.body.dataset.details = String(detail.version);
@@ -206,11 +190,11 @@ line.addEventListener("details", ({ detail }) => {
 line.addEventListener("neighbours", ({ detail }) => {
   const list = (title, points, known) => el("div", {}, el("h3", {}, title),
     el("ol", {}, ...points.map((i) => el("li", { class: known.includes(i) ? "" : "new" }, pointPicture(i, 29), nameOf(i)))));
-  fill($("neighbours"), el("p", {}, `Of ${nameOf(detail.point)}`),
+  fill($("neighbours"), card(detail.point), el("h3", {}, "Nearest points"),
     el("div", { class: "near" }, list("before", detail.before, detail.before), list("now", detail.now, detail.before)),
     el("p", { class: "soft" }, "New ones are bold."));
 });
-line.addEventListener("error", ({ detail }) => { answered = ""; saidAt = null; announce(detail.text, true); if (details) setAsked(details.question); });
+line.addEventListener("error", ({ detail }) => { answered = ""; answeredAt = undefined; announce(detail.text, true); setOpen(true); });
 line.addEventListener("gone", () => { $("gone").hidden = false; $("gone").textContent = "Not connected to bregmat label. Is it still running? Your answers are in its journal."; });
 line.addEventListener("open", () => { $("gone").hidden = true; });
 
@@ -222,8 +206,8 @@ function showAnswers() {
   $("answers-count").textContent = shown.answers.length ? `(${shown.answers.length})` : "";
   const kept = new Map(); // rows of which nothing changed are used again: hundreds of answers cost as little as few
   for (const answer of shown.answers.toReversed()) {
-    const isIn = inConflict.has(answer.number), percent = answer.is_met ? 0 : Math.round(100 * answer.violation);
-    const key = [answer.number, answer.weight, answer.is_met, percent, isIn].join();
+    const isIn = inConflict.has(answer.number), percent = Math.round(100 * (answer.violation ?? 0));
+    const key = [answer.number, answer.weight, answer.met, percent, isIn].join();
     kept.set(key, answerRows.get(key) ?? answerRow(answer, isIn, act, show));
   }
   answerRows = kept;
@@ -244,18 +228,21 @@ function lasso() {
   announce(map.isLasso ? "Lasso: draw around points." : "Lasso off.");
 }
 let turn = 0;
-function toAsked() { if (asked) { map.setCursor(asked.points[turn++ % 2]); } }
+function toAsked() { if (isOpen) map.setCursor(pointsOf(question)[turn++ % (question.groups.length + 1)]); }
+function enlarge(isLarge) { $("question-box").classList.toggle("large", isLarge); $("enlarge").setAttribute("aria-pressed", String(isLarge)); }
 const KEYS = {
   s: () => pairOr("same"), d: () => pairOr("different"), c: closer, g: group, n: askName, x: skip, l: lasso, q: toAsked,
   u: () => act({ kind: "undo" }), r: () => act({ kind: "redo" }), m: () => $("map").focus(),
-  "+": () => map.zoom(1.4), "=": () => map.zoom(1.4), "-": () => map.zoom(1 / 1.4), 0: () => map.fit(),
-  "?": () => $("help-dialog").showModal(), escape: () => { setPicks([]); map.setMarked([]); announce("Nothing picked."); },
+  "+": () => map.zoom(1.4), "=": () => map.zoom(1.4), "-": () => map.zoom(1 / 1.4), f: () => map.fit(), 0: () => choose(-1),
+  v: () => enlarge(!$("question-box").classList.contains("large")),
+  "?": () => $("help-dialog").showModal(), escape: () => { enlarge(false); setPicks([]); map.setMarked([]); announce("Nothing picked."); },
 };
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input")) return;
   const key = event.key.toLowerCase();
+  if (key >= "1" && key <= "9" && key.length === 1 && !event.repeat) choose(Number(key) - 1);
   if (Object.hasOwn(KEYS, key) && !event.repeat) { KEYS[key](); event.preventDefault(); }
 });
 $("map").addEventListener("keydown", (event) => {
@@ -266,9 +253,9 @@ $("map").addEventListener("blur", () => tip(-1));
 $("name-input").addEventListener("keydown", (event) => { if (event.key === "Enter") giveName(); });
 const CLICKS = {
   same: () => pairOr("same"), different: () => pairOr("different"), closer, group, name: askName, clear: KEYS.escape,
-  "ask-same": () => askedIs("same"), "ask-different": () => askedIs("different"), "ask-skip": skip, undo: KEYS.u, redo: KEYS.r,
+  "ask-new": () => choose(-1), "ask-skip": skip, enlarge: KEYS.v, undo: KEYS.u, redo: KEYS.r,
   help: KEYS["?"], "help-close": () => $("help-dialog").close(), "name-ok": giveName, "name-cancel": () => $("name-dialog").close(),
-  lasso, "zoom-in": KEYS["+"], "zoom-out": KEYS["-"], "zoom-fit": KEYS[0],
+  lasso, "zoom-in": KEYS["+"], "zoom-out": KEYS["-"], "zoom-fit": KEYS.f,
 };
 for (const [id, handle] of Object.entries(CLICKS)) $(id).addEventListener("click", handle);
 dark.addEventListener("change", showColours);

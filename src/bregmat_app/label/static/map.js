@@ -239,19 +239,19 @@ export class PointMap extends EventTarget {
       g.lineWidth = lineWidth; g.strokeStyle = colour; g.stroke();
     };
     const accent = style.getPropertyValue("--accent"), bad = style.getPropertyValue("--bad");
-    if (this.asked.length === 2) {
-      const [[ax, ay], [bx, by]] = this.asked.map((i) => this.place(i));
-      g.setLineDash([6, 5]); g.lineWidth = 2; g.strokeStyle = accent;
-      g.beginPath(); g.moveTo(ax, ay); g.lineTo(bx, by); g.stroke(); g.setLineDash([]);
-      for (const i of this.asked) ring(i, size / 2 + 6, accent, 2.5);
-    }
+    const number = (i, text) => {
+      const [px, py] = this.place(i);
+      g.font = "bold 13px system-ui, sans-serif"; g.lineWidth = 4; g.strokeStyle = paper; g.fillStyle = ink;
+      g.strokeText(text, px + 9, py - 7); g.fillText(text, px + 9, py - 7);
+    };
+    this.asked.forEach((i, k) => {
+      ring(i, size / 2 + (k ? 4 : 9), accent, k ? 1.5 : 3.5);
+      number(i, k ? String(k) : "?");
+    });
     for (const i of this.marked) ring(i, size / 2 + 5, bad, 2.5);
     this.picks.forEach((i, k) => {
       ring(i, size / 2 + 4, ink, 2.5);
-      if (this.picks.length > 3) return;
-      const [px, py] = this.place(i);
-      g.font = "bold 13px system-ui, sans-serif"; g.lineWidth = 4; g.strokeStyle = paper; g.fillStyle = ink;
-      g.strokeText(String(k + 1), px + 9, py - 7); g.fillText(String(k + 1), px + 9, py - 7);
+      if (this.picks.length <= 3) number(i, String(k + 1));
     });
     if (this.cursor >= 0) {
       const [px, py] = this.place(this.cursor);

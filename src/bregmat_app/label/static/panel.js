@@ -1,4 +1,4 @@
-// The panel: what is known, as elements. Whatever comes from the data goes in as text, never as markup.
+// Elements of the panel. Whatever comes from the data is inserted as text, never as markup.
 
 export function el(tag, properties = {}, ...children) {
   const node = document.createElement(tag);
@@ -12,7 +12,7 @@ export function el(tag, properties = {}, ...children) {
   return node;
 }
 
-// puts children in, and the keyboard focus back to where it was
+// replaces the children and keeps the keyboard focus on the child with the same key
 export function fill(parent, ...children) {
   const key = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
   parent.replaceChildren(...children.filter((child) => child !== null));
@@ -34,16 +34,27 @@ export function swatch(colour) {
 }
 
 export function statusRows(shown) {
-  const met = shown.answers.filter((answer) => answer.is_met).length, all = shown.answers.length;
+  const all = shown.answers.length, count = (met) => shown.answers.filter((answer) => answer.met === met).length;
+  const met = count("yes"), nearly = count("nearly");
   const row = (name, value, kind = "") => [el("dt", {}, name), el("dd", { class: kind }, value)];
-  if (!all) return [...row("Answers", "none yet: nothing is learned")];
+  if (!all) return row("Answers", "none yet: nothing is learned");
   const small = (x) => (x === null ? "not known" : x === 0 ? "0" : x.toExponential(1));
   return [
     ...row("Status", shown.status === "OPTIMAL" ? "OPTIMAL: proven optimal" : shown.status, shown.status === "OPTIMAL" ? "good" : "bad"),
-    ...row("Gap", `${small(shown.gap)} (asked: ${small(shown.tol)})`),
-    ...row("Answers met", `${met} of ${all}`, met === all ? "good" : ""),
+    ...row("Gap", `${small(shown.gap)} (tolerance: ${small(shown.tol)})`),
+    ...row("Answers met", nearly ? `${met} of ${all}, ${nearly} more within 10 %` : `${met} of ${all}`, met + nearly === all ? "good" : ""),
     ...row("Rows", String(shown.n_rows)),
     ...row("Learned in", `${(1000 * shown.seconds).toFixed(0)} ms`),
+  ];
+}
+
+export function agreementRows({ chosen, random }) {
+  const cells = (tag, ...texts) => el("tr", {}, ...texts.map((text, k) => el(k ? tag : "th", { scope: tag === "th" ? "col" : k ? null : "row" }, text)));
+  const percent = (x) => `${Math.round(100 * x)} %`;
+  return [
+    cells("th", "Clusters", "your answers", "random pairs"),
+    cells("td", "points in the right one", percent(chosen.accuracy), percent(random.accuracy)),
+    cells("td", "mutual information (NMI)", chosen.nmi.toFixed(2), random.nmi.toFixed(2)),
   ];
 }
 
@@ -64,7 +75,8 @@ export function featureRows(features) {
 const BUTTONS = [["soften", "Soften"], ["drop", "Drop"]];
 
 export function answerRow(answer, contradicts, act, show) {
-  const state = contradicts ? ["contradicts", "bad"] : answer.is_met ? ["met", "good"] : [`off by ${Math.round(100 * answer.violation)} %`, "bad"];
+  const off = `${Math.max(1, Math.round(100 * (answer.violation ?? 0)))} %`;
+  const state = contradicts ? ["contradicts", "bad"] : { yes: ["met", "good"], nearly: [`nearly met (${off})`, ""], no: [`off by ${off}`, "bad"] }[answer.met];
   const softened = answer.weight < 1 ? ` (softened, weight ${Number(answer.weight.toPrecision(2))})` : "";
   return el("li", {},
     el("button", { type: "button", class: "what", key: `show-${answer.number}`, onclick: () => show(answer) }, `${answer.sentence}${softened}`),

@@ -1,0 +1,37 @@
+"""Run the short experiments of docs/reproduction.md again and compare every row with the page: `make reproduce-check`.
+
+    python tests/rerun_page.py [--download]
+
+The digest of the rows agrees on processors and libraries like those of the page. Elsewhere ties may be decided differently; then every row
+has to agree within the tolerance of ``differing_rows``.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from bregmat_papers import DataHome, experiment, experiment_names, reproduce
+from bregmat_papers.page import SHORT, differing_rows, digest, read_entry
+
+PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+
+
+def main() -> int:
+    """Print one line for each experiment, and each row that differs; the exit status is 1 if any does."""
+    text, differs = PAGE.read_text(encoding="utf-8"), False
+    data = DataHome(download="--download" in sys.argv)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in experiment_names():
+            seconds, printed, rows = read_entry(text, name)
+            if seconds >= SHORT:
+                continue
+            found = reproduce(experiment(name), folder, data=data).rows
+            wrong = differing_rows(found, rows)
+            same = "same digest" if digest(found) == printed else "another digest"
+            print(f"{name}: {len(rows)} rows, {same}, {len(wrong)} beyond the tolerance", *wrong, sep="\n  ", flush=True)
+            differs = differs or bool(wrong)
+    return int(differs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
