@@ -120,6 +120,19 @@ def frobenius(sizes: list[int], with_rival: bool) -> None:
     harness.print_table("Frobenius", header, rows)
 
 
+def weighted(sizes: list[int]) -> None:
+    """Weights per entry from 0.1 to 1, log-uniform, which corr_nearest does not take."""
+    rows = []
+    for name, make in (("noise", noisy), ("pairwise", pairwise)):
+        for n in sizes:
+            C, H = make(n), 10 ** np.random.default_rng(1).uniform(-1, 0, (n, n))
+            run = harness.timed(lambda C=C, H=(H + H.T) / 2: nearest_correlation(C, weights=H))
+            r = run.value
+            word = f"10 s: {harness.verdict_word(run.cpu_median < 10.0)}" if n == 1000 else ""
+            rows.append([name, n, harness.seconds(run.cpu_median), r.n_iter, str(r.status), f"{r.gap:.1e}", word])
+    harness.print_table("Weights per entry", ["matrix", "n", "CPU", "steps", "status", "gap", "target"], rows)
+
+
 def divergences(sizes: list[int]) -> None:
     targets = {("logdet", 100): 0.005, ("logdet", 500): 0.1, ("logdet", 2000): 10.0}
     rows = []
@@ -155,6 +168,7 @@ def main() -> None:
     print(harness.machine())
     harness.one_thread()
     divergences([*given.sizes, *given.large])
+    weighted([*given.sizes, 1000])
     frobenius(given.sizes, not given.skip_rival)
 
 

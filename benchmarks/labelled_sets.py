@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bregmat_papers.datasets import load_dataset, load_mnist
+from bregmat_papers.datasets import load_dataset, load_mnist, load_sentences
 
 TABLES = (
     "wine", "iris", "digits", "digits389", "breast-cancer-diagnostic", "soybean-small", "soybean-large", "balance-scale",
@@ -23,7 +23,7 @@ PIXEL_COMPONENTS = 50
 
 def labelled_set(name: str, most: int, least: int = 5) -> tuple[np.ndarray, np.ndarray]:
     """Points (n, d) and class codes (n,): a seeded sample of at most ``most`` rows, without classes of fewer than ``least``."""
-    X, y = _whole(name)
+    X, y = whole_set(name)
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
     X, y = np.asarray(X[rows], dtype=float), np.unique(y[rows], return_inverse=True)[1]
     kept = np.bincount(y)[y] >= least
@@ -35,7 +35,11 @@ def labelled_set(name: str, most: int, least: int = 5) -> tuple[np.ndarray, np.n
     return X, y
 
 
-def _whole(name: str) -> tuple[np.ndarray, np.ndarray]:
+def whole_set(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """All points (n, d) and their labels (n,)."""
+    if name.startswith("sentences"):  # "sentences300" has 300 dimensions
+        sentences = load_sentences(int(name.removeprefix("sentences") or 100))
+        return sentences.X, sentences.y
     if name == "mnist":
         train, _ = load_mnist()
         return train.X, train.y

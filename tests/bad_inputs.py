@@ -352,6 +352,8 @@ ENTRIES = {
         {"C": EYE},
         {"C": table(EYE, square=True), "divergence": SETTING, "min_eig": number(-0.1, 2.0), "rank": count(1)}
         | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}}
+        | {"weights": {"number": 3, "word": "x", "small": np.ones((2, 2)), "below": -np.ones((4, 4)), "thing": Thing()}}
+        | {"bounds": {"number": 3, "three": (1, 2, 3), "crossed": (0.5, 0.4), "word": ("x", None), "thing": Thing()}}
         | {"repair": WORD, "floor": POSITIVE, "scale": MAYBE}
         | LIMITS,
     ),
@@ -1235,8 +1237,11 @@ COMMANDS = {
             "matrix": FILES | {"points.csv": "points.csv"},
             "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
             "--min-eig": NUMBERS | {"1": "{}"},
+            "--weights": FILES | {"points.csv": "points.csv"},
+            "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
+            "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
         },
-        free=("--scale",),
+        free=("--scale", "--keep-variances"),
     ),
     "demo": Command(
         [],

@@ -3,6 +3,9 @@
 import hashlib
 import io
 import json
+import os
+import subprocess
+import sys
 import time
 import tracemalloc
 import warnings
@@ -10,6 +13,7 @@ import zipfile
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -38,6 +42,7 @@ from bregmat import (
     save,
     verify,
 )
+from bregmat._kernels import level
 from bregmat.io import ModelFileError, read_manifest, read_points, texts
 from bregmat.kernels import kernel_source
 from bregmat.margin import MarginProblem, train_margin
@@ -291,6 +296,13 @@ def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
         assert result.status == "OPTIMAL" and result.objective == 0.0 == result.dual_bound
 
 
+@pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative"])
+def test_an_objective_of_rounding_at_5_5_is_not_called_optimal(solver):
+    """``(x_1 - x_2)^2 / 2 + 1e-17 (x_1 + x_2)`` is 1e-16 at (5, 5), and 0 at 0."""
+    result = nnqp([[1.0, -1.0], [-1.0, 1.0]], [1e-17, 1e-17], x0=[5.0, 5.0], solver=solver)
+    assert (result.status, result.objective, result.dual_bound) == ("OPTIMAL", 0.0, 0.0) and not result.x.any()
+
+
 # ---------------------------------------------------------------- a graph whose edges are given in parts
 @pytest.mark.parametrize("form", [sp.coo_array, sp.coo_matrix])
 def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
@@ -531,6 +543,43 @@ def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
     path.write_text("1," * 2**19)
     with pytest.raises(ValueError, match=r"endless\.csv: no table of text, a line has 262144 characters or more"):
         read_points(path)
+
+
+# ---------------------------------------------------------------- how and where the tests are started
+CORES = ["Nehalem", "Haswell", "SkylakeX"]  # core types of OpenBLAS with the instruction sets v1, v3 and v4
+
+
+def outcome_of(test, *, before=(), **environment):
+    """Whether a test passes in a process of its own, and what it printed; a variable that is None is unset."""
+    kept = {name: value for name, value in os.environ.items() if name not in environment}
+    command = [*before, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).with_name(test)]
+    done = subprocess.run(
+        command,
+        env=kept | {name: value for name, value in environment.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_tests_of_ctrl_c_pass_where_sigint_is_ignored():
+    """`nohup` and many CI runners start the suite so, and a child inherits it."""
+    passes, out = outcome_of(
+        "test_interrupts.py::test_a_signal_cuts_a_result_short", before=("sh", "-c", 'trap "" INT; exec "$0" "$@"')
+    )
+    assert passes, out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("core", [None, *CORES[: ["v1", "v3", "v4"].index(level) + 1]])
+def test_a_proof_of_the_last_digits_is_judged_alike_on_every_processor(core):
+    """With the core type that OpenBLAS chooses, and with each one that this processor can run."""
+    passes, out = outcome_of(
+        "test_verification.py::test_rounding_of_the_range_of_a_prior_refutes_no_proof", OPENBLAS_CORETYPE=core
+    )
+    assert passes, out
 
 
 # ---------------------------------------------------------------- quadratic programs whose matrix is indefinite by rounding

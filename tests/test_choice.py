@@ -7,8 +7,9 @@ from sklearn.datasets import load_digits, load_wine
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
-from bregmat import Constraints, KernelLearner, MetricLearner
+from bregmat import Constraints, Factor, KernelLearner, MetricLearner, nearest_metric
 from bregmat.estimators import learner as learner_module
+from bregmat.estimators import metric as metric_module
 from bregmat.estimators.choice import best_strategy, scaled_or_not, shares_right, usual_weight
 
 
@@ -158,3 +159,26 @@ def test_kernels_are_compared_in_their_own_distances(rng, kernel):
     assert unlearned.result_.gap == 0 and unlearned.strategy_ is None
     if kernel != "rbf":
         assert np.allclose(unlearned.kernel_, X @ X.T)
+
+
+def test_many_points_in_many_dimensions_are_learned_on_leading_components(rng, monkeypatch):
+    """The prior keeps 95 % of the variance; the result is the optimum for that prior. A named prior keeps all dimensions."""
+    monkeypatch.setattr(metric_module, "MANY_POINTS", 300)
+    monkeypatch.setattr(metric_module, "FEW_FEATURES", 20)
+    X, y = noisy_components(rng, 400)
+    X = np.column_stack([X[:, 0], 3.0 * rng.normal(size=(400, 2)), X[:, 1:]])
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
+    assert learner.prior_ == "identity" and learner.components_.shape == (3, 43)
+    V = np.linalg.eigh(np.cov(X.T))[1][:, -3:]
+    again = nearest_metric(
+        X,
+        learner.constraints_,
+        prior=Factor(V),
+        loss="squared_hinge",
+        slack_weight=learner.slack_weight_,
+    )
+    assert learner.result_.status == "OPTIMAL"
+    assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
+    assert MetricLearner(strategy="neighbors", n_components=5, random_state=0).fit(X, y).components_.shape == (5, 43)
+    named = MetricLearner(strategy="neighbors", prior="identity", random_state=0).fit(X, y)
+    assert named.components_.shape == (43, 43)

@@ -81,6 +81,35 @@ def test_a_smallest_eigenvalue_and_a_covariance(correlation):
     assert np.allclose(read("scaled.csv"), nearest_correlation(BROKEN).matrix, atol=1e-6)
 
 
+def test_a_covariance_with_its_variances(correlation):
+    deviations = np.array([2.0, 0.1, 5.0])
+    pd.DataFrame(BROKEN * np.outer(deviations, deviations), NAMES, NAMES).to_csv("covariance.csv")
+    assert correlation("covariance.csv", "--keep-variances", "--out", "out.csv").exit_code == 0
+    assert np.allclose(np.diag(read("out.csv")), deviations**2)
+    assert np.allclose(
+        read("out.csv") / np.outer(deviations, deviations), nearest_correlation(BROKEN).matrix, atol=1e-6
+    )
+
+
+def test_weights_and_bounds(correlation):
+    known = BROKEN.copy()
+    known[0, 1] = known[1, 0] = np.nan
+    weights = np.array([[1, np.nan, 3.0], [np.nan, 1, 1.0], [3.0, 1.0, 1]])
+    pd.DataFrame(known, NAMES, NAMES).to_csv("gaps.csv")
+    pd.DataFrame(weights, NAMES, NAMES).to_csv("weights.csv")
+    done = correlation("gaps.csv", "--weights", "weights.csv", "--lower", -0.1, "--out", "out.csv")
+    assert done.exit_code == 0, done.output
+    expected = nearest_correlation(known, weights=weights, bounds=(-0.1, None))
+    assert np.array_equal(read("out.csv").to_numpy(), expected.matrix)
+    assert expected.matrix[1, 2] == pytest.approx(-0.1)
+    assert correlation("gaps.csv").exit_code == 2  # without weights an empty cell is no number
+    pd.DataFrame(weights, list("abc"), list("abc")).to_csv("others.csv")
+    done = correlation("gaps.csv", "--weights", "others.csv")
+    assert done.exit_code == 2 and "the columns are" in done.stderr
+    done = correlation("broken.csv", "--upper", -0.6)
+    assert done.exit_code == 3 and "INFEASIBLE" in done.stdout, (done.exit_code, done.output)
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

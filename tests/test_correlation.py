@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.linalg
 import scipy.sparse
@@ -21,6 +22,7 @@ from bregmat import (
     nearest_correlation,
     nearest_kernel,
     save,
+    verify,
     widen_range,
 )
 from bregmat.applications.correlation.entries import Entries, fixed_blocks
@@ -636,6 +638,173 @@ def test_frames(rng):
         nearest_correlation(C[names[::-1]])
 
 
+def test_polars(rng):
+    names = ["equity", "bonds", "gold", "oil"]
+    C = broken(rng, 4, 1.0)
+    frame = pl.DataFrame(C, schema=names)
+    result = nearest_correlation(frame)
+    assert isinstance(result.matrix, pl.DataFrame) and result.matrix.columns == names
+    assert (result.matrix.to_numpy() == nearest_correlation(C).X).all()
+    assert verify({"C": frame}, result).holds
+    weighted = nearest_correlation(frame, weights=pl.DataFrame(1 + C**2, schema=names))
+    assert (weighted.matrix.to_numpy() == nearest_correlation(C, weights=1 + C**2).X).all()
+    with pytest.raises(ValueError, match="weights must have the columns of C"):
+        nearest_correlation(frame, weights=pl.DataFrame(C**2, schema=names[::-1]))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_covariance_keeps_its_variances(rng, tmp_path, weighted):
+    names, d = ["a", "b", "c", "d", "e"], np.array([1e-3, 0.2, 1.0, 7.0, 400.0])
+    S = pd.DataFrame(broken(rng, 5, 1.0) * np.outer(d, d), names, names)
+    problem = {"C": S, "scale": True} | ({"weights": np.ones((5, 5))} if weighted else {})
+    result = nearest_correlation(**problem)
+    assert list(result.covariance.columns) == list(result.covariance.index) == names
+    assert_allclose(np.diag(result.covariance), d**2, rtol=1e-14)
+    assert_allclose(result.covariance / np.outer(d, d), result.X, atol=1e-14)
+    assert verify(problem, result).holds
+    save(tmp_path / "covariance.npz", result)
+    assert_allclose(load(tmp_path / "covariance.npz").covariance, result.covariance, rtol=0)
+    with pytest.raises(ValueError, match="There is no covariance: .*scale=True"):
+        nearest_correlation(result.matrix).covariance  # noqa: B018
+
+
+def test_fixed_may_include_the_diagonal(rng):
+    C = broken(rng, 6, 0.6)
+    mask = mask_of(6, [(0, 1)])
+    whole = mask | np.eye(6, dtype=bool)
+    assert (nearest_correlation(C, fixed=whole).X == nearest_correlation(C, fixed=mask).X).all()
+    assert verify({"C": C, "fixed": whole}, nearest_correlation(C, fixed=whole)).holds
+    C[2, 2] = 1.05
+    with pytest.raises(ValueError, match=r"fixed is True at \[2, 2\], where C has 1.05"):
+        nearest_correlation(C, fixed=whole)
+
+
+# ---------------------------------------------------------------- weights and bounds
+def test_weights_of_one_are_no_weights(rng):
+    for n in (1, 2, 12):
+        C = broken(rng, n, 0.5)
+        plain, same = nearest_correlation(C, tol=1e-11), nearest_correlation(C, weights=np.ones((n, n)), tol=1e-11)
+        assert same.status == "OPTIMAL"
+        assert_allclose(same.X, plain.X, atol=1e-5)  # sqrt of twice the gap
+        assert same.objective == pytest.approx(plain.objective, abs=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("case", ["weights", "unknown", "bounds", "fixed", "all"])
+def test_weights_and_bounds_against_their_conditions(rng, case, scale):
+    """Karush, Kuhn and Tucker: S >= 0, <S, X - min_eig I> = 0, and X minimises each entry's Lagrangian."""
+    n, low = 15, 0.01
+    C, H = broken(rng, n, 0.5), 10 ** rng.uniform(-1, 0, (n, n))
+    H = scale * (H + H.T)
+    lower, upper, settings = np.full((n, n), -1.0), np.full((n, n), 1.0), {"weights": H, "min_eig": low}
+    if case in ("unknown", "all"):
+        H[mask_of(n, [(0, 1), (3, 5), (2, 7)])] = 0
+        C = np.where((H == 0) & ~np.eye(n, dtype=bool), np.nan, C)
+    if case in ("bounds", "all"):
+        lower, upper = np.full((n, n), -0.5), np.full((n, n), 0.6)
+        settings["bounds"] = (lower, 0.6)
+    if case in ("fixed", "all"):
+        settings["fixed"] = mask_of(n, [(8, 9), (10, 11)])
+        C[settings["fixed"]] = [0.3, 0.3, -0.2, -0.2]
+        lower, upper = (np.where(settings["fixed"], C, side) for side in (lower, upper))
+    result = nearest_correlation(C, tol=1e-10, **settings)
+    X, off = result.X, ~np.eye(n, dtype=bool)
+    S = multiplier_matrix(result)
+    assert result.status == "OPTIMAL" and (np.diag(X) == 1).all()
+    assert (X[off] >= lower[off]).all() and (X[off] <= upper[off]).all()
+    assert np.linalg.eigvalsh(X)[0] >= low - 1e-13 and np.linalg.eigvalsh(S)[0] >= -1e-13 * scale**2
+    assert abs(np.vdot(S, X - low * np.eye(n))) <= 1e-8 * max(result.unit, scale**2)
+    known = np.where(H > 0, C, 0)
+    assert result.objective == pytest.approx((H**2 * (X - known) ** 2)[off].sum() / 2, rel=1e-12)
+    slope = H**2 * (X - known) - S  # >= 0 where X is at its lower bound, <= 0 at its upper one, 0 between
+    inside = off & (np.minimum(X - lower, upper - X) > 1e-4)
+    assert np.abs(slope[inside]).max() <= 1e-3 * scale**2
+    assert verify({"C": C, **settings}, result).holds
+
+
+def test_an_unknown_entry_costs_nothing():
+    """The third correlation of two that are known: any of an interval, without a change of the others."""
+    C = np.array([[1.0, 0.9, 0.8], [0.9, 1.0, np.nan], [0.8, np.nan, 1.0]])
+    frame = pd.DataFrame(C, list("abc"), list("abc"))
+    for weights in (~np.isnan(C), frame.notna(), np.where(np.isnan(C), np.nan, 2.0)):
+        result = nearest_correlation(frame, weights=weights)
+        assert result.status == "OPTIMAL" and result.objective <= 1e-8
+        assert_allclose(result.X[0], C[0], atol=1e-4)
+        assert verify({"C": frame, "weights": weights}, result).holds
+    with pytest.raises(ValueError, match="C must be finite|C has|NaN|nan"):
+        nearest_correlation(frame, weights=np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("min_eig", [0.0, 0.3])
+def test_bounds_that_the_identity_does_not_meet(rng, min_eig):
+    problem = {"C": broken(rng, 20), "bounds": (0.05, None), "min_eig": min_eig}
+    result = nearest_correlation(**problem)
+    assert result.status == "OPTIMAL" and result.X.min() >= 0.05
+    assert verify(problem, result).holds
+    stopped = nearest_correlation(**problem, max_iter=0)
+    assert stopped.status == "UNKNOWN" and verify(problem, stopped).holds
+    none = nearest_correlation(**problem | {"min_eig": 0.96})  # the smallest eigenvalue is at most 0.95
+    assert none.status == "INFEASIBLE" and verify(problem | {"min_eig": 0.96}, none).holds
+
+
+def test_singular_fixed_blocks_and_weights_claim_nothing(rng):
+    """No matrix near the block is definite, which the search needs: it must not call what it has a correlation matrix."""
+    C = broken(rng, 8)
+    C[:3, :3] = 1.0
+    problem = {"C": C, "fixed": mask_of(8, [(0, 1), (0, 2), (1, 2)]), "weights": 1 + C**2}
+    result = nearest_correlation(**problem, max_iter=50)
+    assert result.status == "UNKNOWN" and verify(problem, result).holds
+
+
+def test_bounds_that_no_matrix_meets_name_a_small_block(rng):
+    n = 30
+    C, upper = correlations(rng, n, 60), np.ones((n, n))
+    block = np.ix_([4, 11, 20], [4, 11, 20])
+    upper[block] = -0.6  # three correlations cannot all be below -1/2
+    result = nearest_correlation(C, bounds=(None, upper))
+    assert result.status == "INFEASIBLE"
+    assert result.conflict.tolist() == [[4, 4], [4, 11], [4, 20], [11, 11], [11, 20], [20, 20]]
+    assert verify({"C": C, "bounds": (None, upper)}, result).holds
+    upper[4, 11] = upper[11, 4] = 1.0  # irreducible: without one of the bounds there is a matrix
+    assert nearest_correlation(C, bounds=(None, upper)).status == "OPTIMAL"
+
+
+def test_a_contradictory_block_is_named_without_what_it_does_not_need(rng):
+    """Of 30 variables with all entries fixed, three contradict each other: 6 entries carry the proof, not 465."""
+    n = 30
+    C = correlations(rng, n, 200)
+    three = [4, 11, 20]
+    C[np.ix_(three, three)] = np.where(np.eye(3, dtype=bool), 1.0, -0.8)
+    problem = {"C": C, "fixed": ~np.eye(n, dtype=bool)}
+    result = nearest_correlation(**problem)
+    assert result.status == "INFEASIBLE" and verify(problem, result).holds
+    assert result.conflict.tolist() == [[k, k] for k in three] + [[4, 11], [4, 20], [11, 20]]
+    indefinite = broken(rng, n, 0.5)
+    result = nearest_correlation(indefinite, fixed=problem["fixed"])
+    kept = np.unique(result.conflict)
+    assert verify({"C": indefinite, "fixed": problem["fixed"]}, result).holds
+    for k in kept:  # irreducible, up to the thousandth that keeps the proof clear of rounding
+        rest = kept[kept != k]
+        low = np.linalg.eigvalsh(indefinite[np.ix_(rest, rest)])[0]
+        assert low >= 1e-3 * np.linalg.eigvalsh(indefinite)[0]
+
+
+def test_a_weighted_claim_that_is_changed_does_not_hold(rng):
+    C = broken(rng, 8, 0.5)
+    problem = {"C": C, "weights": 1 + C**2, "bounds": (-0.7, 0.7)}
+    result = nearest_correlation(**problem)
+    assert verify(problem, result).holds
+    for change in (
+        {"X": 0.5 * result.X + 0.5 * np.eye(8)},
+        {"dual": 0.5 * result.dual},
+        {"dual_bound": result.dual_bound + 1e-3},
+        {"objective": result.objective - 1e-3},
+    ):
+        assert not verify(problem, replace(result, **change)).holds
+    assert not verify(problem | {"weights": 2 + C**2}, result).holds
+    assert not verify(problem | {"bounds": (-0.6, 0.6)}, result).holds
+
+
 @pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}])
 def test_state(rng, tmp_path, settings):
     C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=list("abcdef"))
@@ -780,7 +949,21 @@ def test_good_kinds_of_matrices():
             ValueError,
             r"fixed must be symmetric.*1 at \[0, 1\] but 0 at \[1, 0\]",
         ),
-        ({"fixed": np.eye(3, dtype=bool)}, ValueError, r"False on the diagonal.*\[0, 0\]"),
+        ({"weights": -np.ones((3, 3))}, ValueError, r"weights must not be negative; got -1 at \[0, 0\]"),
+        ({"weights": np.ones((2, 2))}, ValueError, "weights"),
+        ({"weights": np.triu(np.ones((3, 3)))}, ValueError, "weights must be symmetric"),
+        (
+            {"weights": np.ones((3, 3)), "divergence": "logdet"},
+            ValueError,
+            'weights and bounds need divergence="frobenius"',
+        ),
+        ({"weights": np.ones((3, 3)), "rank": 2}, ValueError, "go neither with rank"),
+        ({"bounds": 0.5}, TypeError, r"bounds must be a pair \(lower, upper\)"),
+        ({"bounds": (0.5, 0.4)}, ValueError, r"lower <= upper.*0.5 and 0.4 at \[0, 1\]"),
+        ({"bounds": (1.5, None)}, ValueError, r"lower <= upper.*1.5 and 1 at \[0, 1\]"),
+        ({"bounds": (np.nan, None)}, ValueError, "bounds: lower"),
+        ({"bounds": (0.1, 1), "fixed": ~np.eye(3, dtype=bool)}, ValueError, "fixed and bounds disagree"),
+        ({"weights": np.eye(3), "fixed": ~np.eye(3, dtype=bool)}, ValueError, "fixed has .*weight in weights is 0"),
         ({"rank": 0}, ValueError, "rank must be at least 1; got 0"),
         ({"rank": 4}, ValueError, "rank must be between 1 and n = 3; got 4"),
         ({"rank": 1.5}, TypeError, "rank must be an integer or None; got 1.5"),

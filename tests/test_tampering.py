@@ -67,7 +67,13 @@ def other_statuses(rng):
     C = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1.0]])
     arguments = {"C": C, "fixed": ~np.eye(3, dtype=bool)}
     yield arguments, bregmat.nearest_correlation(**arguments)
-    for more in ({"rank": 2}, {"divergence": "logdet", "repair": "clip"}, {"min_eig": 0.1}):
+    for more in (
+        {"rank": 2},
+        {"divergence": "logdet", "repair": "clip"},
+        {"min_eig": 0.1, "scale": True},
+        {"weights": 1 + C**2, "bounds": (-0.8, 0.8)},
+        {"bounds": (None, -0.6)},
+    ):
         yield {"C": C} | more, bregmat.nearest_correlation(C, **more)
     arguments = {"x0": np.ones(3), "A": [[1.0, 0, 0], [1.0, 0, 0]], "b": [0.1, 0.5], "sense": ["<=", ">="]}
     yield arguments, bregmat.nearest_distribution(**arguments)
@@ -130,6 +136,8 @@ def changed(name, value, result):
             "factor": [np.eye(len(getattr(result, "X", [0])))],
             "null_space": [np.eye(len(getattr(result, "X", [0])))[:, :1]],
             "labels": [(["a"], ["a"])],
+            "frame": ["polars"],
+            "deviations": [np.ones(len(getattr(result, "X", [0])))],
             "singular": [np.array([0])],
         }[name]
     if isinstance(value, str):

@@ -52,6 +52,13 @@ def test_flat_data(seed, options):
     )
 
 
+@pytest.mark.slow
+def test_at_least_38_of_40_flat_problems_are_optimal():
+    options = [{"divergence": name} for name in DIVERGENCES] + [{"objective": "variance"}]
+    results = [solved(*flat_problem(seed), **given) for seed in range(10) for given in options]
+    assert sum(result.status is Status.OPTIMAL for result in results) >= 38
+
+
 def test_the_plane_comes_back(rng):
     """Enough neighbours make a plane rigid: two dimensions, and all distances."""
     X = flat(rng, 25)

@@ -172,7 +172,18 @@ def certify(
 def with_met_rows(
     problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
 ) -> tuple[Iterate, np.ndarray, np.ndarray, float]:
-    """The matrix, its values, their violations and the worst one of a hard row; restored if more than ``allowed`` and if possible."""
+    """The matrix, its values, their violations and the worst one of a hard row; hard rows are restored to feasibility if that succeeds.
+
+    Parameters
+    ----------
+    problem : Nearness
+    iterate : Iterate
+        The matrix.
+    p, mu : ndarray, shape (c,)
+        Values of the rows at the matrix, and signed dual weights.
+    allowed : float
+        Relative violation above which rows are restored.
+    """
     violation, hard = problem.violation(p), problem.losses.hard
     worst = float(violation[hard].max(initial=0.0))
     if allowed < worst < 0.5:

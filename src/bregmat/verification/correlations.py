@@ -24,11 +24,28 @@ from bregmat.verification.extended import (
 )
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 from bregmat.verification.matrices import distance
+from bregmat.verification.weighted_correlations import WeightedCorrelation
 
 
 @recompute.register
 def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
-    Correlation(problem, result).report(found)
+    is_weighted = any(problem.get(name) is not None for name in ("weights", "bounds"))
+    (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
+    _check_origin(problem, result, found)
+
+
+def _check_origin(arguments: Mapping[str, Any], result: CorrelationResult, found: Verification) -> None:
+    """The form and the standard deviations of the input, which ``matrix`` and ``covariance`` go by."""
+    C = arguments["C"]
+    frame = "polars" if hasattr(C, "columns") and not hasattr(C, "index") else None
+    if result.frame != frame:
+        found.problem(f"frame is {frame!r}; the result says {result.frame!r}")
+    if not arguments.get("scale"):
+        if result.deviations is not None:
+            found.problem("the result has standard deviations of an input that was not scaled")
+        return
+    d = np.sqrt(np.diag(numbers(C)))
+    found.compare_all("deviations", np.nan if result.deviations is None else result.deviations, d, EXACT * d)
 
 
 class Correlation:
@@ -39,7 +56,7 @@ class Correlation:
         self.result, self.divergence = result, as_divergence(arguments.get("divergence", "frobenius"))
         C = arguments["C"]
         self.rank = arguments.get("rank")
-        self.labels = (list(C.index), list(C.columns)) if hasattr(C, "columns") else None
+        self.labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if hasattr(C, "columns") else None
         self.is_factor = isinstance(C, Factor)
         C = numbers(C.G0 @ C.G0.T if self.is_factor else C)
         n = len(C)
@@ -126,7 +143,7 @@ class Correlation:
         wanted = {(k, k) for k in range(self.n)}
         if self.fixed is not None:
             mask = np.asarray(self.fixed, dtype=bool)
-            wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a < b}
+            wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a <= b}
         if pairs != wanted:
             found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
 

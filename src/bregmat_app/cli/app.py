@@ -210,14 +210,25 @@ def correlation(
     ] = None,
     min_eig: Annotated[float, number("Smallest eigenvalue that the result may have, in [0, 1).", min=0)] = 0.0,
     scale: Annotated[bool, flag("MATRIX is a covariance: scale it to a unit diagonal first.", "--scale")] = False,
+    keep_variances: Annotated[
+        bool, flag("MATRIX is a covariance: write a covariance with its variances.", "--keep-variances")
+    ] = False,
+    weights: Annotated[
+        Path | None, file("Weights of the entries, a table like MATRIX; 0 or an empty cell: the entry is unknown.")
+    ] = None,
+    lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None,
+    upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None,
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
     from bregmat_app.cli.inputs import check_outputs
 
+    bounds = None if lower is None and upper is None else (lower, upper)
     with bad_input():
-        check_outputs({"--out": out}, [matrix])
-        code = repair_file(matrix, out, min_eig=min_eig, scale=scale)
+        check_outputs({"--out": out}, [matrix, weights])
+        code = repair_file(
+            matrix, out, weights, keep_variances=keep_variances, min_eig=min_eig, scale=scale, bounds=bounds
+        )
     raise typer.Exit(code)
 
 
@@ -253,7 +264,7 @@ def label(
 ) -> None:
     """Say what belongs together on a page that learns while you point; nothing leaves this machine.
 
-    Known labels (--labels) only colour the points; nothing is learned from them.
+    Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """
     if (points is None) != demo:
         raise fail("give POINTS or --demo" if points is None else "--demo takes no POINTS")

@@ -19,25 +19,36 @@ INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas ca
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
-def repair_file(path: Path, out: Path | None, *, min_eig: float = 0.0, scale: bool = False) -> int:
+def repair_file(
+    path: Path, out: Path | None, weights: Path | None = None, *, keep_variances: bool = False, **settings: Any
+) -> int:
     """Repair the matrix of a file, write it, print a table of the changes; the exit code.
 
     Parameters
     ----------
-    path, out : Path
-        Tables; `out` may be None.
-    min_eig, scale
-        As in :func:`bregmat.nearest_correlation`.
+    path, out, weights : Path
+        Tables; `out` and `weights` may be None.
+    keep_variances : bool
+        Whether to write a covariance, with the variances of the one that was read.
+    **settings
+        `min_eig`, `scale` and `bounds` of :func:`bregmat.nearest_correlation`.
 
     Raises
     ------
     ValueError
-        If the file holds no square, symmetric table of numbers, or the library refuses it.
+        If a file holds no square, symmetric table of numbers, or the library refuses it.
     """
-    names, C = read_matrix(path)
+    scale = settings.pop("scale", False) or keep_variances
+    names, C = read_matrix(path, may_be_empty=weights is not None)
+    if weights is not None:
+        others, settings["weights"] = read_matrix(weights, may_be_empty=True)
+        if others != names:
+            raise ValueError(
+                f"{weights}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}"
+            )
     if out is not None:
         check_writable(out)
-    result = nearest_correlation(C, min_eig=min_eig, scale=scale or None)
+    result = nearest_correlation(C, scale=scale or None, **settings)
     if scale:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
@@ -48,13 +59,17 @@ def repair_file(path: Path, out: Path | None, *, min_eig: float = 0.0, scale: bo
     ]
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     if out is not None and has_matrix:
-        tables.write(out, {"": np.array(names), **dict(zip(names, np.asarray(result.matrix).T))})
+        written = result.covariance if keep_variances else result.matrix
+        tables.write(out, {"": np.array(names), **dict(zip(names, np.asarray(written).T))})
         show.wrote("matrix", out)
     return show.exit_code(result)
 
 
-def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
-    """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows."""
+def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], np.ndarray]:
+    """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows.
+
+    A cell that is empty, where cells may be, is NaN.
+    """
     table = tables.read(source_of(path, "read a matrix from", KINDS))
     columns = dict(table.columns)
     first = next(iter(columns))
@@ -71,10 +86,10 @@ def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
     C = np.empty((n, n))
     for j, name in enumerate(names):
         C[:, j], is_word = table.numbers(name)
-        bad = np.flatnonzero(is_word | ~np.isfinite(C[:, j]))
+        bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (np.isnan(C[:, j]) & (not may_be_empty)))
         if len(bad):
             raise table.not_a_number(int(bad[0]), name)
-    i, j = (int(k) for k in np.unravel_index(np.argmax(np.abs(C - C.T)), C.shape))
+    i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
@@ -85,12 +100,13 @@ def read_matrix(path: Path) -> tuple[list[str], np.ndarray]:
 def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
     """Rows of the table that compares the matrix before and after."""
     X = np.asarray(result.matrix)
+    C = np.where(np.isnan(C), X, C)  # what is unknown does not change
     change = np.abs(X - C)
     i, j = np.unravel_index(int(np.argmax(change)), change.shape)
     largest, old, new = (number(float(values[i, j])) for values in (change, C, X))
     before, after = (float(np.linalg.eigvalsh(matrix)[0]) for matrix in (C, X))
     return [
-        ("distance (Frobenius norm)", float(np.linalg.norm(X - C))),
+        ("distance (Frobenius norm)", result.residual),
         ("smallest eigenvalue before", before),
         ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
         ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),

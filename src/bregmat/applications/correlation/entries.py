@@ -165,7 +165,9 @@ def fixed_blocks(entries: Entries, B: np.ndarray, *, strict: bool = False, near:
         t, U = np.linalg.eigh(B[np.ix_(block, block)])
         rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
         if t[0] < (rounding if strict else -rounding):
-            return FixedBlocks(proof=_proof(entries, block, U[:, 0]))
+            few = _irreducible(B, block, rounding if strict else min(-64.0 * rounding, 1e-3 * float(t[0])))
+            U = np.linalg.eigh(B[np.ix_(few, few)])[1]
+            return FixedBlocks(proof=_proof(entries, few, U[:, 0]))
         for k in np.flatnonzero(t < max(near, rounding)):
             v = np.zeros(entries.n)
             v[block] = U[:, k]
@@ -202,6 +204,21 @@ def _cliques(entries: Entries) -> list[np.ndarray]:
             covered[np.ix_(chosen, chosen)] = True
             found.append(chosen)
     return found
+
+
+def _irreducible(B: np.ndarray, block: np.ndarray, limit: float) -> np.ndarray:
+    """A deletion filter: variables of a block are left out while an eigenvalue of the rest is below the limit.
+
+    Without any variable that it keeps there is none, by Cauchy's interlacing: smaller blocks have larger smallest eigenvalues.
+    """
+    t, U = np.linalg.eigh(B[np.ix_(block, block)])
+    if t[0] >= limit:
+        return block
+    for k in block[np.argsort(np.abs(U[:, 0]))]:
+        rest = block[block != k]
+        if len(rest) > 1 and np.linalg.eigvalsh(B[np.ix_(rest, rest)])[0] < limit:
+            block = rest
+    return block
 
 
 def _proof(entries: Entries, block: np.ndarray, v: np.ndarray) -> np.ndarray:

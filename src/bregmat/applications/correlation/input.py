@@ -73,11 +73,11 @@ def pose(
         if min_eig > 0 or any(option is not None for option in (fixed, rank, repair, scale)):
             raise ValueError("fixed, min_eig, rank, repair and scale need a matrix; a Factor goes without them.")
         return _near_factor(D, as_matrix("Factor: G0", C.G0))
-    A, labels = _read_matrix(C)
-    A = _scaled(A, scale, not D.keeps_range)
+    A, labels = read_matrix(C)
+    A = scaled(A, scale, not D.keeps_range)
     if rank is not None and rank > len(A):
         raise ValueError(f"rank must be between 1 and n = {len(A)}; got {rank}.")
-    entries = _read_fixed(fixed, len(A), labels)
+    entries = read_fixed(fixed, A, labels)
     with single_thread_blas(), np.errstate(all="ignore"):
         if D.keeps_range:
             return _near_definite(D, A, entries, floor if repair == "clip" else None)
@@ -86,20 +86,13 @@ def pose(
         return CorrelationProblem.frobenius(A, entries, F, min_eig=low, blocks=_blocks(A, entries, low))
 
 
-def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
-    """A symmetric float array with a positive diagonal, and the labels of a DataFrame."""
-    labels = None
-    if hasattr(C, "index") and hasattr(C, "columns") and hasattr(C, "to_numpy"):  # a DataFrame of pandas
-        labels = (list(C.index), list(C.columns))
-        if labels[0] != labels[1] and len(labels[0]) == len(labels[1]) and set(labels[0]) == set(labels[1]):
-            k = next(k for k, (a, b) in enumerate(zip(*labels, strict=True)) if a != b)
-            raise ValueError(
-                f"C has the same labels in its index and columns but in another order: {labels[0][k]!r} and {labels[1][k]!r} at {k}."
-            )
-        if len(labels[0]) == len(labels[1]) and set(labels[0]) != set(labels[1]):
-            odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
-            raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
+def read_matrix(C: Any, unknown: np.ndarray | None = None) -> tuple[np.ndarray, Labels]:
+    """A symmetric float array with a positive diagonal, and the labels of a DataFrame; what is unknown counts as 0."""
+    labels = _labels_of(C)
+    if labels is not None:
         C = C.to_numpy()
+    if unknown is not None and np.shape(C) == unknown.shape:
+        C = np.where(unknown, 0.0, np.asarray(C, dtype=float))
     A: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
     low = np.flatnonzero(~(np.diag(A) > 0))
     if len(low):
@@ -111,7 +104,24 @@ def _read_matrix(C: Any) -> tuple[np.ndarray, Labels]:
     return A, labels
 
 
-def _scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
+def _labels_of(C: Any) -> Labels:
+    """The names of rows and columns of a data frame of pandas, or of polars, whose rows have the names of its columns."""
+    if not (hasattr(C, "columns") and hasattr(C, "to_numpy")):
+        return None
+    columns = list(C.columns)
+    labels = (list(C.index) if hasattr(C, "index") else columns, columns)
+    if labels[0] != labels[1] and len(labels[0]) == len(labels[1]) and set(labels[0]) == set(labels[1]):
+        k = next(k for k, (a, b) in enumerate(zip(*labels, strict=True)) if a != b)
+        raise ValueError(
+            f"C has the same labels in its index and columns but in another order: {labels[0][k]!r} and {labels[1][k]!r} at {k}."
+        )
+    if len(labels[0]) == len(labels[1]) and set(labels[0]) != set(labels[1]):
+        odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
+        raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
+    return labels
+
+
+def scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     """The matrix divided by the square roots of its diagonal, or as it is; ``insist`` on a decision where it is far from 1."""
     diagonal = np.diag(A)
     if scale:
@@ -129,27 +139,33 @@ def _scaled(A: np.ndarray, scale: bool | None, insist: bool) -> np.ndarray:
     return A
 
 
-def _read_fixed(fixed: Any, n: int, labels: Labels) -> Entries:
-    """The entries of a symmetric boolean mask."""
+def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
+    """An array-like as an array; a data frame must have the labels of C."""
+    if labels is not None and hasattr(table, "columns"):
+        given = (list(getattr(table, "index", labels[0])), list(table.columns))
+        for names, wanted, where in zip(given, labels, ("index", "columns"), strict=True):
+            if names != wanted:
+                raise ValueError(f"{name} must have the {where} of C; got {names[:5]} for {wanted[:5]}.")
+    return np.asarray(table.to_numpy() if hasattr(table, "columns") else table)
+
+
+def read_fixed(fixed: Any, C: np.ndarray, labels: Labels) -> Entries:
+    """The entries of a symmetric boolean mask; a fixed diagonal entry must be 1, as it is anyway."""
+    n = len(C)
     if fixed is None:
         return Entries.of_diagonal(n, labels)
-    if hasattr(fixed, "columns") and hasattr(fixed, "to_numpy"):
-        for axis, given in enumerate((fixed.index, fixed.columns)):
-            if labels is not None and list(given) != labels[axis]:
-                name = ("index", "columns")[axis]
-                raise ValueError(f"fixed must have the {name} of C; got {list(given)[:5]} for {labels[axis][:5]}.")
-        fixed = fixed.to_numpy()
-    mask = np.asarray(fixed)
+    mask = aligned("fixed", fixed, labels)
     if mask.dtype != bool:
         raise TypeError(f"fixed must be a boolean mask; got dtype {mask.dtype}.")
     as_matrix("fixed", mask, symmetric=True, order=n, booleans=True, labels=labels)
-    if np.diag(mask).any():
-        i = int(np.flatnonzero(np.diag(mask))[0])
+    off = np.flatnonzero(np.diag(mask) & (np.diag(C) != 1.0))
+    if len(off):
+        i = off[0]
         raise ValueError(
-            f"fixed must be False on the diagonal, which is 1 anyway; it is True at {entry_text(i, i, labels)}. "
-            "np.fill_diagonal(fixed, False) makes it so."
+            f"fixed is True at {entry_text(i, i, labels)}, where C has {C[i, i]:.6g} and a correlation matrix has 1; scale=True "
+            "divides by the standard deviations."
         )
-    pairs = np.argwhere(np.triu(mask))
+    pairs = np.argwhere(np.triu(mask, 1))
     return Entries(n, pairs[:, 0], pairs[:, 1], labels)
 
 

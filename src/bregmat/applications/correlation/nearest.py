@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import NEAR, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import NEAR, Entries, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.input import pose
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.problem import CorrelationCertificate, CorrelationProblem, spectral_factor
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.correlation.weighted import SplitBox, WeightedProblem, pose_weighted
 from bregmat.base.checks import check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.certificates.certify import dual_bound
 from bregmat.coordinates.priors import Factor
+from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
 from bregmat.run.result import ExitReason, Record, Status
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint
@@ -38,6 +40,8 @@ def nearest_correlation(
     *,
     divergence: DivergenceName | SpectralDivergence = "frobenius",
     fixed: Labels | None = None,
+    weights: Table | None = None,
+    bounds: tuple[Table | float | None, Table | float | None] | None = None,
     min_eig: float = 0.0,
     rank: int | None = None,
     repair: RepairName | None = None,
@@ -56,12 +60,17 @@ def nearest_correlation(
 
     Parameters
     ----------
-    C : array-like or DataFrame, shape (n, n), or Factor
+    C : array-like or DataFrame (pandas, polars), shape (n, n), or Factor
         Symmetric with a positive diagonal. May be indefinite, and entries may exceed 1, for Frobenius. ``Factor(G0)``: the low-rank
         matrix ``G0 G0'``, whose range is kept.
     divergence : {"frobenius", "logdet", "vonneumann"} or object
     fixed : array-like of bool, shape (n, n), optional
-        Symmetric mask of off-diagonal entries that stay exactly as in C.
+        Symmetric mask of entries that stay exactly as in C; a diagonal entry among them must be 1.
+    weights : array-like or DataFrame, shape (n, n), optional
+        Symmetric, not negative: ``1/2 sum (weights_ij (X_ij - C_ij))^2`` is minimised. 0 (also False or NaN) says that the entry is
+        unknown, and C may be NaN there. The diagonal is ignored. Frobenius only, as are bounds.
+    bounds : pair (lower, upper), optional
+        Numbers, symmetric matrices (n, n) or None: ``lower_ij <= X_ij <= upper_ij`` off the diagonal.
     min_eig : float
         No eigenvalue of X is below it; in [0, 1), Frobenius only.
     rank : int, optional
@@ -73,7 +82,8 @@ def nearest_correlation(
     floor : float
         For ``repair="clip"``; positive, in units of the eigenvalues, whose mean is 1 for a unit diagonal.
     scale : bool, optional
-        True divides rows and columns by the square roots of the diagonal first: for covariances. False takes C as it is. None does
+        True divides rows and columns by the square roots of the diagonal first: for covariances; ``result.covariance`` is the repaired
+        matrix with its variances. False takes C as it is. None does
         so too, but with Frobenius a diagonal entry that is off by more than 0.1 raises, because C may be a covariance.
     tol : float
         Relative duality gap at which the result is called optimal. An X of gap g is within ``sqrt(2 g max(1, objective))`` of the
@@ -88,9 +98,9 @@ def nearest_correlation(
     Returns
     -------
     CorrelationResult
-        ``matrix`` is a DataFrame where C was one; it raises where there is none. Fixed entries that contradict each other end
-        INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no unit diagonal, and so do,
-        for LogDet with a definite C, fixed entries that only a singular matrix has.
+        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries or bounds that
+        contradict each other end INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no
+        unit diagonal, and so do, for LogDet with a definite C, fixed entries that only a singular matrix has.
 
     Raises
     ------
@@ -112,6 +122,12 @@ def nearest_correlation(
     singular, where Newton's method may stall, gives a matrix of that complement with the bound that Newton's method has proven:
     FEASIBLE, with an honest gap.
 
+    With weights or bounds the proof is a matrix S >= 0, the multiplier of ``X >= d I``: ``result.rows`` are all entries i <= j, and
+    ``result.dual`` is S_ii and 2 S_ij. The Lagrangian falls into single entries within their bounds, so its minimum is a lower bound for
+    any S >= 0 (compare Qi and Sun, An augmented Lagrangian dual approach for the H-weighted nearest correlation matrix problem, 2011).
+    The method is Douglas-Rachford splitting with Anderson's acceleration. Unknown entries make X one of many optima.
+    Where fixed entries or bounds leave only singular matrices, the search ends UNKNOWN or FEASIBLE.
+
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
 
     Examples
@@ -129,6 +145,10 @@ def nearest_correlation(
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits = Limits(tol, max_iter, RunLog(callback, max_seconds))
+    if weights is not None or bounds is not None:
+        _check_weighted(C, divergence, rank, repair)
+        weighted, entries = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
+        return _weighted_result(weighted, entries, limits, _origin(C, scale))
     problem = pose(C, divergence, fixed, min_eig, rank, repair, floor, scale)
     outcome = solve_correlation(problem, limits)
     if rank is not None:
@@ -154,7 +174,53 @@ def nearest_correlation(
         factor=factor,
         null_space=proof.null_space,
         labels=problem.entries.labels,
+        **_origin(C, scale),
     )
+
+
+def _check_weighted(C: Any, divergence: Any, rank: Any, repair: Any) -> None:
+    """Refuse what weights and bounds do not go with."""
+    D = as_divergence(divergence)
+    if D.keeps_range or not D.takes_indefinite:
+        raise ValueError(f'weights and bounds need divergence="frobenius"; got {D.name!r}.')
+    if rank is not None or repair is not None or isinstance(C, Factor):
+        raise ValueError("weights and bounds go neither with rank, nor with repair, nor with a Factor.")
+
+
+def _weighted_result(
+    problem: WeightedProblem, entries: Entries, limits: Limits, origin: dict[str, Any]
+) -> CorrelationResult:
+    """Solve the weighted problem; the multipliers of the result are those of all entries i <= j."""
+    outcome = solve(problem, SplitBox(), tol=limits.tol, max_iter=limits.max_iter, log=limits.log)
+    proof = outcome.certificate
+    i, j = np.triu_indices(entries.n)
+    rows = np.column_stack([i, j])
+    story = outcome.shared() | {"seconds": limits.log.seconds()}
+    if outcome.conflict is not None:
+        story["conflict"] = rows[outcome.conflict]
+    known = (problem.h2 > 0) | np.eye(entries.n, dtype=bool)
+    return CorrelationResult(
+        **story,
+        X=proof.X,
+        residual=float(np.linalg.norm(np.where(known, proof.X - problem.C, 0.0))),
+        divergence="frobenius",
+        rows=rows,
+        dual=proof.dual[i, j] * np.where(i == j, 1.0, 2.0),
+        min_eig=problem.min_eig,
+        labels=entries.labels,
+        **origin,
+    )
+
+
+def _origin(C: Any, scale: bool | None) -> dict[str, Any]:
+    """What the result needs to come back as C came: the library of its data frame, the deviations of a covariance."""
+    is_polars = hasattr(C, "columns") and hasattr(C, "to_numpy") and not hasattr(C, "index")
+    values = C.to_numpy() if hasattr(C, "columns") and hasattr(C, "to_numpy") else C
+    if scale and hasattr(values, "diagonal"):
+        values = np.asarray(values.diagonal(), dtype=float)
+    elif scale:
+        values = np.diag(np.asarray(values, dtype=float))
+    return {"frame": "polars" if is_polars else None, "deviations": np.sqrt(values) if scale else None}
 
 
 # ---------------------------------------------------------------------- solvers and spaces

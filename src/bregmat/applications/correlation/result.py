@@ -48,6 +48,10 @@ class CorrelationResult(Result):
         Symmetric, with a diagonal of exact ones; for INFEASIBLE and UNKNOWN the last iterate, which is none.
     labels : tuple of two lists, or None
         Index and columns of the DataFrame that was handed in.
+    frame : {None, "polars"}
+        Library of that DataFrame where it is not pandas.
+    deviations : ndarray, shape (n,), or None
+        Standard deviations of the covariance that was handed in with ``scale=True``.
     status, exit_reason
         What is proven about X, and why the run stopped. With ``rank`` the search is a heuristic: FEASIBLE, with the lower bound
         that the problem without the rank proves.
@@ -66,7 +70,7 @@ class CorrelationResult(Result):
         ``X = factor factor'``, rows of length one, for ``rank`` and for a Factor as input.
     repaired : Repair or None
     rows : ndarray of int, shape (c, 2)
-        Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j.
+        Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j. With weights or bounds: all with i <= j.
     dual : ndarray, shape (c,)
         Their multipliers. With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
         :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative
@@ -100,6 +104,8 @@ class CorrelationResult(Result):
     factor: np.ndarray | None = None
     null_space: np.ndarray | None = None
     labels: tuple[list[Any], list[Any]] | None = None
+    frame: str | None = None
+    deviations: np.ndarray | None = None
 
     noun: ClassVar[str] = "correlation matrix"
 
@@ -114,11 +120,37 @@ class CorrelationResult(Result):
         """
         if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
             raise ValueError(f"There is no correlation matrix in this {self.status} result. {self.proof_text()}")
+        return self._framed(self.X)
+
+    @property
+    def covariance(self) -> Any:
+        """X with the variances of the covariance that was handed in, as ``matrix`` is.
+
+        Raises
+        ------
+        ValueError
+            Where there is no matrix, or C was not scaled.
+        """
+        if self.deviations is None:
+            raise ValueError("There is no covariance: nearest_correlation(C, scale=True) takes one.")
+        if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
+            raise ValueError(f"There is no covariance in this {self.status} result. {self.proof_text()}")
+        d = self.deviations
+        S = self.X * np.multiply.outer(d, d)
+        np.fill_diagonal(S, d * d)
+        return self._framed(S)
+
+    def _framed(self, A: np.ndarray) -> Any:
+        """A in the form of the input."""
         if self.labels is None:
-            return self.X
+            return A
+        if self.frame == "polars":
+            import polars as pl
+
+            return pl.DataFrame(A, schema=self.labels[1])
         import pandas as pd
 
-        return pd.DataFrame(self.X, index=self.labels[0], columns=self.labels[1])
+        return pd.DataFrame(A, index=self.labels[0], columns=self.labels[1])
 
     @cached_property
     def smallest_eigenvalue(self) -> float:
@@ -142,7 +174,7 @@ class CorrelationResult(Result):
                 "The range of the low-rank input carries no unit diagonal: (a) widen_range(C, eps) opens its null space, "
                 "(b) nearest_kernel with Constraints.diagonal and a finite slack_weight comes near one, (c) use more columns."
             )
-        return "The fixed entries contradict each other: free one of result.conflict, or lower min_eig."
+        return "The fixed entries or bounds contradict each other: free one of result.conflict, or lower min_eig."
 
     @property
     def shown(self) -> tuple[str, ...]:  # type: ignore[override]

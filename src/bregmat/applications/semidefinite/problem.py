@@ -45,7 +45,18 @@ class SemidefiniteProgram(Problem):
     def build(
         cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any
     ) -> SemidefiniteProgram:
-        """From constraints and the operator that binds them to the coordinates; rows with a finite weight have the squared hinge."""
+        """From constraints that are bound to the coordinates.
+
+        Parameters
+        ----------
+        C : ndarray, shape (r, r)
+        operator : Operator
+            The rows, bound to the coordinates.
+        constraints : Constraints
+            In row numbers, in the operator's order.
+        slack_weight : float or array-like, shape (c,)
+            Finite weights give a row the squared hinge; inf makes it hard.
+        """
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
         return cls(C, rows, constraints.psd_rows())

@@ -123,7 +123,18 @@ def semidefinite_program(
 def result_of(
     problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
 ) -> SemidefiniteResult:
-    """The result of a run, with the coordinates that lead from the samples to the program, and the proof of UNBOUNDED."""
+    """The result of a run.
+
+    Parameters
+    ----------
+    problem : SemidefiniteProgram
+    outcome : Outcome
+    coordinates : Coordinates
+        From the samples to those of the program.
+    ray : ndarray, shape (n, k), or None
+        The proof of UNBOUNDED.
+    seconds : float
+    """
     proof = outcome.certificate
     return SemidefiniteResult(
         **outcome.shared() | {"seconds": seconds},
