@@ -82,7 +82,7 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
 def _sections(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Of an older page: the lines of the table on top and the entry, both by the name of the experiment."""
     above, *parts = re.split(r"^(?=## )", text, flags=re.M)
-    entries = {part[3:].partition(":")[0]: part for part in parts}
+    entries = {part[3:].partition(":")[0]: part.rstrip() + "\n" for part in parts}
     groups = re.split(r"^(?=\| \[)", above, flags=re.M)[1:]
     return {group[3:].partition("]")[0]: group.split("\n")[: group.count("\n| ") + 1] for group in groups}, entries
 
