@@ -27,7 +27,7 @@ MARGIN = 2.0  # of a comparison, in squared distances of the point to its farthe
 LEAST_MARGIN = 1e-2  # of a point, relative to the median one: copies of it would leave it none
 FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = (
-    300_000  # comparisons of 10,000 points: more of them change the error by less than its noise (docs/defaults.md)
+    300_000  # comparisons of 10,000 points: on MNIST more of them change the error by less than its noise
 )
 BLOCK = 4_000_000  # squared distances at a time
 NEAR = 1e-6  # distance relative to the one compared with, below which two points are looked at more closely
