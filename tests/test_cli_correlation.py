@@ -70,6 +70,16 @@ def test_a_table_without_names_of_rows(correlation, tmp_path):
         assert np.array_equal(read("out.csv").to_numpy(), nearest_correlation(BROKEN).matrix)
 
 
+def test_names_that_are_numbers(correlation):
+    """As pandas writes a data frame whose columns were never named."""
+    pd.DataFrame(BROKEN).to_csv("numbered.csv")
+    done = correlation("numbered.csv", "--out", "fixed.csv")
+    assert done.exit_code == 0, done.output
+    fixed = read("fixed.csv")
+    assert list(fixed.columns) == ["0", "1", "2"] and list(fixed.index) == [0, 1, 2]
+    assert np.array_equal(fixed.to_numpy(), nearest_correlation(BROKEN).matrix)
+
+
 def test_a_smallest_eigenvalue_and_a_covariance(correlation):
     assert correlation("broken.csv", "--min-eig", 0.1, "--out", "out.csv").exit_code == 0
     assert np.linalg.eigvalsh(read("out.csv"))[0] >= 0.1 - 1e-12

@@ -70,9 +70,14 @@ def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], n
 
     A cell that is empty, where cells may be, is NaN.
     """
-    table = tables.read(source_of(path, "read a matrix from", KINDS))
+    source = source_of(path, "read a matrix from", KINDS)
+    table = tables.read(source)
     columns = dict(table.columns)
     first = next(iter(columns))
+    if table.text is not None and not table.text.has_header and _has_numbered_names(table):
+        table = tables.read(source, has_header=True)
+        columns = dict(table.columns)
+        first = next(iter(columns))
     if first in INDEX_NAMES or table.numbers(first)[1].all():
         rows = [str(name) for name in columns.pop(first)]
         if rows != list(columns) and rows != [str(k) for k in range(len(rows))]:
@@ -95,6 +100,13 @@ def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], n
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
     return names, (C + C.T) / 2
+
+
+def _has_numbered_names(table: tables.Table) -> bool:
+    """Whether the first line and the first column are the same numbers beside an empty corner, as pandas writes default names."""
+    cells = np.column_stack([table.numbers(name)[0] for name in table.columns])
+    is_square = cells.shape[0] == cells.shape[1]
+    return is_square and bool(np.isnan(cells[0, 0])) and np.array_equal(cells[0, 1:], cells[1:, 0])
 
 
 def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
