@@ -39,7 +39,7 @@ help:
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
 	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
-	@echo "make reproduce-check  the experiments that take less than a minute, compared with docs/reproduction.md row by row; data as above"
+	@echo "make reproduce-check  the experiments that take less than a minute, compared with docs/reproduction.md (RERUN=\"NAME ...\": these)"
 	@echo "make clean  remove the environment and everything generated"
 
 # The package with EXTRAS, or it alone where only its sources changed. If the build says what it lacks, only that is shown.
@@ -171,7 +171,7 @@ reproduce: $(STAMP)
 	$(BIN)/bregmat reproduce $(if $(BREGMAT_DATA),,--download) --page docs/reproduction.md
 
 reproduce-check: $(STAMP)
-	$(BIN)/python tests/rerun_page.py $(if $(BREGMAT_DATA),,--download)
+	$(BIN)/python tests/rerun_page.py $(RERUN) $(if $(BREGMAT_DATA),,--download)
 
 clean:
 	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst

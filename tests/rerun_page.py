@@ -1,11 +1,12 @@
 """Run the short experiments of docs/reproduction.md again and compare every row with the page: `make reproduce-check`.
 
-    python tests/rerun_page.py [--download]
+    python tests/rerun_page.py [NAME ...] [--download]
 
 The digest of the rows agrees on processors and libraries like those of the page. Elsewhere ties may be decided differently; then every row
 has to agree within the tolerance of ``differing_rows``.
 """
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -18,12 +19,18 @@ PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
 
 def main() -> int:
     """Print one line for each experiment, and each row that differs; the exit status is 1 if any does."""
+    parser = argparse.ArgumentParser(prog="rerun_page", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="experiments; by default all that take less than a minute"
+    )
+    parser.add_argument("--download", action="store_true", help="fetch data that are missing")
+    given = parser.parse_args()
     text, differs = PAGE.read_text(encoding="utf-8"), False
-    data = DataHome(download="--download" in sys.argv)
+    data = DataHome(download=given.download)
     with tempfile.TemporaryDirectory() as folder:
-        for name in experiment_names():
+        for name in given.names or experiment_names():
             seconds, printed, rows = read_entry(text, name)
-            if seconds >= SHORT:
+            if not given.names and seconds >= SHORT:
                 continue
             found = reproduce(experiment(name), folder, data=data).rows
             wrong = differing_rows(found, rows)

@@ -134,7 +134,10 @@ class RowLosses:
             e = eps * (np.abs(q) + loss.bound_size(q, b) + e)
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
-            first, second = loss.derivatives(q[on], b[on], g[on], scale[on])
+            first, _ = loss.derivatives(q[on], b[on], g[on], scale[on])
+            # the curvature of losses of positive numbers is not bounded at 0
+            at = np.maximum(q, e)[on] if loss.is_positive else q[on]
+            _, second = loss.derivatives(at, b[on], g[on], scale[on])
             total += float(np.abs(first) @ e[on] + 0.5 * np.abs(second) @ e[on] ** 2)
         return total
 
