@@ -59,6 +59,9 @@ class WeightedCorrelation:
         for name, asked in (("divergence", "frobenius"), ("rank", None), ("labels", self.labels), ("repaired", None)):
             if getattr(result, name) != asked:
                 found.problem(f"{name} is {asked!r}; the result says {getattr(result, name)!r}")
+        for name in ("factor", "null_space"):
+            if getattr(result, name) is not None:
+                found.problem(f"{name} is given, which a result with weights or bounds does not have")
         found.compare("min_eig", result.min_eig, float(self.low), 0.0)
         if not np.isfinite(result.X).all() or (result.X != result.X.T).any() or not np.isfinite(result.dual).all():
             found.problem("X is not a finite symmetric matrix, or a multiplier is not finite", Status.UNKNOWN)
