@@ -122,7 +122,6 @@ def nearest_kernel(
         from bregmat.sharded.nearest import nearest_kernel_sharded
 
         return nearest_kernel_sharded(prior, constraints, options)
-    options.check_whole()
     if isinstance(prior, Factor):
         G0, space = handed_in("prior factor G0", prior.G0)
         prior = Factor(G0)
@@ -203,7 +202,6 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    options.check_whole()
     X, space = handed_in("X", X)
     return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
 
@@ -211,7 +209,10 @@ def nearest_metric(
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
     """The certified result; ``space`` is where the points are, if that is not the host's memory."""
     clock = time.perf_counter()
-    _check_constraints(constraints)
+    if not isinstance(constraints, Constraints):
+        raise TypeError(
+            f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
+        )
     options.check(len(constraints.bound))
     posed = pose_problem(coordinates, constraints, options.divergence, options.loss, options.slack_weight, space)
     posed, outcome = _solve_posed(posed, options)
@@ -253,10 +254,3 @@ def _solve(problem: NearestMatrix, options: Options, tol: float) -> Outcome:
     log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
     plan = plan_of(problem, options.solver, options.max_iter, start is not None)
     return solve_in_turn(problem, plan, tol=tol, start=start, log=log)
-
-
-def _check_constraints(constraints: Any) -> None:
-    if not isinstance(constraints, Constraints):
-        raise TypeError(
-            f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
-        )

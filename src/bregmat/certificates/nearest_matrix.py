@@ -46,9 +46,10 @@ class NearestMatrix(Nearness, Problem):
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
-        return super().estimate(state, works_on if self.losses.has_hard else "objective") | {
-            "violation": state.violation(self)
-        }
+        figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}
+        if not self.losses.has_hard:
+            return figures | {"objective": state.objective}
+        return figures | {works_on: state.objective, "violation": state.violation(self)}
 
     def record_in_units(self, row: Record) -> Record:
         """A record of the history in the user's units."""

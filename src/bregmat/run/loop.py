@@ -73,9 +73,7 @@ class MatrixState(State):
         return self.iterate
 
     def violation(self, problem: Nearness) -> float:
-        """Largest relative violation of a hard row; nan if no row is hard."""
-        if not problem.losses.has_hard:
-            return np.nan
+        """Largest relative violation of a hard row; asked for only if there is one."""
         return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
 
     def is_finite(self) -> bool:
@@ -205,11 +203,6 @@ class RunLog:
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
-    def tell(self, iteration: int, **figures: Any) -> bool:
-        """Add a record to the history and call the callback; whether the callback asks to stop."""
-        row = self.note(iteration, **figures)
-        return self.callback is not None and bool(self.callback(row))
-
 
 def solve(
     problem: Problem,
@@ -336,8 +329,11 @@ class _Run:
                 problem.conclude(state)
             new = self.certify(state)
             self._retry_below = problem.retry_below(new, state)
-            return self.log.tell(iteration, **new.figures)
-        return self.log.tell(iteration, **{"gap": np.nan} | problem.estimate(state, self.solver.works_on))
+            figures = new.figures
+        else:
+            figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
+        row = self.log.note(iteration, **figures)
+        return self.log.callback is not None and bool(self.log.callback(row))
 
     def certify(self, state: Any) -> Certificate:
         """The certificate of a state; the best point and the best bound so far are kept."""

@@ -24,7 +24,7 @@ class CyclicState(ProjectionState):
 
     def violation(self, problem: Nearness) -> float:
         """The largest relative violation that the last sweep met, each row before its projection."""
-        return self.sweeps[-1]["violation"] if self.sweeps and problem.losses.has_hard else np.nan
+        return self.sweeps[-1]["violation"] if self.sweeps else np.nan
 
     @property
     def trace(self) -> dict[str, np.ndarray]:

@@ -102,7 +102,7 @@ class DualNewton(SolverWithNeeds):
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
         iterate, mu, length = found
-        new = _measured(problem, state.stage.stepped(), iterate, mu, state.parallel)
+        new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu, state.parallel)
         after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, state.parallel))
         # what -g has still to fall: the predicted decrease of this step, times that of the squared gradient
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf

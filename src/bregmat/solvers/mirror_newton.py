@@ -130,9 +130,12 @@ class MirrorNewton(SolverWithNeeds):
     def check(self, problem: NearestMatrix) -> None:
         """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
         L = problem.losses
-        low = np.zeros(0, np.int64) if L.has_hard else L.outside(problem.operator.values_diagonal(problem.prior))
-        further = [f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"]
-        check_needs(self, problem, further=further if len(low) else [])
+        further = []
+        if not L.has_hard:
+            low = L.outside(problem.operator.values_diagonal(problem.prior))
+            if len(low):
+                further.append(f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})")
+        check_needs(self, problem, further=further)
 
     def init(
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
@@ -195,7 +198,7 @@ class MirrorNewton(SolverWithNeeds):
         found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
         if found is None:
             return replace(state, stalled=True)
-        new = _measured(problem, stage.stepped(), found[0], state.tol)
+        new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
         return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
 
 

@@ -75,7 +75,7 @@ def check_needs(
     missing = []
     D = problem.divergence
     for need in _lacking(D, solver.needs_divergence):
-        have = [name for name, cls in DIVERGENCES.items() if not list(_lacking(cls, (need,)))]
+        have = [name for name, cls in DIVERGENCES.items() if not _lacking(cls, (need,))]
         known = f", as of {' and '.join(map(repr, have))}" if have else ""
         missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
     for loss, rows in problem.losses.groups:
@@ -89,6 +89,6 @@ def check_needs(
         raise TypeError(f'{solver.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
 
 
-def _lacking(term: Any, needs: Iterable[str]) -> Iterable[str]:
+def _lacking(term: Any, needs: Iterable[str]) -> list[str]:
     """The needs that a term does not meet; divergences and losses of users may lack the attribute."""
-    return (need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False)
+    return [need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False]

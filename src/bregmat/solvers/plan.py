@@ -43,9 +43,13 @@ class Options:
     checkpoint: Any
 
     def check(self, n_constraints: int | None = None) -> None:
-        """Raise for invalid limits, and for a warm start with more rows than ``n_constraints`` (None if rows are sharded)."""
+        """Raise for invalid limits and, unless rows are sharded (None), for a checkpoint and for a warm start with more rows."""
         check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
-        if self.warm_start is None or n_constraints is None:
+        if n_constraints is None:
+            return
+        if self.checkpoint is not None:
+            raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+        if self.warm_start is None:
             return
         if not isinstance(self.warm_start, MatrixResult):
             raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(self.warm_start).__name__}.")
@@ -53,11 +57,6 @@ class Options:
             raise ValueError(
                 f"warm_start has {len(self.warm_start.dual)} rows but there are {n_constraints} constraints; new rows go to the end."
             )
-
-    def check_whole(self) -> None:
-        """Raise for options that only sharded rows use."""
-        if self.checkpoint is not None:
-            raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
 
 
 def plan_of(

@@ -19,7 +19,7 @@ class Stage:
     problem: NearestMatrix
     share: float
     decades: float  # powers of ten by which the share grows next
-    steps: int = 0
+    steps: int = 0  # taken in this stage
 
     @classmethod
     def of(cls, problem: NearestMatrix, share: float, decades: float) -> Stage:
@@ -34,10 +34,6 @@ class Stage:
     def is_last(self) -> bool:
         """Whether this is the problem itself."""
         return self.share == 1.0
-
-    def stepped(self) -> Stage:
-        """The stage after one more step."""
-        return replace(self, steps=self.steps + 1)
 
     def next(self, problem: NearestMatrix) -> Stage:
         """The following stage: the share grows faster if this stage took at most 3 steps, more slowly if more than 6."""
