@@ -25,8 +25,7 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
     Parameters
     ----------
     place : Coordinates
-        Of the prior and the points. Points that were computed from a prior are as exact as the prior's eigenvectors, so that
-        nothing is checked for these.
+        Of the prior and of points that were given as data.
     prior : ndarray, shape (r,)
         Diagonal of the prior, in the user's units.
     constraints : Constraints
@@ -34,8 +33,6 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
     vanished : ndarray of int
         Ascending numbers of the rows that count as 0 for every matrix.
     """
-    if place.owns_base or place.base is None:
-        return
     bound = np.abs(constraints.bound)
     root = None if place.identity else np.sqrt(prior)
     for code, relation in enumerate(constraints.relations):

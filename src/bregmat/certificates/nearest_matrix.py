@@ -38,7 +38,7 @@ class NearestMatrix(Nearness, Problem):
     @property
     def certifies_cheaply(self) -> bool:
         """Only if no row is hard: hard rows are restored before each certificate."""
-        return self.is_soft
+        return not self.losses.has_hard
 
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the matrix and the dual weights of a state."""
@@ -170,7 +170,8 @@ def build_problem(
             "data and the bounds."
         )
     size = np.abs(operator.values_diagonal(None))
-    if place is not None:
+    # points that were computed from a prior are as exact as the prior's eigenvectors
+    if place is not None and not place.owns_base and place.base is not None:
         zero = np.flatnonzero(size == 0)
         if len(zero):
             zero = zero[operator.restrict(zero).norms() == 0]
@@ -190,7 +191,8 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
     too_low = (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
     too_high = (losses.bound < 0) & (losses.sense >= 0) & losses.hard
     bad = np.flatnonzero((size == 0) & (too_low | too_high))
-    bad = bad[operator.restrict(bad).norms() == 0]
+    if len(bad):
+        bad = bad[operator.restrict(bad).norms() == 0]
     if len(bad):
         first = constraints.select(bad[:1])
         why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"

@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from bregmat.base.threads import cached_property
-from bregmat.constraints.columns import excess_of
+from bregmat.constraints.terms import excess_of
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator
@@ -74,11 +74,6 @@ class Nearness:
     def prior(self) -> np.ndarray:
         """Diagonal of M0."""
         return self.divergence.inverse_link(self.t0)
-
-    @property
-    def is_soft(self) -> bool:
-        """Whether every row has a finite loss."""
-        return not self.losses.has_hard
 
     @cached_property
     def parallel_rows(self) -> ParallelRows:

@@ -135,11 +135,6 @@ def similar(y: Any, c: int) -> np.ndarray:
     return values > 0
 
 
-def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
-    """Signed violation: how far values exceed their bounds; negative if a row holds with slack, ``|p - b|`` for "==" rows; shape (c,)."""
-    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
-
-
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 of "<=", ">=", "==", shape (c,)."""
     try:

@@ -19,7 +19,6 @@ from bregmat.constraints.columns import (
     SYMBOLS,
     as_tuples,
     compact_index,
-    excess_of,
     index_table,
     positions,
     sense_codes,
@@ -43,7 +42,7 @@ from bregmat.constraints.relations import (
 )
 from bregmat.constraints.summary import summary_html, summary_text
 from bregmat.constraints.tables import Row, columns_of, data_frame, frame_columns, table_rows
-from bregmat.constraints.terms import ResolvedRows, Terms, whole_value
+from bregmat.constraints.terms import ResolvedRows, Terms, excess_of, whole_value
 from bregmat.typing import FrameLibrary, Labels, Matrices, Points, RandomState, Senses, Values
 
 _HARD = " (inf makes a row hard; leave out rows that should not count)"
@@ -560,11 +559,6 @@ class Constraints:
         kept : ndarray of bool, shape (c,)
         """
         if sample_id is None:
-            if self.ids is not None:
-                raise ValueError(
-                    f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
-                    "constraints.locate(sample_id)[0], or give MetricLearner.fit a sample_id."
-                )
             self.check_range(n)
             return self, np.ones(self.n_constraints, bool)
         names, ids = np.asarray(sample_id), self.ids
@@ -584,7 +578,12 @@ class Constraints:
         return index
 
     def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
-        """Raise ``ValueError`` if a row number is not below ``n`` or a matrix has another size; ``hint`` ends the message."""
+        """Raise ``ValueError`` unless rows name samples by numbers below ``n`` and have matrices of that size; ``hint`` ends messages."""
+        if self.ids is not None:
+            raise ValueError(
+                f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
+                "constraints.locate(sample_id)[0], or give MetricLearner.fit a sample_id."
+            )
         if n is None:
             return
         outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
@@ -606,7 +605,7 @@ class Constraints:
     def resolved(self, n: int | None = None) -> ResolvedRows:
         """Terms and facts of the rows, which must name samples by row numbers below ``n``; None: whatever they name."""
         if n is not None:
-            self.locate(None, n)  # raises for names of samples and for numbers out of range
+            self.check_range(n)
         terms = Terms.of(self.relations, self.relation, self.index)
         touched = None if n is None else self.touched(n)
         return ResolvedRows(
@@ -630,8 +629,6 @@ class Constraints:
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values, and their natural sizes: the sum of the squared norms of the points, or the absolute value of a matrix row."""
         G = as_points("G", G)
-        if self.ids is not None:
-            raise ValueError("constraints name samples by ids; translate them first: constraints.locate(sample_id)[0].")
         self.check_range(G.shape[0])
         p, size = self.terms().values(G, self.n_constraints)
         for row in np.flatnonzero(self.where("is_whole")):

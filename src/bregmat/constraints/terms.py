@@ -54,9 +54,10 @@ class Terms:
             rows = np.flatnonzero(code == k)
             if not len(rows):
                 continue
+            # for example, a squared distance is the one term |z_i - z_j|^2
             for term in relation.terms:
                 sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
-                a, b = (index[rows, k].astype(np.int64) for k in (term.first, term.second))
+                a, b = index[rows, term.first].astype(np.int64), index[rows, term.second].astype(np.int64)
                 pieces.append((rows, a, b, sign, coef))
         if not pieces:
             empty = np.zeros(0, np.int64)
@@ -80,6 +81,11 @@ class Terms:
         both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
         np.add.at(size, self.row, np.abs(self.coef) * both)
         return p, size
+
+
+def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """Signed violation: how far values exceed their bounds; negative if a row holds with slack, ``|p - b|`` for "==" rows; shape (c,)."""
+    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
 
 
 def whole_value(C: Any, G: Any) -> tuple[float, float]:

@@ -130,7 +130,7 @@ class RowLosses:
         for loss, rows in self.groups:
             if loss.is_hard:
                 continue
-            q, b, g, scale, e, s = (v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s))
+            q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
             e = eps * (np.abs(q) + loss.bound_size(q, b) + e)
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))

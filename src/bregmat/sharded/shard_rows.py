@@ -93,7 +93,7 @@ class ShardSettings:
         """
         try:
             rows = source.read()
-            rows.locate(None, n=points.shape[0])
+            rows.check_range(points.shape[0])
             gamma = slack_weights(self.slack_weight, rows)
             if not self.divergence.keeps_rank:
                 _refuse_zero_bounds(rows, np.isinf(gamma))

@@ -206,7 +206,7 @@ def _measured(
     xi, _ = stage.problem.losses.relaxed(mu)
     cost = _cost(stage.problem, iterate, mu)
     signal, objective = np.inf, -cost
-    if problem.is_soft:
+    if not problem.losses.has_hard:
         # M = psi(T(mu)), so D(M) + mu . p equals its conjugate and the gap is that of the losses: loss(p) + loss*(mu) - mu p
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
@@ -217,7 +217,7 @@ def _measured(
 def _signal(problem: NearestMatrix, state: _DualState, left: float) -> float:
     """Estimate of the gap: exact without hard rows, else what the dual has still to gain and what restoring hard rows costs."""
     restoring = 50.0  # that cost beside the gain of the dual, both of second order: 2 to 200 times on random rows
-    if problem.is_soft:
+    if not problem.losses.has_hard:
         return state.signal
     return restoring * left if state.stage.is_last else np.inf
 

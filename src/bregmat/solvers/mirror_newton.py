@@ -92,7 +92,7 @@ class SampledState(MatrixState):
     @cached_property
     def values(self) -> np.ndarray:
         """Values of all rows at the iterate."""
-        return _framed(self.stage.problem, self.iterate)[1]
+        return self.stage.problem.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
 
     @cached_property
     def dual(self) -> np.ndarray:
@@ -229,15 +229,10 @@ def _transferred(state: SampledState) -> _Point | None:
     return point if is_good and not len(problem.losses.outside(point.values)) else None
 
 
-def _framed(problem: NearestMatrix, iterate: Iterate) -> tuple[Operator, np.ndarray]:
-    """The rows in the frame of an iterate, and their values."""
-    framed = problem.operator.congruence(iterate.F)
-    return framed, framed.values_diagonal(iterate.x)
-
-
 def _point(problem: NearestMatrix, iterate: Iterate) -> _Point:
     """An iterate with its values and the objective ``D(M, M0) + sum loss(p)``."""
-    framed, p = _framed(problem, iterate)
+    framed = problem.operator.congruence(iterate.F)
+    p = framed.values_diagonal(iterate.x)
     return _Point(iterate, framed, p, iterate.value() + problem.losses.value(p))
 
 

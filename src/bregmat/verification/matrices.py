@@ -101,7 +101,7 @@ class Recomputation:
         elif prior is None and not self.is_metric:
             raise TypeError("problem: prior must be a matrix or a Factor; got None.")
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
-        self.constraints.locate(None, n=n)  # raises for names and for numbers out of range
+        self.constraints.check_range(n)
         order, c = len(result.coordinates.t0), self.constraints.n_constraints
         within = order if prior is None else min(np.shape(prior.G0)) if isinstance(prior, Factor) else len(prior)
         self.real = arithmetic(60.0 * max(order, within) ** 3 + 4.0 * c * order**2)

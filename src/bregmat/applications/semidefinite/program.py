@@ -96,7 +96,7 @@ def semidefinite_program(
     n = len(objective)
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
-    constraints.locate(None, n=n)  # raises for names and for numbers out of range
+    constraints.check_range(n)
     problem = SemidefiniteProgram.build(objective, bind(constraints, np.eye(n)), constraints, slack_weight)
     outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     ray = None

@@ -11,7 +11,8 @@ import scipy
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.linalg import EPS, cholesky, cholesky_solve
 from bregmat.base.numerics import Exchanges, pivot_in_box
-from bregmat.constraints.columns import excess_of, sense_codes
+from bregmat.constraints.columns import sense_codes
+from bregmat.constraints.terms import excess_of
 
 MODEST = 16.0  # roundings of a few operations and of sums in pairs
 
