@@ -56,12 +56,8 @@ class MirrorNewtonState(MatrixState):
     metric: np.ndarray | None  # S
     excess: float  # estimate of the gap of the stage: |S o R|^2 / 2
     tol: float
+    signal: float  # estimate of the absolute gap: the excess in the last stage, inf before
     stalled: bool = False
-
-    @property
-    def signal(self) -> float:  # type: ignore[override]
-        """Estimate of the absolute gap; inf before the last stage."""
-        return self.excess if self.stage.is_last else np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +242,8 @@ def _measured(problem: NearestMatrix, stage: Stage, point: _Point, tol: float) -
     S = iterate.metric()
     excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
     F = cost if stage.is_last else iterate.value() + problem.losses.value(p)
-    return MirrorNewtonState(stage, iterate, active, h[on], p, g, cost, F, R, S, excess, tol)
+    signal = excess if stage.is_last else np.inf
+    return MirrorNewtonState(stage, iterate, active, h[on], p, g, cost, F, R, S, excess, tol, signal)
 
 
 def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, h: np.ndarray) -> np.ndarray:
