@@ -30,7 +30,7 @@ def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     return (
         executor is not None
         or block_size is not None
-        or any([isinstance(x, (LazyPoints, LazyConstraints)) or is_collection(x) for x in data])
+        or any(isinstance(x, (LazyPoints, LazyConstraints)) or is_collection(x) for x in data)
     )
 
 

@@ -130,7 +130,9 @@ class MirrorNewton(SolverWithNeeds):
         if not L.has_hard:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
-                further.append(f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})")
+                further.append(
+                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
+                )
         check_needs(self, problem, further=further)
 
     def init(

@@ -1,0 +1,281 @@
+"""Constraint rows as data: facts of the rows, joining and selecting them, names of samples, and values at points.
+
+The relation of a row (:mod:`bregmat.constraints.relations`) is a signed sum of squared norms of ``z_a + s z_b`` with ``s`` in
+{-1, 0, +1} (:meth:`ConstraintRows.terms`), so all operators that are built from rows have one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from bregmat.base.checks import as_row, as_rows, check_finite, check_positive, rows_text
+from bregmat.base.points import as_points
+from bregmat.constraints.columns import SYMBOLS, compact_index, positions, stacked_indices
+from bregmat.constraints.relations import BUILT_IN, SAMPLES, Relation, table_of
+from bregmat.constraints.summary import summary_html, summary_text
+from bregmat.constraints.tables import Row, columns_of, data_frame
+from bregmat.constraints.terms import ResolvedRows, Terms, excess_of, whole_value
+from bregmat.typing import FrameLibrary, Labels
+
+
+@dataclass(frozen=True, eq=False)
+class ConstraintRows:
+    """The rows of :class:`bregmat.Constraints`, which adds the constructors and lists the attributes."""
+
+    relation: np.ndarray
+    index: np.ndarray
+    bound: np.ndarray
+    sense: np.ndarray
+    weight: np.ndarray
+    ids: np.ndarray | None = None
+    matrices: tuple[Any, ...] = ()
+    relations: tuple[Relation, ...] = BUILT_IN
+
+    def __post_init__(self) -> None:
+        check_finite("bound", self.bound)
+        bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
+        if len(bad):
+            raise ValueError(
+                f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
+                f"negative one; got {self.bound[bad[0]]} in {rows_text(bad)}."
+            )
+        object.__setattr__(self, "index", compact_index(self.index))
+        for array in (self.relation, self.index, self.bound, self.sense, self.weight):
+            array.setflags(write=False)
+
+    # ------------------------------------------------------------------ facts
+    def where(self, fact: str) -> np.ndarray:
+        """Mask of the rows whose relation has a true attribute of this name, such as ``"is_whole"``."""
+        return np.array([bool(getattr(relation, fact)) for relation in self.relations])[self.relation]
+
+    def psd_rows(self) -> np.ndarray:
+        """Whether the matrix of each row is positive semidefinite by its relation and samples; boolean, shape (c,)."""
+        out = self.where("is_psd")
+        for code, relation in enumerate(self.relations):
+            if not relation.is_psd and len(rows := np.flatnonzero(self.relation == code)):
+                out[rows] = relation.is_psd_for(self.index[rows])
+        return out
+
+    def matrix(self, row: int | np.integer) -> Any:
+        """The matrix of a row that involves all points, as it was given; None stands for the identity."""
+        row = as_row("row", row, self.n_constraints)
+        return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
+
+    def touched(self, n: int) -> np.ndarray | None:
+        """Ascending numbers of the samples that rows name, among ``n``; None if a row involves all points."""
+        if self.where("is_whole").any():
+            return None
+        mark = np.zeros(n + 1, dtype=bool)
+        mark[self.index] = True  # -1 marks the last entry, which belongs to no sample
+        return np.flatnonzero(mark[:n])
+
+    def factors(self, point_weight: np.ndarray) -> np.ndarray:
+        """Product of the weights of the distinct samples of each row; 1 for rows that name no samples; shape (c,)."""
+        index = np.where(self.where("is_whole")[:, None], -1, self.index)
+        index = np.sort(index, axis=1)
+        again = np.zeros(index.shape, dtype=bool)
+        again[:, 1:] = index[:, 1:] == index[:, :-1]
+        return np.where(again | (index < 0), 1.0, point_weight[index]).prod(axis=1)
+
+    def _relation(self, row: int | np.integer) -> Relation:
+        """The relation of a row."""
+        return self.relations[self.relation[row]]
+
+    # ------------------------------------------------------------------ algebra
+    @property
+    def n_constraints(self) -> int:
+        """Number of rows c."""
+        return self.relation.shape[0]
+
+    def __add__(self, other: ConstraintRows) -> Self:
+        if not isinstance(other, ConstraintRows):
+            return NotImplemented
+        named = [x for x in (self, other) if not x.where("is_whole").all()]
+        if len({x.ids is None for x in named}) > 1:
+            raise TypeError(
+                "cannot join constraints that name samples by numbers with constraints that name them otherwise."
+            )
+        tables, ids = [x.ids for x in named if x.ids is not None], None
+        indices = [self.index, other.index]
+        if tables:
+            ids, place = np.unique(np.concatenate(tables), return_inverse=True)
+            places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
+            indices = [
+                x.index if x.where("is_whole").all() else x.renumbered(next(places).__getitem__) for x in (self, other)
+            ]
+        index = stacked_indices(indices)
+        given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
+        index[given, 0] += len(self.matrices)
+        join = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("bound", "sense", "weight")
+        }
+        relations = table_of(*self.relations, *other.relations)
+        code = np.array([relations.index(relation) for relation in other.relations], dtype=np.int8)
+        relation = np.concatenate([self.relation, code[other.relation]])
+        matrices = self.matrices + other.matrices
+        return replace(self, relation=relation, index=index, ids=ids, matrices=matrices, relations=relations, **join)
+
+    def select(self, mask: Labels) -> Self:
+        """The rows picked by a boolean mask, slice or integer index, in that order."""
+        rows = as_rows("mask", mask, self.n_constraints)
+        if len(rows) == 0:
+            raise ValueError("select: no constraint is left.")
+        index = self.index[rows].copy()
+        given = self.where("takes_matrix")[rows]
+        matrices = tuple(self.matrices[k] for k in index[given, 0])
+        index[given, 0] = np.arange(len(matrices))
+        columns = {name: getattr(self, name)[rows] for name in ("relation", "bound", "sense", "weight")}
+        return replace(self, index=index, matrices=matrices, **columns)
+
+    def locate(self, sample_id: Labels | None = None, n: int | None = None) -> tuple[Self | None, np.ndarray]:
+        """Translate sample names to row numbers of given data.
+
+        Parameters
+        ----------
+        sample_id : array-like, shape (n,), optional
+            Name of each row of the data; by default the row numbers.
+        n : int, optional
+            Number of rows of the data, if ``sample_id`` is None.
+
+        Returns
+        -------
+        located : Constraints or None
+            The rows whose samples are all present (None if there are none), named by row numbers.
+        kept : ndarray of bool, shape (c,)
+        """
+        if sample_id is None:
+            self.check_range(n)
+            return self, np.ones(self.n_constraints, bool)
+        names, ids = np.asarray(sample_id), self.ids
+        index = self.renumbered(lambda samples: positions(names, samples if ids is None else ids[samples]))
+        kept = ~(index == -2).any(axis=1)
+        fits = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
+        given = self.where("takes_matrix")
+        kept[given] = fits[self.index[given, 0]]
+        moved = replace(self, index=index, ids=None)
+        return (moved.select(kept) if kept.any() else None), kept
+
+    def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """``index`` with ``place(samples)`` for the samples that rows name."""
+        index = self.index.astype(np.int64)
+        used = (index >= 0) & ~self.where("is_whole")[:, None]
+        index[used] = place(index[used])
+        return index
+
+    def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
+        """Raise ``ValueError`` unless rows name samples by numbers below ``n`` and have matrices of that size; ``hint`` ends messages."""
+        if self.ids is not None:
+            raise ValueError(
+                f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
+                "constraints.locate(sample_id)[0], or give MetricLearner.fit a sample_id."
+            )
+        if n is None:
+            return
+        outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
+        bad = np.flatnonzero(outside)
+        if len(bad):
+            raise ValueError(
+                f"constraints name samples up to {self.index[outside].max()} but {data} has {n} rows (0 to {n - 1}): "
+                f"{rows_text(bad)}. {hint}".rstrip()
+            )
+        for m in self.matrices:
+            if m.shape[0] != n:
+                raise ValueError(f"a constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows.")
+
+    # ------------------------------------------------------------------ values
+    def terms(self) -> Terms:
+        """Rank-one terms of all rows that name samples."""
+        return Terms.of(self.relations, self.relation, self.index)
+
+    def resolved(self, n: int | None = None) -> ResolvedRows:
+        """Terms and facts of the rows, which must name samples by row numbers below ``n``; None: whatever they name."""
+        if n is not None:
+            self.check_range(n)
+        terms = Terms.of(self.relations, self.relation, self.index)
+        touched = None if n is None else self.touched(n)
+        return ResolvedRows(
+            terms, np.flatnonzero(self.where("is_whole")), touched, bool(self.where("is_difference").all())
+        )
+
+    def values(self, G: Any) -> np.ndarray:
+        """``<A_i, K>`` for ``K = G G'``.
+
+        Parameters
+        ----------
+        G : array-like, shape (n, r)
+            Points, one per row.
+
+        Returns
+        -------
+        ndarray, shape (c,)
+        """
+        return self._evaluate(G)[0]
+
+    def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Values, and their natural sizes: the sum of the squared norms of the points, or the absolute value of a matrix row."""
+        G = as_points("G", G)
+        self.check_range(G.shape[0])
+        p, size = self.terms().values(G, self.n_constraints)
+        for row in np.flatnonzero(self.where("is_whole")):
+            p[row], size[row] = whole_value(self.matrix(row), G)
+        return p, size
+
+    def violation(self, G: Any) -> np.ndarray:
+        """Relative violation of each row, 0 where it holds.
+
+        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the row.
+        """
+        p, size = self._evaluate(G)
+        excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
+        unit = np.where(self.bound != 0, np.abs(self.bound), np.where(size > 0, size, 1.0))
+        return excess / unit
+
+    def satisfied(self, G: Any, tol: float = 1e-3) -> np.ndarray:
+        """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
+        check_positive("tol", tol, finite=True, zero=True)
+        return self.violation(G) <= tol
+
+    # ------------------------------------------------------------------ as text and as a table
+    def to_frame(self, library: FrameLibrary = "pandas") -> Any:
+        """The rows as a data frame, which :meth:`from_frame` reads back exactly.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+
+        Returns
+        -------
+        DataFrame, shape (c, 8)
+            Columns relation, i, j, k, l, bound, sense, weight, one row a constraint; the bound of a comparison is minus its
+            margin. Rows of :meth:`linear` raise ``ValueError``: matrices have no column form.
+        """
+        return data_frame(columns_of(self), library, numbered=() if self.ids is not None else SAMPLES)
+
+    def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
+        """One row as text, for reports and messages; `sample_id` gives names to row numbers."""
+        row = as_row("row", row, self.n_constraints)
+        relation = self._relation(row)
+        ids = self.ids if sample_id is None else np.asarray(sample_id)
+        named = ids is not None and not relation.is_whole
+        names = [ids[k] if named and ids is not None and k >= 0 else k for k in self.index[row]]
+        return relation.sentence(names, SYMBOLS[int(self.sense[row])], self.bound[row])
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows as objects with the columns of :meth:`to_frame` as attributes; ``str(row)`` is its text."""
+        for k in range(self.n_constraints):
+            relation = self._relation(k)
+            ids = None if relation.is_whole else self.ids
+            names = [None if s < 0 else s if ids is None else ids[s] for s in self.index[k].tolist()]
+            samples = dict(zip(SAMPLES, (names + 4 * [None])[:4]))
+            sense, bound, weight = SYMBOLS[int(self.sense[k])], float(self.bound[k]), float(self.weight[k])
+            yield Row(relation.name, **samples, bound=bound, sense=sense, weight=weight, kind=relation)
+
+    def __repr__(self) -> str:
+        return summary_text(self)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)
