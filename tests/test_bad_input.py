@@ -126,7 +126,11 @@ def raises(error, message):
         (lambda: PAIR + pair("a", "b", 1.0, "<="), TypeError, "cannot join constraints that name samples by numbers"),
         (lambda: PAIR.values(np.ones(3)), ValueError, r"G must be 2-dimensional.*\(3,\)"),
         (lambda: PAIR.values(np.ones((1, 3))), ValueError, r"up to 1 but the data has 1 rows \(0 to 0\): row 0"),
-        (lambda: pair("a", "b", 1.0, "<=").values(EYE), ValueError, "name samples such as a; translate them to row numbers"),
+        (
+            lambda: pair("a", "b", 1.0, "<=").values(EYE),
+            ValueError,
+            "name samples such as a; translate them to row numbers",
+        ),
         (
             lambda: PAIR.locate(["a", "a"]),
             ValueError,

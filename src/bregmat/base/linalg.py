@@ -156,9 +156,8 @@ def graded_factor(A: np.ndarray, values: np.ndarray, Q: np.ndarray) -> np.ndarra
     left = (A / size**2 - high @ high.T) - (high @ low.T + low @ Z.T / size)
     turn = Q * (size / root)
     D = symmetrize(turn.T @ left @ turn)
-    return (
-        Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < 1e-3 else Z
-    )  # the correction neglects D^2
+    # the correction neglects D^2
+    return Z + Z @ (np.triu(D, 1) + 0.5 * np.diag(np.diag(D))) if np.abs(D).max() < 1e-3 else Z
 
 
 def _accurate_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:

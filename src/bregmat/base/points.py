@@ -33,9 +33,8 @@ def check_numeric(name: str, X: Any) -> None:
         return
     numbers = as_numbers(name, X, booleans=True, complex_too=True)
     if numbers.dtype.kind == "c":
-        raise ValueError(
-            f"{name} must be real; got complex numbers. Complex data not supported."
-        )  # text of scikit-learn
+        # the last sentence is the one that scikit-learn's checks look for
+        raise ValueError(f"{name} must be real; got complex numbers. Complex data not supported.")
     space = array_space(X)
     if space is not None and not space.is_host:
         raise TypeError(f"{name} must be in the host's memory here; got a {space.words}: copy it there first.")

@@ -145,9 +145,8 @@ def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
         if len(rest) and len(vanishing(rest, row)):
             linked = rest
     y = np.zeros(problem.c)
-    y[linked] = (
-        1e17 * before[row] / before[linked]
-    )  # large enough for negative eigenvalues of A*(y) to be below rounding
+    # large enough for negative eigenvalues of A*(y) to be below rounding
+    y[linked] = 1e17 * before[row] / before[linked]
     y[row] = sign[row]
     return Proof(y, np.sort(np.append(linked, row)))
 
@@ -267,9 +266,8 @@ def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
     op = problem.operator.restrict(rows)
     extents = op.extents(np.abs(weight))
     used = np.flatnonzero(extents > 0)
-    scale = 1.0 / np.sqrt(
-        extents[used]
-    )  # the terms have size 1 in every column, so the rounding error is the same in all
+    # the terms have size 1 in every column, so the rounding error is the same in all
+    scale = 1.0 / np.sqrt(extents[used])
     A = symmetrize(op.adjoint(weight))[np.ix_(used, used)] * scale * scale[:, None]
     noise = 8.0 * len(extents) * np.finfo(float).eps
     values = eigvalsh(A) if len(used) else np.zeros(1)

@@ -23,9 +23,8 @@ class Elimination:
     operator: Operator
     offset: float
     met: np.ndarray  # rows that hold by construction
-    weights: (
-        np.ndarray
-    )  # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
+    # (c,): A*(weights) is semidefinite, 0 on the directions that are left, and about 1 on the others
+    weights: np.ndarray
 
 
 def eliminate(

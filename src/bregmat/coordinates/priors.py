@@ -71,9 +71,8 @@ class Coordinates:
     span: Span | None = None
     identity: bool = False  # whether the prior of M is the identity
     owns_base: bool = False  # whether ``base`` was computed from the prior instead of given as data
-    is_finite: bool = (
-        False  # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
-    )
+    # whether ``base`` is known to be finite; otherwise :meth:`bind` checks the rows that it reads
+    is_finite: bool = False
     scale: float = 1.0  # learned matrix over M; 0 if the prior is 0, until :meth:`bind` derives it from the bounds
     dropped: np.ndarray | None = None  # columns (d, k) that span what of a factor's range counts as 0
     floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
@@ -204,9 +203,8 @@ class Coordinates:
         else:
             floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
             rounding = Rounding.of(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
-        if (
-            invariant
-        ):  # centring makes products more accurate; it is exact in columns in which all points are near the mean
+        if invariant:
+            # centring makes products more accurate; it is exact in columns in which all points are near the mean
             mean = Z.mean(axis=0)
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)

@@ -29,9 +29,8 @@ class Operator(Protocol):
     c: int
     r: int
     is_rank_one: ClassVar[bool] = False  # whether every A_i is an outer product v_i v_i'
-    is_sharded: ClassVar[bool] = (
-        False  # whether rows, values and weights are distributed, so that single rows cannot be read
-    )
+    # whether rows, values and weights are distributed, so that single rows cannot be read
+    is_sharded: ClassVar[bool] = False
 
     @property
     def n_vectors(self) -> int:

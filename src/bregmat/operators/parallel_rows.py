@@ -41,10 +41,8 @@ def find_parallel_rows(op: Operator, L: RowLosses) -> ParallelRows:
     group[order] = np.concatenate([[0], (np.diff(prints[order], axis=0) != 0).any(axis=1).cumsum()])
     if group.max(initial=-1) + 1 == len(rows):
         return nothing
-    bound, sense = (
-        L.bound[rows] / size,
-        L.sense[rows],
-    )  # relative to the norm of the matrix; groups with equalities are skipped
+    # bounds are relative to the norm of the matrix; groups with equalities are skipped
+    bound, sense = L.bound[rows] / size, L.sense[rows]
     plain = np.ones(group.max() + 1, dtype=bool)
     plain[group[sense == 0]] = False
     tight = {}

@@ -90,9 +90,8 @@ class Result:
     noun: ClassVar[str] = "point"  # the point in sentences
     statuses: ClassVar[frozenset[Status]] = frozenset(Status) - {Status.UNBOUNDED}  # that results of this kind can have
     has_priced_errors: ClassVar[bool] = False  # whether violations cost instead of being forbidden
-    gap_is_ratio: ClassVar[bool] = (
-        True  # False: the gap is 0 if only rounding of larger terms separates objective and bound
-    )
+    # False: the gap is 0 if only rounding of larger terms separates objective and bound
+    gap_is_ratio: ClassVar[bool] = True
     shown: ClassVar[Sequence[str]] = ("objective", "dual_bound", "gap", "max_violation")  # in the repr
     advice_for: ClassVar[dict[ExitReason, str]] = {}  # advice of this kind of problem in place of the general one
 

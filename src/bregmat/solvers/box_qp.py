@@ -238,10 +238,8 @@ def minimize_exactly(
         A point of the box; the rows at their bounds are the first guess of the active set.
     """
     flops_limit = 3e9  # of one factorisation: about a tenth of a second
-    noise = (
-        1e-9,
-        1e-13,
-    )  # gradients below these shares of the largest entries of the linear term and of H d are rounding
+    # gradients below these shares of the largest entries of the linear term and of H d are rounding
+    noise = 1e-9, 1e-13
     side = np.where(start <= lower, -1, np.where(start >= upper, 1, 0))
     best, value = start, float(gradient @ start + 0.5 * (start @ model.product(start)))
 

@@ -10,10 +10,8 @@ import numpy as np
 from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize
 from bregmat.objective.spectral import SpectralDivergence
 
-LOWEST, HIGHEST = (
-    0.1,
-    3.0,
-)  # products of primal and dual, in units of the goal, that need no corrector (Gondzio 1996 has 0.1 and 10)
+# products of primal and dual, in units of the goal, that need no corrector (Gondzio 1996 has 0.1 and 10)
+LOWEST, HIGHEST = 0.1, 3.0
 
 
 def largest_step(x: np.ndarray, dx: np.ndarray, rows: np.ndarray | None = None) -> float:
@@ -192,12 +190,8 @@ class SlackScaling:
 
         Parameters
         ----------
-        dM, dT : ndarray, shape (r, r)
-            Moves in the frame.
-        steps : tuple of float
-            Step lengths of M and Z.
-        goal : float
-            tau that the step aims at.
+        dM, dT, steps, goal
+            As in :meth:`LogDetScaling.centring`, with step lengths of M and Z.
         """
         return self._answer(_centring(*self._after(dM, dT, steps), self.sigma, goal))
 
@@ -219,10 +213,8 @@ class SlackScaling:
 
         Parameters
         ----------
-        dM, dT : ndarray, shape (r, r)
-            Moves in the frame.
-        steps : tuple of float
-            Step lengths of M and Z.
+        dM, dT, steps
+            As in :meth:`centring`.
         """
         M, Z = self._after(dM, dT, steps)
         return float((M * Z).sum())

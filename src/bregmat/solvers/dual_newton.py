@@ -277,11 +277,8 @@ def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | No
     Both agree to first order, but the value p of a rank-one row beside a multiple of I satisfies ``phi'(p) = phi'(p0) - mu``, which
     is linear in the multiplier. Far from the solution, where all rows move at once, it overshoots: it is used after full steps only.
     """
-    full_step, near, most = (
-        0.9,
-        0.1,
-        3.0,
-    )  # step length; share of the first gradient that is near; limit, times the gradient
+    # step length; share of the first gradient that is near; limit, times the gradient
+    full_step, near, most = 0.9, 0.1, 3.0
     L, D, p = problem.losses, problem.divergence, state.values
     if state.missed or state.length < full_step or not near * state.first_norm < state.norm < np.inf:
         return None

@@ -24,9 +24,8 @@ from bregmat.solvers.stages import Stage
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
 SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
-ROWS_PER_ENTRY = (
-    50  # rows of a sample per entry of the matrix, at least: with fewer, the sample costs more than it saves
-)
+# rows of a sample per entry of the matrix, at least: with fewer, the sample costs more than it saves
+ROWS_PER_ENTRY = 50
 SAMPLE_STEPS = 12  # steps on a sample, at most
 STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
 
