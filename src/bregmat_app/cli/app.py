@@ -226,6 +226,9 @@ def correlation(
     bounds = None if lower is None and upper is None else (lower, upper)
     with bad_input():
         check_outputs({"--out": out}, [matrix, weights])
+        for name, side in (("--lower", lower), ("--upper", upper)):
+            if side is not None and not -1 <= side <= 1:  # older versions of typer let NaN pass
+                raise ValueError(f"{name} must be between -1 and 1; got {side}")
         code = repair_file(
             matrix, out, weights, keep_variances=keep_variances, min_eig=min_eig, scale=scale, bounds=bounds
         )
