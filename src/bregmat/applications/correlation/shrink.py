@@ -35,7 +35,7 @@ class ShrinkResult(RepairedMatrix):
     objective, dual_bound : float
         alpha, and its proven lower bound.
     vector : ndarray, shape (n,)
-        v with ``v' ((a T + (1 - a) C) - min_eig I) v < 0`` for every a below the bound.
+        v of length one with ``v' ((a T + (1 - a) C) - min_eig I) v < 0`` for every a below the bound.
     residual : float
         ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``).
     min_eig : float
@@ -133,8 +133,11 @@ def shrink_correlation(
     >>> broken = np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]])
     >>> result = shrink_correlation(broken)
     >>> print(result.status, round(result.alpha, 4))
-    OPTIMAL 0.1955
+    OPTIMAL 0.1949
     >>> result.matrix.round(2)
+    array([[ 1.  ,  0.72,  0.56],
+           [ 0.72,  1.  , -0.16],
+           [ 0.56, -0.16,  1.  ]])
     """
     begun = time.perf_counter()
     check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
