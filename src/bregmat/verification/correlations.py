@@ -143,7 +143,7 @@ class Correlation:
         if not is_feasible and found.claimed is not Status.UNKNOWN and worst > 16 * allowed:
             found.problem(f"a prescribed entry is missed by {worst:.2g}")
         objective, bound, lost = self._distance(X), *self._bound(result.dual)
-        if self.n_factors is not None and bound is not None:
+        if self.n_factors is not None and bound is not None and not result.dual.any():
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
         room = CLOSE * size + lost + self._vague(size)
@@ -201,7 +201,7 @@ class Correlation:
         longest = float(np.diag(product).max())
         if not longest <= 1 + 64 * ROUNDING or self.result.factor.shape != (self.n, self.n_factors):
             found.problem(f"factor is no matrix of {self.n_factors} columns with rows of length at most 1", Status.UNKNOWN)
-        product[np.diag_indices(self.n)] = 1
+        np.fill_diagonal(product, 1)
 
     def _residual(self, X: np.ndarray) -> float:
         """Frobenius distance from the input as it was handed in, scaled if that was asked for."""

@@ -123,7 +123,9 @@ def of_rank(
     """
     proof = convex.certificate
     if has_variances:
-        proof = replace(proof, dual_bound=max(proof.dual_bound, factor_bound(C, rank)))
+        bound = factor_bound(C, rank)
+        if bound > proof.dual_bound:  # which multipliers have no part in
+            proof = replace(proof, dual_bound=bound, dual=np.zeros_like(proof.dual))
     problem = RankProblem(C, rank, proof, has_variances)
     search = SignFlips() if rank == 1 and not has_variances else FactorDescent()
     reason = convex.exit_reason

@@ -151,8 +151,8 @@ def shrink_correlation(
     T = read_fixed(fixed, A, labels).prescribed(A) if target is None else _read_target(target, len(A), labels)
     name = "target" if fixed is None else "fixed: the matrix of the fixed entries, and 0 elsewhere,"
     X, alpha, v = _shrunk(A, T, low, _check_definite(T, low, name))
-    bound = _proven(A, T, low, v)
-    gap = max(alpha - bound, 0.0)
+    bound = min(_proven(A, T, low, v), alpha)  # rounding may lift the bound above alpha
+    gap = alpha - bound
     return ShrinkResult(
         status=Status.OPTIMAL if gap <= TOL else Status.FEASIBLE,
         exit_reason=ExitReason.TOLERANCE if gap <= TOL else ExitReason.STALLED,
