@@ -366,7 +366,16 @@ ENTRIES = {
         bregmat.shrink_correlation,
         {"C": EYE},
         {"C": table(EYE, square=True), "min_eig": number(-0.1, 2.0), "scale": MAYBE}
-        | {"target": {"number": 3, "word": "x", "small": np.eye(2), "negative": -EYE, "ones": 0 * EYE + 1, "thing": Thing()}}
+        | {
+            "target": {
+                "number": 3,
+                "word": "x",
+                "small": np.eye(2),
+                "negative": -EYE,
+                "ones": 0 * EYE + 1,
+                "thing": Thing(),
+            }
+        }
         | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}},
     ),
     "nearest_distribution": Entry(
@@ -1252,6 +1261,8 @@ COMMANDS = {
             "--weights": FILES | {"points.csv": "points.csv"},
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
+            "--target": FILES | {"points.csv": "points.csv"},
+            "--factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
         },
         free=("--scale", "--keep-variances"),
     ),

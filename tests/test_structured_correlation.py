@@ -94,7 +94,9 @@ def test_frames_covariances_and_files(rng, tmp_path, function):
         function(S)
     save(tmp_path / "result.bm", result)
     again = load(tmp_path / "result.bm")
-    assert (again.X == result.X).all() and again.matrix.equals(result.matrix) and again.proof_text() == result.proof_text()
+    assert (
+        (again.X == result.X).all() and again.matrix.equals(result.matrix) and again.proof_text() == result.proof_text()
+    )
     assert "distance" in result._repr_html_()
 
 
@@ -105,7 +107,10 @@ def test_frames_covariances_and_files(rng, tmp_path, function):
         ({"target": 2 * np.eye(3)}, r"target must have a unit diagonal; got 2 at \[0, 0\]"),
         ({"target": np.eye(3), "fixed": np.eye(3, dtype=bool)}, "target and fixed exclude each other"),
         ({"target": np.eye(2)}, "target"),
-        ({"fixed": ~np.eye(3, dtype=bool)}, "fixed: the matrix of the fixed entries, and 0 elsewhere, must have eigenvalues"),
+        (
+            {"fixed": ~np.eye(3, dtype=bool)},
+            "fixed: the matrix of the fixed entries, and 0 elsewhere, must have eigenvalues",
+        ),
         ({"min_eig": 1.0}, "min_eig"),
     ],
 )

@@ -175,7 +175,12 @@ class Correlation:
         is_forced = len(self.i) > self.n and self.divergence.takes_indefinite and not self.is_factor
         if result.null_space is not None and not is_forced:
             found.problem("null vectors are named, which nothing forces")
-        for name, asked in (("divergence", self.divergence.name), ("rank", self.rank), ("labels", self.labels), ("n_factors", self.n_factors)):
+        for name, asked in (
+            ("divergence", self.divergence.name),
+            ("rank", self.rank),
+            ("labels", self.labels),
+            ("n_factors", self.n_factors),
+        ):
             if getattr(result, name) != asked:
                 found.problem(f"{name} is {asked!r}; the result says {getattr(result, name)!r}")
         found.compare("min_eig", result.min_eig, float(self.low), 0.0)
@@ -200,7 +205,9 @@ class Correlation:
         """The rows of L are no longer than 1, so that D is not negative; ``L L'`` with D added."""
         longest = float(np.diag(product).max())
         if not longest <= 1 + 64 * ROUNDING or self.result.factor.shape != (self.n, self.n_factors):
-            found.problem(f"factor is no matrix of {self.n_factors} columns with rows of length at most 1", Status.UNKNOWN)
+            found.problem(
+                f"factor is no matrix of {self.n_factors} columns with rows of length at most 1", Status.UNKNOWN
+            )
         np.fill_diagonal(product, 1)
 
     def _residual(self, X: np.ndarray) -> float:

@@ -33,7 +33,9 @@ def _(result: ShrinkResult, problem: Any, found: Verification) -> None:
     size = max(1.0, float(np.abs(A).max()))
     mixed = alpha * T + (1 - alpha) * A
     found.compare_all("X", X, mixed, 16 * ROUNDING * size)
-    is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * ROUNDING * size).all()) and bool((np.diag(X) == 1).all())
+    is_mixed = (
+        0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * ROUNDING * size).all()) and bool((np.diag(X) == 1).all())
+    )
     least = float(eigenvalues((X + X.T) / 2)[0]) if np.isfinite(result.X).all() else np.nan
     found.figures["smallest eigenvalue"] = (result.smallest_eigenvalue, least)
     is_feasible = is_mixed and bool(least >= low - 64 * ROUNDING * n * size)

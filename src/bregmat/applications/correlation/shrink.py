@@ -143,7 +143,9 @@ def shrink_correlation(
     check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
     check_flag("scale", scale, optional=True)
     if target is not None and fixed is not None:
-        raise ValueError("target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them.")
+        raise ValueError(
+            "target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them."
+        )
     given, labels = read_matrix(C)
     given, low = scaled(given, scale, True), float(min_eig)
     A = given.copy()
@@ -196,7 +198,9 @@ def _check_definite(T: np.ndarray, low: float, name: str) -> float:
 def _shrunk(A: np.ndarray, T: np.ndarray, low: float, room: float) -> tuple[np.ndarray, float, np.ndarray]:
     """X, alpha and v; alpha is 0 where A has no eigenvalue below ``low``, but for rounding."""
     shift = low * np.eye(len(A))
-    t, V = scipy.linalg.eigh(A - shift, T - shift, subset_by_index=(0, 0))  # smallest t with (A - low I) v = t (T - low I) v
+    t, V = scipy.linalg.eigh(
+        A - shift, T - shift, subset_by_index=(0, 0)
+    )  # smallest t with (A - low I) v = t (T - low I) v
     X, alpha, m = A, 0.0, -float(t[0])
     if m > 0.0 and _shortfall(A, low) > 0.0:
         alpha = m / (1.0 + m)
