@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 
 from bregmat import Factor, factor_correlation, load, nearest_correlation, save, shrink_correlation, verify
 from bregmat.applications.correlation.rank import factor_bound
-from test_correlation import broken, correlations, mask_of
+from test_correlation import broken, correlations
 
 
 # ---------------------------------------------------------------- shrinking

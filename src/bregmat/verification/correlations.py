@@ -136,7 +136,7 @@ class Correlation:
         if result.factor is not None:
             product = result.factor.astype(real) @ result.factor.astype(real).T
             if self.n_factors is not None:
-                self._loadings(product, found)
+                self._loadings(result.factor.shape, product, found)
             found.compare_all("factor factor'", X, product, CLOSE * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank and values[-self.rank - 1] > 1e-8 * values[-1]:
             found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
@@ -201,10 +201,10 @@ class Correlation:
         if repaired.kind != "clip" or not fewest <= repaired.n_eigenvalues <= most:
             found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
 
-    def _loadings(self, product: np.ndarray, found: Verification) -> None:
+    def _loadings(self, shape: tuple[int, ...], product: np.ndarray, found: Verification) -> None:
         """The rows of L are no longer than 1, so that D is not negative; ``L L'`` with D added."""
         longest = float(np.diag(product).max())
-        if not longest <= 1 + 64 * ROUNDING or self.result.factor.shape != (self.n, self.n_factors):
+        if not longest <= 1 + 64 * ROUNDING or shape != (self.n, self.n_factors):
             found.problem(
                 f"factor is no matrix of {self.n_factors} columns with rows of length at most 1", Status.UNKNOWN
             )

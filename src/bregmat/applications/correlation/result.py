@@ -158,7 +158,8 @@ class CorrelationResult(RepairedMatrix):
     rows : ndarray of int, shape (c, 2)
         Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j. With weights or bounds: all with i <= j.
     dual : ndarray, shape (c,)
-        Their multipliers; 0 with ``n_factors`` where the bound of the factors is the larger one. With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
+        Their multipliers; 0 with ``n_factors`` where the bound of the factors is the larger one.
+        With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
         :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative
         (LogDet, whose X is definite: not positive).
     null_space : ndarray, shape (n, k), or None
