@@ -13,7 +13,7 @@ from bregmat.applications.correlation.nearest import Limits, origin_of, solve_co
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.base.checks import check_integer, check_limits
+from bregmat.base.checks import check_flag, check_integer, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.run.loop import RunLog
@@ -87,6 +87,7 @@ def factor_correlation(
     OPTIMAL [0.9 0.8 0.5 0.6]
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    check_flag("scale", scale, optional=True)
     A, labels = read_matrix(C)
     A, n = scaled(A, scale, True), len(A)
     check_integer("n_factors", n_factors, 1, optional=False)
