@@ -477,7 +477,7 @@ def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
 
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
-    monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, shares))
+    monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, 1.0, shares))
     done = bregmat("learn", points, "--labels", "kind", "--folds", "2", "--out", "m", "--report", "r.html")
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())

@@ -23,6 +23,7 @@ FEWEST_OF_CLASS = 4
 N_NEIGHBORS = 4
 USUAL_ROWS = 500  # training points up to which the slack weight is 1
 MOST_USUAL = 5.0  # largest factor of that weight: on 50,000 images a factor of 20 is worse than 5
+DOUBTFUL_WEIGHT = 0.3  # factor of the slack weight where learning is not clearly better than the prior
 RANDOM_WEIGHT = 0.1  # slack weight of random pairs: with larger weights few rows overfit
 # Settings of the learners that are compared: they need less precision than the final fit.
 QUICKLY: dict[str, Any] = {
@@ -96,11 +97,12 @@ def scaled_or_not(X: Any, codes: np.ndarray) -> tuple[str, dict[str, float]]:
 
 def best_strategy(
     mapped: Callable[[Strategy | None, np.ndarray, np.ndarray], tuple[Any, Any]], codes: np.ndarray
-) -> tuple[Strategy | None, dict[str, float]]:
-    """The strategy: "neighbors", unless "random" or not learning (None) is more accurate on held-out halves by three standard errors.
+) -> tuple[Strategy | None, float, dict[str, float]]:
+    """The strategy, the factor of its slack weight, and the accuracies on held-out halves that decide both.
 
-    The comparison underrates learning, because only half of the points are training points and neighbours are searched only once. Therefore
-    the difference has to be three standard errors.
+    The strategy is "neighbors", unless "random" or not learning (None) is more accurate by three standard errors: the comparison underrates
+    learning, because only half of the points are training points and neighbours are searched only once. The factor is 1, or
+    ``DOUBTFUL_WEIGHT`` if "neighbors" is not more accurate than the prior by one standard error: then the metric stays near the prior.
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def best_strategy(
     usable = usable[np.bincount(codes[usable])[codes[usable]] >= FEWEST_OF_CLASS]
     codes = np.unique(codes[usable], return_inverse=True)[1]
     if len(usable) < FEWEST_COMPARED or codes.max() == 0:
-        return "neighbors", {}
+        return "neighbors", 1.0, {}
     right: dict[Strategy | None, list[np.ndarray]] = {"neighbors": [], "random": [], None: []}
     for train, test in StratifiedKFold(2, shuffle=True, random_state=0).split(np.zeros(len(codes)), codes):
         for strategy, found in right.items():
@@ -134,8 +136,10 @@ def best_strategy(
     for rival in rivals:
         if _is_better(shares[rival], shares["neighbors"], 3.0) and shares[rival].mean() > shares[best].mean():
             best = rival
+    is_clear = _is_better(shares["neighbors"], shares[None], 1.0)
+    factor = DOUBTFUL_WEIGHT if best == "neighbors" and not is_clear else 1.0
     named = {f"{strategy or 'not learned'}, on halves": float(found.mean()) for strategy, found in shares.items()}
-    return best, named
+    return best, factor, named
 
 
 def _is_better(a: np.ndarray, b: np.ndarray, n_errors: float) -> bool:

@@ -96,18 +96,20 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
         """Set :attr:`strategy_`, :attr:`slack_weight_`, and the accuracies that decided, after those compared before."""
         self.comparison_: dict[str, float] = dict(compared)
-        self.strategy_: Strategy | None = self._decided_strategy(X, task)
-        self.slack_weight_: float = self._decided_weight(task)
+        self.strategy_: Strategy | None
+        self.strategy_, factor = self._decided_strategy(X, task)
+        self.slack_weight_: float = self._decided_weight(task, factor)
         if self.comparison_ and self.verbose:
             found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
             n = min(X.shape[0], MOST_COMPARED)
             say(f"accuracy of 4 neighbours on {n} training rows: {found}")
 
-    def _decided_strategy(self, X: Any, task: Task) -> Strategy | None:
+    def _decided_strategy(self, X: Any, task: Task) -> tuple[Strategy | None, float]:
+        """The strategy, and the factor of its slack weight."""
         if self.strategy != "auto":
-            return self.strategy
+            return self.strategy, 1.0
         if task.labels is None or task.given is not None or not self._may_compare:
-            return "neighbors"
+            return "neighbors", 1.0
         rows, codes = self._sample(X, task)
         quick = type(self)(**self.get_params(deep=False) | QUICKLY | self._quickly)
 
@@ -119,9 +121,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             return np.asarray(quick.transform(A)), np.asarray(quick.transform(B))
 
         sample = X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else X[rows]
-        best, found = best_strategy(mapped, codes)
+        best, factor, found = best_strategy(mapped, codes)
         self.comparison_ |= found
-        return best
+        return best, factor
 
     @property
     def _may_compare(self) -> bool:
@@ -133,11 +135,11 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         """Further settings of learners that are compared."""
         return {}
 
-    def _decided_weight(self, task: Task) -> float:
+    def _decided_weight(self, task: Task, factor: float) -> float:
         weight: Any = self.slack_weight
         if weight != "auto":
             return float(weight)
-        return self._usual_weight(None if task.labels is None else self.strategy_, task.n_points)
+        return factor * self._usual_weight(None if task.labels is None else self.strategy_, task.n_points)
 
     def _usual_weight(self, strategy: Strategy | None, n: int) -> float:
         """The slack weight of a strategy that is to be compared or was chosen."""

@@ -96,6 +96,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     slack_weight : "auto" or float
         Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold. "auto"
         is 1. With "neighbors" and more than 500 points it is n / 500, at most 5. For random pairs chosen by ``strategy="auto"`` it is 0.1.
+        If ``strategy="auto"`` chooses "neighbors" although learning was not clearly better than the prior on held-out halves (by one
+        standard error), it is 0.3 times as large.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
