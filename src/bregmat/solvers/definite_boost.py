@@ -230,7 +230,7 @@ class DefiniteBoost(SolverWithNeeds):
             object.__setattr__(self, "spectrum", (float(ends[0]), float(ends[1])))
         check_integer("DefiniteBoost: block", self.block, 1)
 
-    def check(self, problem: NearestMatrix) -> None:
+    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
         """Raise ``TypeError`` unless the divergence is von Neumann's, all rows are hard and one of them is the trace."""
         trace = (
             "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "

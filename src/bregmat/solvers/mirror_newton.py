@@ -121,7 +121,7 @@ class MirrorNewton(SolverWithNeeds):
     needs_divergence = ("from_diagonal", "divided")
     needs_loss = ("is_smooth",)
 
-    def check(self, problem: NearestMatrix) -> None:
+    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
         """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
         L = problem.losses
         further = []

@@ -38,7 +38,7 @@ class MatrixState(State):
         def values(self) -> np.ndarray: ...
 
     @property
-    def last(self) -> Iterate:  # type: ignore[override]
+    def last(self) -> Iterate | None:  # type: ignore[override]
         """The matrix of this state."""
         return self.iterate
 

@@ -290,7 +290,7 @@ class CorrelationProblem(NearestMatrix):
 
     # ------------------------------------------------------------------ proofs that there is none
     @property
-    def is_always_feasible(self) -> bool:
+    def is_always_feasible(self) -> bool:  # type: ignore[override]
         """Whether nothing is fixed."""
         return super().is_always_feasible and self.blocks.proof is None
 
