@@ -23,7 +23,7 @@ from bregmat import MetricLearner
 from bregmat_papers.datasets import load_mnist
 
 SIDE = 28
-ALL_POINTS = {"slack_weight": 40.0, "n_impostors": 5, "n_constraints": 900_000}  # 3 x 5 comparisons of each image
+ALL_POINTS = {"slack_weight": 40.0, "n_constraints": 1_800_000}  # 3 x 10 comparisons of each image
 QUERIES = 500  # test images at a time
 
 
