@@ -46,6 +46,7 @@ def repair_file(
             raise ValueError(
                 f"{weights}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}"
             )
+        _check_unknown(path, C, weights, settings["weights"], names)
     if out is not None:
         check_writable(out)
     result = nearest_correlation(C, scale=scale or None, **settings)
@@ -93,13 +94,25 @@ def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], n
         C[:, j], is_word = table.numbers(name)
         bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (np.isnan(C[:, j]) & (not may_be_empty)))
         if len(bad):
-            raise table.not_a_number(int(bad[0]), name)
+            hint = "; --weights FILE says which entries are unknown" if np.isnan(C[bad[0], j]) else ""
+            raise table.not_a_number(int(bad[0]), name, hint)
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
     return names, (C + C.T) / 2
+
+
+def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: np.ndarray, names: list[str]) -> None:
+    """Raise `ValueError` if an entry is empty that has a weight."""
+    unknown = np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))
+    if len(unknown):
+        i, j = unknown[0]
+        raise ValueError(
+            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
+            "the weight of an unknown entry is 0 or empty"
+        )
 
 
 def _has_numbered_names(table: tables.Table) -> bool:
@@ -112,6 +125,7 @@ def _has_numbered_names(table: tables.Table) -> bool:
 def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
     """Rows of the table that compares the matrix before and after."""
     X = np.asarray(result.matrix)
+    filled = ", unknown entries repaired" if np.isnan(C).any() else ""
     C = np.where(np.isnan(C), X, C)  # what is unknown does not change
     change = np.abs(X - C)
     i, j = np.unravel_index(int(np.argmax(change)), change.shape)
@@ -119,7 +133,7 @@ def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list
     before, after = (float(np.linalg.eigvalsh(matrix)[0]) for matrix in (C, X))
     return [
         ("distance (Frobenius norm)", result.residual),
-        ("smallest eigenvalue before", before),
+        (f"smallest eigenvalue before{filled}", before),
         ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
         ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),
         ("relative gap", float(result.gap)),
