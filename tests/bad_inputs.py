@@ -357,6 +357,27 @@ ENTRIES = {
         | {"repair": WORD, "floor": POSITIVE, "scale": MAYBE}
         | LIMITS,
     ),
+    "factor_correlation": Entry(
+        bregmat.factor_correlation,
+        {"C": EYE, "n_factors": 2},
+        {"C": table(EYE, square=True), "n_factors": count(1, none=False) | {"5": 5}, "scale": MAYBE} | LIMITS,
+    ),
+    "shrink_correlation": Entry(
+        bregmat.shrink_correlation,
+        {"C": EYE},
+        {"C": table(EYE, square=True), "min_eig": number(-0.1, 2.0), "scale": MAYBE}
+        | {
+            "target": {
+                "number": 3,
+                "word": "x",
+                "small": np.eye(2),
+                "negative": -EYE,
+                "ones": 0 * EYE + 1,
+                "thing": Thing(),
+            }
+        }
+        | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}},
+    ),
     "nearest_distribution": Entry(
         bregmat.nearest_distribution,
         {"x0": np.full(4, 0.25), "A": np.ones((2, 4)), "b": [0.1, 0.1], "sense": ">="},
@@ -1240,6 +1261,8 @@ COMMANDS = {
             "--weights": FILES | {"points.csv": "points.csv"},
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
+            "--target": FILES | {"points.csv": "points.csv"},
+            "--factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
         },
         free=("--scale", "--keep-variances"),
     ),

@@ -20,7 +20,8 @@ PUBLIC = {
     "nearness problems": {"nearest_kernel", "nearest_metric", "Factor", "widen_range"},
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
-    | {"nearest_correlation", "CorrelationResult", "balanced_cut", "CutResult"}
+    | {"nearest_correlation", "factor_correlation", "CorrelationResult", "shrink_correlation", "ShrinkResult"}
+    | {"balanced_cut", "CutResult"}
     | {"semidefinite_program", "SemidefiniteResult", "unfold", "UnfoldResult"},
     "quadratic programs": {"nnqp", "nonnegative_least_squares", "QPResult", "MultiplicativeUpdates"},
     "results": {

@@ -483,6 +483,7 @@ MADE_HERE = (
     "Result",
     "Record",
     "SemidefiniteResult",
+    "ShrinkResult",
     "SolverError",
     "UnfoldResult",
     "Verification",

@@ -66,6 +66,8 @@ ENTRIES = {
     "nnqp, equality": "bregmat.nnqp(A, b, upper=0.5, equality=(np.ones((1, 5)), np.ones(1)))",
     "nonnegative_least_squares": "bregmat.nonnegative_least_squares(X, X[:, 0] + 1)",
     "nearest_correlation": "bregmat.nearest_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))",
+    "shrink_correlation": "bregmat.shrink_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))",
+    "factor_correlation": "bregmat.factor_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]), 1)",
     "balanced_cut": "bregmat.balanced_cut(graph + graph.T, random_state=0)",
     "semidefinite_program": "bregmat.semidefinite_program(graph + graph.T, Constraints.diagonal(np.ones(len(graph))))",
     "unfold": "bregmat.unfold(X[:20], n_neighbors=8)",

@@ -75,6 +75,10 @@ def other_statuses(rng):
         {"bounds": (None, -0.6)},
     ):
         yield {"C": C} | more, bregmat.nearest_correlation(C, **more)
+    for more in ({"target": np.eye(3) + 0.3 - 0.3 * np.eye(3)}, {"min_eig": 0.1, "scale": True}):
+        yield {"C": C} | more, bregmat.shrink_correlation(C, **more)
+    for k in (1, 2):
+        yield {"C": C, "n_factors": k}, bregmat.factor_correlation(C, k)
     arguments = {"x0": np.ones(3), "A": [[1.0, 0, 0], [1.0, 0, 0]], "b": [0.1, 0.5], "sense": ["<=", ">="]}
     yield arguments, bregmat.nearest_distribution(**arguments)
     C, trace = np.diag([1.0, -1.0, 2.0]), Constraints.trace(1.0)
@@ -133,6 +137,7 @@ def changed(name, value, result):
             "direction": [np.ones(len(getattr(result, "x", [0])))],
             "ray": [np.eye(3)],
             "rank": [1],
+            "n_factors": [1],
             "factor": [np.eye(len(getattr(result, "X", [0])))],
             "null_space": [np.eye(len(getattr(result, "X", [0])))[:, :1]],
             "labels": [(["a"], ["a"])],
@@ -186,7 +191,7 @@ def test_no_changed_field_is_confirmed(results):
             if confirmed(arguments, result, **{name: value}):
                 wrong.append(text(result, {name: value}))
     assert not wrong, "\n".join(wrong)
-    assert len({kind for kind, _ in seen}) == 9
+    assert len({kind for kind, _ in seen}) == 10
     assert {status for _, status in seen} == {"OPTIMAL", "FEASIBLE", "INFEASIBLE", "UNBOUNDED"}
 
 

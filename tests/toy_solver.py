@@ -6,7 +6,7 @@ import numpy as np
 
 from bregmat import register
 from bregmat.coordinates.iterates import iterate_at_prior
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.needs import MatrixState
 
 
 class Point(MatrixState):

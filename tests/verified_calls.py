@@ -25,7 +25,14 @@ LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger
 MOST = 1e7  # numbers that are read of data in files or of Dask
 DOORS = {
     "bregmat.nearest": ("nearest_kernel", "nearest_metric"),
-    "bregmat.applications": ("nearest_correlation", "balanced_cut", "nearest_distribution", "boost_hypotheses"),
+    "bregmat.applications": (
+        "nearest_correlation",
+        "factor_correlation",
+        "shrink_correlation",
+        "balanced_cut",
+        "nearest_distribution",
+        "boost_hypotheses",
+    ),
     "bregmat.quadratic": ("nnqp", "nonnegative_least_squares"),
     "bregmat.margin": ("train_margin",),
 }
@@ -172,6 +179,8 @@ def install():
                         setattr(place, attribute, verified)
     for name in (
         "nearest_correlation",
+        "factor_correlation",
+        "shrink_correlation",
         "balanced_cut",
         "nearest_distribution",
         "boost_hypotheses",

@@ -21,6 +21,9 @@ from .applications import (
     SemidefiniteResult as SemidefiniteResult,
 )
 from .applications import (
+    ShrinkResult as ShrinkResult,
+)
+from .applications import (
     UnfoldResult as UnfoldResult,
 )
 from .applications import (
@@ -30,6 +33,9 @@ from .applications import (
     boost_hypotheses as boost_hypotheses,
 )
 from .applications import (
+    factor_correlation as factor_correlation,
+)
+from .applications import (
     nearest_correlation as nearest_correlation,
 )
 from .applications import (
@@ -37,6 +43,9 @@ from .applications import (
 )
 from .applications import (
     semidefinite_program as semidefinite_program,
+)
+from .applications import (
+    shrink_correlation as shrink_correlation,
 )
 from .applications import (
     unfold as unfold,

@@ -36,9 +36,11 @@ class NearestMatrix(Nearness, Problem):
     """Problem (P) with certificates of points and proofs that its hard rows contradict each other."""
 
     @property
-    def certifies_cheaply(self) -> bool:
-        """Only if no row is hard: hard rows are restored before each certificate."""
+    def is_always_feasible(self) -> bool:  # type: ignore[override]
+        """Whether no row is hard."""
         return not self.losses.has_hard
+
+    certifies_cheaply = is_always_feasible  # hard rows are restored before each certificate
 
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the matrix and the dual weights of a state."""
@@ -59,23 +61,21 @@ class NearestMatrix(Nearness, Problem):
 
     def proof_beforehand(self) -> Proof | None:
         """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
-        if not self.losses.has_hard:
-            return None
         return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
 
     def dual_size(self, state: Any) -> float:
-        """The largest dual weight; 0 if the problem is nearly solved or has no hard rows."""
-        if not self.losses.has_hard or state.signal <= 1e-2 * max(1.0, abs(state.objective)):
+        """The largest dual weight; 0 if the problem is nearly solved."""
+        if state.signal <= 1e-2 * max(1.0, abs(state.objective)):
             return 0.0
         return float(np.abs(state.dual * self.unit).max(initial=0.0))
 
     def contradiction(self, state: Any) -> Proof | None:
         """A proof from the dual weights of a state that the hard rows contradict each other."""
-        return infeasibility(self, state.dual) if self.losses.has_hard else None
+        return infeasibility(self, state.dual)
 
     def last_contradiction(self, state: Any) -> Proof | None:
         """A proof from a search over the hard rows with the largest dual weights."""
-        return contradiction_of_few(self, state.dual) if self.losses.has_hard else None
+        return contradiction_of_few(self, state.dual)
 
 
 def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:

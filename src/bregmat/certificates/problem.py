@@ -112,6 +112,7 @@ class Problem(ABC):
     """The methods that the loop calls. A problem that is always feasible only needs :meth:`certify`; the others have defaults."""
 
     size: ClassVar[float] = 1.0  # natural size of the objective, in units of the problem
+    is_always_feasible: bool = False  # whether no proof of infeasibility needs to be sought; may be a property
 
     @property
     def certifies_cheaply(self) -> bool:

@@ -138,7 +138,7 @@ RULES = {
     # results
     "Record": Rule(is_row=True),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
-    "CorrelationResult": Rule(written={"labels": _plain_labels}),
+    "RepairedMatrix": Rule(written={"labels": _plain_labels}),
     "Coordinates": Rule(written={"base": lambda place: place.base if place.owns_base else None}),
     "Span": Rule(attributes=("basis",), made_by=lambda cls, basis: cls.of_basis(basis)),
     "Spectral": Rule(attributes=("divergence", "t0", "t", "F", "x")),

@@ -33,6 +33,7 @@ SAVABLE: dict[str, str | type] = {
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
     "SemidefiniteResult": "bregmat.applications.semidefinite.result",
+    "ShrinkResult": "bregmat.applications.correlation.shrink",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }
 # The same for classes that files hold only as parts of those above.

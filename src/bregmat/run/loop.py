@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import numpy as np
 
 from bregmat.base.interrupts import take_interrupt
 from bregmat.base.registry import Registry
 from bregmat.base.threads import single_thread_blas
-from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.run.result import ExitReason, Record, Status
-
-if TYPE_CHECKING:
-    from bregmat.coordinates.iterates import Iterate
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
@@ -35,50 +32,17 @@ class State:
     signal: float  # estimate of the absolute gap; inf if the solver has none
     stalled: bool
     finished: bool = False  # whether a stopping rule of the solver itself is met; most solvers have none
+    last: Any = None  # the point before a certificate restores feasibility; None if results do not keep it
+    trace: Any = MappingProxyType({})  # arrays that only this solver records, by name; often a property
 
     @property
     def ended(self) -> ExitReason | None:
         """Why the solver cannot continue; None if it can."""
         return ExitReason.TOLERANCE if self.finished else ExitReason.STALLED if self.stalled else None
 
-    @property
-    def last(self) -> Any:
-        """The point before a certificate restores feasibility; None if results do not keep it."""
-        return None
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """Arrays that only this solver records, by name."""
-        return {}
-
     def is_finite(self) -> bool:
         """Whether no number has overflowed."""
         return bool(np.isfinite(self.objective))
-
-
-class MatrixState(State):
-    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
-
-    dual: np.ndarray
-    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
-
-        @property
-        def iterate(self) -> Iterate: ...
-        @property
-        def values(self) -> np.ndarray: ...
-
-    @property
-    def last(self) -> Iterate | None:
-        """The matrix of this state."""
-        return self.iterate
-
-    def violation(self, problem: Nearness) -> float:
-        """Largest relative violation of a hard row; asked for only if there is one."""
-        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
-        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
 
 
 class Solver(Protocol):
@@ -153,6 +117,7 @@ class Outcome:
         }
 
 
+@dataclass(eq=False)
 class RunLog:
     """Clock, history and callback of one run, or of several runs that count as one.
 
@@ -170,23 +135,17 @@ class RunLog:
         Called with the number of each step and the solver's state, to write checkpoints.
     """
 
-    def __init__(
-        self,
-        callback: CallBack | None = None,
-        max_seconds: float | None = None,
-        units: Callable[[Record], Record] | None = None,
-        watch: Callable[[int, Any], None] | None = None,
-    ) -> None:
-        self.callback, self.max_seconds, self.units, self.watch = callback, max_seconds, units, watch
-        self.clock = time.perf_counter()
-        self.history: list[Record] = []
-        self.before = 0  # steps of the runs before this one
+    callback: CallBack | None = None
+    max_seconds: float | None = None
+    units: Callable[[Record], Record] | None = None
+    watch: Callable[[int, Any], None] | None = None
+    clock: float = field(default_factory=time.perf_counter)
+    history: list[Record] = field(default_factory=list)
+    before: int = 0  # steps of the runs before this one
 
     def beside(self, *, is_quiet: bool = False) -> RunLog:
         """A log with a history of its own, and the same clock and time limit."""
-        log = RunLog(None if is_quiet else self.callback, self.max_seconds, self.units)
-        log.clock = self.clock
-        return log
+        return RunLog(None if is_quiet else self.callback, self.max_seconds, self.units, clock=self.clock)
 
     def seconds(self) -> float:
         """Wall time since the start."""
@@ -251,16 +210,19 @@ def solve(
         return run.iterate(start, limit, share)
 
 
+@dataclass(eq=False)
 class _Run:
     """One run: its best certificate, and a proof of infeasibility if one is found."""
 
-    def __init__(self, problem: Problem, solver: Solver, tol: float, log: RunLog) -> None:
-        self.problem, self.solver, self.tol, self.log = problem, solver, tol, log
-        self.best: Certificate | None = None
-        self.proof: Proof | None = None
-        self._largest_dual = 0.0
-        self._retry_below = np.inf
-        self._signals: list[float] = []
+    problem: Problem
+    solver: Solver
+    tol: float
+    log: RunLog
+    best: Certificate | None = None
+    proof: Proof | None = None
+    largest_dual: float = 0.0  # size of the dual weights when a proof of infeasibility was last sought
+    retry_below: float = np.inf  # estimate of the gap below which the next certificate is computed
+    signals: list[float] = field(default_factory=list)
 
     def iterate(self, start: Any, max_iter: int, share: int) -> Outcome:
         """Run at most ``max_iter`` steps; only ``share`` of them if the signal does not fall fast."""
@@ -272,7 +234,7 @@ class _Run:
                 f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
             ) from error
         try:
-            self.proof = problem.proof_beforehand()
+            self.proof = None if problem.is_always_feasible else problem.proof_beforehand()
             while (reason := self.reason_to_stop(iteration, state, max_iter, share)) is None:
                 try:
                     following = solver.step(problem, state)
@@ -294,8 +256,12 @@ class _Run:
 
     def reason_to_stop(self, iteration: int, state: Any, max_iter: int, share: int) -> ExitReason | None:
         """Record and certify a state; why the run ends with it, None if it continues."""
-        self._signals.append(state.signal)
-        is_spent = iteration >= max_iter or (iteration >= share and not self._falls_fast())
+        self.signals.append(state.signal)
+        # the least signal of the last few steps must be far below the least signal before them
+        is_slow = iteration >= share and not (
+            min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
+        )
+        is_spent = iteration >= max_iter or is_slow
         last = state.ended is not None or is_spent
         if self.record(iteration, state, last):
             return ExitReason.INTERRUPTED
@@ -309,11 +275,6 @@ class _Run:
             return ExitReason.MAX_ITER
         return ExitReason.TIME if self.log.is_late() else None
 
-    def _falls_fast(self) -> bool:
-        """Whether the least signal of the last few steps is far below the least signal before them."""
-        recent, before = self._signals[-RECENT:], self._signals[:-RECENT]
-        return min(recent) < FAST * min(before, default=0.0)
-
     def record(self, iteration: int, state: Any, last: bool) -> bool:
         """Certify a promising state, write the history, call the callback; whether the callback asks to stop.
 
@@ -323,12 +284,12 @@ class _Run:
         problem = self.problem
         if self.log.watch is not None:
             self.log.watch(self.log.before + iteration, state)
-        due = state.signal <= self._retry_below and problem.is_due(state, self.tol)
+        due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
         if due or last or (self.log.callback is not None and problem.certifies_cheaply):
             if last:
                 problem.conclude(state)
             new = self.certify(state)
-            self._retry_below = problem.retry_below(new, state)
+            self.retry_below = problem.retry_below(new, state)
             figures = new.figures
         else:
             figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
@@ -343,13 +304,13 @@ class _Run:
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
-        is_met = self.best is not None and self.best.is_feasible
+        is_met = self.problem.is_always_feasible or (self.best is not None and self.best.is_feasible)
         if self.proof is None and not is_met:
             size = self.problem.dual_size(state)
             if iteration == 2:
-                self._largest_dual = size
-            if last or (iteration >= 3 and size > 2.0 * self._largest_dual):
-                self._largest_dual = size
+                self.largest_dual = size
+            if last or (iteration >= 3 and size > 2.0 * self.largest_dual):
+                self.largest_dual = size
                 self.proof = self.problem.contradiction(state)
             if last and self.proof is None:
                 self.proof = self.problem.last_contradiction(state)
@@ -376,7 +337,7 @@ class _Run:
             self.log.history,
             self.solver.name,
             rows,
-            state.trace,
+            dict(state.trace),
             state.last,
             by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
         )

@@ -16,7 +16,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.nearness import Nearness
 from bregmat.coordinates.iterates import Iterate
-from bregmat.solvers.needs import Settings, SolverWithNeeds, check_needs, positive
+from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -230,13 +230,13 @@ class DefiniteBoost(SolverWithNeeds):
             object.__setattr__(self, "spectrum", (float(ends[0]), float(ends[1])))
         check_integer("DefiniteBoost: block", self.block, 1)
 
-    def check(self, problem: NearestMatrix) -> None:
+    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
         """Raise ``TypeError`` unless the divergence is von Neumann's, all rows are hard and one of them is the trace."""
         trace = (
             "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
             "(in nearest_metric a trace row is about the kernel of the data)"
         )
-        check_needs(self, problem, further=[trace] if problem.trace_row is None else [], instead="cyclic_projection")
+        super().check(problem, further=[trace] if problem.trace_row is None else [], instead="cyclic_projection")
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> BoostState:
         """The prior scaled to the trace, or the matrix of the given dual weights."""

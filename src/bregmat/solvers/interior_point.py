@@ -19,8 +19,7 @@ from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.certificates.certify import objective_value
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.run.loop import MatrixState
-from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
+from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, positive
 from bregmat.solvers.path_equations import PathEquations, PathPoint, Step
 from bregmat.solvers.relaxed_bounds import RelaxedBounds
 

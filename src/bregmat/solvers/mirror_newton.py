@@ -17,8 +17,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import MatrixState
-from bregmat.solvers.needs import SolverWithNeeds, check_needs
+from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 from bregmat.solvers.newton_system import solve_newton_system
 from bregmat.solvers.stages import Stage
 
@@ -122,7 +121,7 @@ class MirrorNewton(SolverWithNeeds):
     needs_divergence = ("from_diagonal", "divided")
     needs_loss = ("is_smooth",)
 
-    def check(self, problem: NearestMatrix) -> None:
+    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
         """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
         L = problem.losses
         further = []
@@ -132,7 +131,7 @@ class MirrorNewton(SolverWithNeeds):
                 further.append(
                     f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
                 )
-        check_needs(self, problem, further=further)
+        super().check(problem, further=further)
 
     def init(
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None

@@ -1,13 +1,18 @@
-"""What a solver needs of the divergence and the losses, checked before the first step."""
+"""What the solvers of (P) share: their state, and what they need of the divergence and the losses, checked before the first step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from bregmat.base.checks import check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.nearness import Nearness
+from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import DIVERGENCES
+from bregmat.run.loop import State
 
 Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # check -> names of the settings that it checks
 
@@ -19,6 +24,31 @@ WORDS = {
     "is_smooth": "a finite slack_weight on every row",
     "is_hard": "hard rows",
 }
+
+
+class MatrixState(State):
+    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
+
+    dual: np.ndarray
+    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
+
+        @property
+        def iterate(self) -> Iterate: ...
+        @property
+        def values(self) -> np.ndarray: ...
+
+    @property
+    def last(self) -> Iterate | None:  # type: ignore[override]
+        """The matrix of this state."""
+        return self.iterate
+
+    def violation(self, problem: Nearness) -> float:
+        """Largest relative violation of a hard row; asked for only if there is one."""
+        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
 
 
 class SolverWithNeeds:
@@ -40,9 +70,32 @@ class SolverWithNeeds:
         """The checks of the settings."""
         return {}
 
-    def check(self, problem: NearestMatrix) -> None:
-        """Raise ``TypeError`` naming what the problem lacks for this solver."""
-        check_needs(self, problem)
+    def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
+        """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for this solver.
+
+        Parameters
+        ----------
+        problem : NearestMatrix
+        further : iterable of str
+            Other needs that the problem does not meet.
+        instead : str
+            Name of a solver that takes more problems.
+        """
+        missing = []
+        D = problem.divergence
+        for need in _lacking(D, self.needs_divergence):
+            have = [name for name, cls in DIVERGENCES.items() if not _lacking(cls, (need,))]
+            known = f", as of {' and '.join(map(repr, have))}" if have else ""
+            missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+        for loss, rows in problem.losses.groups:
+            for need in _lacking(loss, self.needs_loss):
+                count = len(problem.losses.bound[rows])
+                slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+                what = "are hard" if loss.is_hard else f"have {slack}"
+                missing.append(f"{WORDS.get(need, need)} ({count} rows {what})")
+        missing += further
+        if missing:
+            raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
 
 
 def not_negative(name: str, value: Any) -> None:
@@ -58,35 +111,6 @@ def positive(name: str, value: Any) -> None:
 def count(name: str, value: Any) -> None:
     """Raise unless a setting is a positive integer."""
     check_integer(name, value, 1, optional=False)
-
-
-def check_needs(
-    solver: SolverWithNeeds, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton"
-) -> None:
-    """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for a solver.
-
-    Parameters
-    ----------
-    further : iterable of str
-        Other needs that the problem does not meet.
-    instead : str
-        Name of a solver that takes more problems.
-    """
-    missing = []
-    D = problem.divergence
-    for need in _lacking(D, solver.needs_divergence):
-        have = [name for name, cls in DIVERGENCES.items() if not _lacking(cls, (need,))]
-        known = f", as of {' and '.join(map(repr, have))}" if have else ""
-        missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
-    for loss, rows in problem.losses.groups:
-        for need in _lacking(loss, solver.needs_loss):
-            count = len(problem.losses.bound[rows])
-            slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
-            what = "are hard" if loss.is_hard else f"have {slack}"
-            missing.append(f"{WORDS.get(need, need)} ({count} rows {what})")
-    missing += further
-    if missing:
-        raise TypeError(f'{solver.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
 
 
 def _lacking(term: Any, needs: Iterable[str]) -> list[str]:

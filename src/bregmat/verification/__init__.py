@@ -18,6 +18,7 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
     matrices,
     programs,
     semidefinite,
+    shrinking,
     vectors,
 )
 from bregmat.verification.figures import Verification, own_figures, recompute
@@ -39,7 +40,8 @@ def verify(problem: Any, result: Any) -> Verification:
     problem : mapping or None
         The arguments of the call that made the result, by name: ``{"prior": K, "constraints": c, "divergence": "logdet"}`` for
         :func:`nearest_kernel`, with ``X`` for :func:`nearest_metric` and the ``result_`` of estimators; ``{"A": A, "b": b}`` for
-        :func:`nnqp`, ``{"X": X, "y": y}`` for :func:`nonnegative_least_squares`, ``{"C": C}`` for :func:`nearest_correlation`,
+        :func:`nnqp`, ``{"X": X, "y": y}`` for :func:`nonnegative_least_squares`, ``{"C": C}`` for :func:`nearest_correlation`
+        and :func:`shrink_correlation`, ``{"C": C, "n_factors": k}`` for :func:`factor_correlation`,
         ``{"C": C, "constraints": c}`` for :func:`semidefinite_program`, ``{"X": X, "n_neighbors": k}`` for :func:`unfold`,
         ``{"graph": graph}`` for :func:`balanced_cut`, ``{"x0", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
         "y"}`` for :func:`boost_hypotheses`, and ``{"kernel": K, "signs": y}`` with the kernel matrix for :class:`MarginSVC`.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.correlation.result import CorrelationResult, RepairedMatrix
 from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL, Factor
 from bregmat.objective.divergences import as_divergence
@@ -31,10 +31,10 @@ from bregmat.verification.weighted_correlations import WeightedCorrelation
 def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
     is_weighted = any(problem.get(name) is not None for name in ("weights", "bounds"))
     (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
-    _check_origin(problem, result, found)
+    check_origin(problem, result, found)
 
 
-def _check_origin(arguments: Mapping[str, Any], result: CorrelationResult, found: Verification) -> None:
+def check_origin(arguments: Mapping[str, Any], result: RepairedMatrix, found: Verification) -> None:
     """The form and the standard deviations of the input, which ``matrix`` and ``covariance`` go by."""
     C = arguments["C"]
     frame = "polars" if hasattr(C, "columns") and not hasattr(C, "index") else None
@@ -48,6 +48,22 @@ def _check_origin(arguments: Mapping[str, Any], result: CorrelationResult, found
     found.compare_all("deviations", np.nan if result.deviations is None else result.deviations, d, EXACT * d)
 
 
+def factor_bound(C: np.ndarray, k: int) -> float:
+    """A lower bound of ``|L L' + D - C|^2 / 2`` with k factors, by the singular values of blocks and the eigenvalues of C.
+
+    Halves of halves of the variables: each set of them costs what its eigenvalues say, or what its two halves and the block between
+    them cost together.
+    """
+    t = np.sort(np.linalg.eigvalsh(C))
+    far = np.where(t < 0, t * t, 0.0)  # from the interval of what remains after D in [0, 1] is taken away
+    far[: max(len(t) - k, 0)] += np.maximum(t[: max(len(t) - k, 0)] - 1, 0) ** 2
+    whole, m = float(far.sum()) / 2, len(C) // 2
+    if m <= k:
+        return whole
+    square = np.linalg.svd(C[m:, :m], compute_uv=False)[k:] ** 2
+    return max(whole, float(square.sum()) + factor_bound(C[:m, :m], k) + factor_bound(C[m:, m:], k))
+
+
 class Correlation:
     """The problem from the arguments of :func:`bregmat.nearest_correlation`; its entries are compared with those of the result."""
 
@@ -55,7 +71,7 @@ class Correlation:
         check_arguments(arguments, "the argument C of nearest_correlation", "C")
         self.result, self.divergence = result, as_divergence(arguments.get("divergence", "frobenius"))
         C = arguments["C"]
-        self.rank = arguments.get("rank")
+        self.rank, self.n_factors = arguments.get("rank"), arguments.get("n_factors")
         self.labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if hasattr(C, "columns") else None
         self.is_factor = isinstance(C, Factor)
         C = numbers(C.G0 @ C.G0.T if self.is_factor else C)
@@ -115,14 +131,20 @@ class Correlation:
             is_feasible = False
             if found.claimed is not Status.UNKNOWN:
                 found.problem(f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
+        if self.n_factors is not None and result.factor is None:
+            found.problem("the loadings of the factors are not given", Status.UNKNOWN)
         if result.factor is not None:
             product = result.factor.astype(real) @ result.factor.astype(real).T
+            if self.n_factors is not None:
+                self._loadings(result.factor.shape, product, found)
             found.compare_all("factor factor'", X, product, CLOSE * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank and values[-self.rank - 1] > 1e-8 * values[-1]:
             found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
         if not is_feasible and found.claimed is not Status.UNKNOWN and worst > 16 * allowed:
             found.problem(f"a prescribed entry is missed by {worst:.2g}")
         objective, bound, lost = self._distance(X), *self._bound(result.dual)
+        if self.n_factors is not None and bound is not None and not result.dual.any():
+            bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
         room = CLOSE * size + lost + self._vague(size)
         if is_feasible:
@@ -153,7 +175,12 @@ class Correlation:
         is_forced = len(self.i) > self.n and self.divergence.takes_indefinite and not self.is_factor
         if result.null_space is not None and not is_forced:
             found.problem("null vectors are named, which nothing forces")
-        for name, asked in (("divergence", self.divergence.name), ("rank", self.rank), ("labels", self.labels)):
+        for name, asked in (
+            ("divergence", self.divergence.name),
+            ("rank", self.rank),
+            ("labels", self.labels),
+            ("n_factors", self.n_factors),
+        ):
             if getattr(result, name) != asked:
                 found.problem(f"{name} is {asked!r}; the result says {getattr(result, name)!r}")
         found.compare("min_eig", result.min_eig, float(self.low), 0.0)
@@ -173,6 +200,15 @@ class Correlation:
         fewest, most = ((self.values < self.floor + way * rounding).sum() for way in (-1, 1))
         if repaired.kind != "clip" or not fewest <= repaired.n_eigenvalues <= most:
             found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
+
+    def _loadings(self, shape: tuple[int, ...], product: np.ndarray, found: Verification) -> None:
+        """The rows of L are no longer than 1, so that D is not negative; ``L L'`` with D added."""
+        longest = float(np.diag(product).max())
+        if not longest <= 1 + 64 * ROUNDING or shape != (self.n, self.n_factors):
+            found.problem(
+                f"factor is no matrix of {self.n_factors} columns with rows of length at most 1", Status.UNKNOWN
+            )
+        np.fill_diagonal(product, 1)
 
     def _residual(self, X: np.ndarray) -> float:
         """Frobenius distance from the input as it was handed in, scaled if that was asked for."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.certificates.status import Status
@@ -71,7 +71,7 @@ def _(result: QPResult | MarginResult | DistributionResult, model: Any, found: V
 
 
 @_point.register
-def _(result: CorrelationResult, model: Any, found: Verification) -> None:
+def _(result: RepairedMatrix, model: Any, found: Verification) -> None:
     if found.claimed is Status.INFEASIBLE:
         return
     X = result.X.astype(arithmetic(80.0 * len(result.X) ** 3))

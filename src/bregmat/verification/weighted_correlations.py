@@ -56,7 +56,13 @@ class WeightedCorrelation:
         found.precision = precision_text(real)
         if result.X.shape != (n, n) or not np.array_equal(result.rows, np.column_stack(np.triu_indices(n))):
             raise ValueError(f"the result does not have the entries of a matrix of {n} rows.")
-        for name, asked in (("divergence", "frobenius"), ("rank", None), ("labels", self.labels), ("repaired", None)):
+        for name, asked in (
+            ("divergence", "frobenius"),
+            ("rank", None),
+            ("n_factors", None),
+            ("labels", self.labels),
+            ("repaired", None),
+        ):
             if getattr(result, name) != asked:
                 found.problem(f"{name} is {asked!r}; the result says {getattr(result, name)!r}")
         for name in ("factor", "null_space"):

@@ -218,6 +218,11 @@ def correlation(
     ] = None,
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None,
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None,
+    target: Annotated[
+        Path | None,
+        file("Shrink towards this table, or 'identity', as little as possible, instead of the nearest matrix."),
+    ] = None,
+    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None,
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
@@ -225,12 +230,32 @@ def correlation(
 
     bounds = None if lower is None and upper is None else (lower, upper)
     with bad_input():
-        check_outputs({"--out": out}, [matrix, weights])
+        check_outputs({"--out": out}, [matrix, weights, target])
+        others = {
+            "--factors": factors,
+            "--weights": weights,
+            "--lower": lower,
+            "--upper": upper,
+            "--min-eig": min_eig or None,
+        }
+        named = [name for name, value in others.items() if value is not None]
+        if target is not None and named not in ([], ["--min-eig"]):
+            raise ValueError(f"--target and {named[0]} exclude each other")
+        if factors is not None and len(named) > 1:
+            raise ValueError(f"--factors and {named[1]} exclude each other")
         for name, side in (("--lower", lower), ("--upper", upper)):
             if side is not None and not -1 <= side <= 1:  # older versions of typer let NaN pass
                 raise ValueError(f"{name} must be between -1 and 1; got {side}")
         code = repair_file(
-            matrix, out, weights, keep_variances=keep_variances, min_eig=min_eig, scale=scale, bounds=bounds
+            matrix,
+            out,
+            weights,
+            target,
+            keep_variances=keep_variances,
+            n_factors=factors,
+            min_eig=min_eig,
+            scale=scale,
+            bounds=bounds,
         )
     raise typer.Exit(code)
 

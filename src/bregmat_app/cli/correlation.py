@@ -5,7 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.correlation import CorrelationResult, nearest_correlation
+from bregmat.applications.correlation import (
+    CorrelationResult,
+    ShrinkResult,
+    factor_correlation,
+    nearest_correlation,
+    shrink_correlation,
+)
 from bregmat.base.html import listed, number
 from bregmat.io import check_writable, tables
 from bregmat.io.sources import COLUMNAR, TEXT, source_of
@@ -16,20 +22,30 @@ __all__ = ["repair_file"]
 
 KINDS = (*TEXT, *COLUMNAR)
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
+IDENTITY = "identity"  # names a target that needs no file
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
 def repair_file(
-    path: Path, out: Path | None, weights: Path | None = None, *, keep_variances: bool = False, **settings: Any
+    path: Path,
+    out: Path | None,
+    weights: Path | None = None,
+    target: Path | None = None,
+    *,
+    keep_variances: bool = False,
+    n_factors: int | None = None,
+    **settings: Any,
 ) -> int:
     """Repair the matrix of a file, write it, print a table of the changes; the exit code.
 
     Parameters
     ----------
-    path, out, weights : Path
-        Tables; `out` and `weights` may be None.
+    path, out, weights, target : Path
+        Tables; all but `path` may be None, and `target` may be the word "identity".
     keep_variances : bool
         Whether to write a covariance, with the variances of the one that was read.
+    n_factors : int, optional
+        Number of factors that the result shall have.
     **settings
         `min_eig`, `scale` and `bounds` of :func:`bregmat.nearest_correlation`.
 
@@ -39,17 +55,22 @@ def repair_file(
         If a file holds no square, symmetric table of numbers, or the library refuses it.
     """
     scale = settings.pop("scale", False) or keep_variances
-    names, C = read_matrix(path, may_be_empty=weights is not None)
+    names, C = read_matrix(
+        path, may_be_empty=weights is not None, hint="; --weights FILE says which entries are unknown"
+    )
     if weights is not None:
-        others, settings["weights"] = read_matrix(weights, may_be_empty=True)
-        if others != names:
-            raise ValueError(
-                f"{weights}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}"
-            )
+        settings["weights"] = _read_beside(weights, path, names, may_be_empty=True)
         _check_unknown(path, C, weights, settings["weights"], names)
+    towards = None if target is None or str(target) == IDENTITY else _read_beside(target, path, names)
     if out is not None:
         check_writable(out)
-    result = nearest_correlation(C, scale=scale or None, **settings)
+    result: CorrelationResult | ShrinkResult
+    if target is not None:
+        result = shrink_correlation(C, towards, min_eig=settings["min_eig"], scale=scale or None)
+    elif n_factors is not None:
+        result = factor_correlation(C, n_factors, scale=scale or None)
+    else:
+        result = nearest_correlation(C, scale=scale or None, **settings)
     if scale:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
@@ -66,10 +87,18 @@ def repair_file(
     return show.exit_code(result)
 
 
-def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], np.ndarray]:
+def _read_beside(table: Path, path: Path, names: list[str], *, may_be_empty: bool = False) -> np.ndarray:
+    """Read a matrix with the names of the one in `path`."""
+    others, A = read_matrix(table, may_be_empty=may_be_empty)
+    if others != names:
+        raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
+    return A
+
+
+def read_matrix(path: Path, *, may_be_empty: bool = False, hint: str = "") -> tuple[list[str], np.ndarray]:
     """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows.
 
-    A cell that is empty, where cells may be, is NaN.
+    A cell that is empty, where cells may be, is NaN; else `hint` follows the error about it.
     """
     source = source_of(path, "read a matrix from", KINDS)
     table = tables.read(source)
@@ -94,8 +123,7 @@ def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], n
         C[:, j], is_word = table.numbers(name)
         bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (np.isnan(C[:, j]) & (not may_be_empty)))
         if len(bad):
-            hint = "; --weights FILE says which entries are unknown" if np.isnan(C[bad[0], j]) else ""
-            raise table.not_a_number(int(bad[0]), name, hint)
+            raise table.not_a_number(int(bad[0]), name, hint if np.isnan(C[bad[0], j]) and not is_word[bad[0]] else "")
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
@@ -122,7 +150,7 @@ def _has_numbered_names(table: tables.Table) -> bool:
     return is_square and bool(np.isnan(cells[0, 0])) and np.array_equal(cells[0, 1:], cells[1:, 0])
 
 
-def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list[tuple[str, Any]]:
+def _changes(names: list[str], C: np.ndarray, result: CorrelationResult | ShrinkResult) -> list[tuple[str, Any]]:
     """Rows of the table that compares the matrix before and after."""
     X = np.asarray(result.matrix)
     filled = ", unknown entries repaired" if np.isnan(C).any() else ""
@@ -136,5 +164,6 @@ def _changes(names: list[str], C: np.ndarray, result: CorrelationResult) -> list
         (f"smallest eigenvalue before{filled}", before),
         ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
         ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),
+        *([("share of the target", result.alpha)] if isinstance(result, ShrinkResult) else []),
         ("relative gap", float(result.gap)),
     ]

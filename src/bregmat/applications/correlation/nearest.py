@@ -148,7 +148,7 @@ def nearest_correlation(
     if weights is not None or bounds is not None:
         _check_weighted(C, divergence, rank, repair)
         weighted, entries = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
-        return _weighted_result(weighted, entries, limits, _origin(C, scale))
+        return _weighted_result(weighted, entries, limits, origin_of(C, scale))
     problem = pose(C, divergence, fixed, min_eig, rank, repair, floor, scale)
     outcome = solve_correlation(problem, limits)
     if rank is not None:
@@ -174,7 +174,7 @@ def nearest_correlation(
         factor=factor,
         null_space=proof.null_space,
         labels=problem.entries.labels,
-        **_origin(C, scale),
+        **origin_of(C, scale),
     )
 
 
@@ -212,7 +212,7 @@ def _weighted_result(
     )
 
 
-def _origin(C: Any, scale: bool | None) -> dict[str, Any]:
+def origin_of(C: Any, scale: bool | None) -> dict[str, Any]:
     """What the result needs to come back as C came: the library of its data frame, the deviations of a covariance."""
     is_polars = hasattr(C, "columns") and hasattr(C, "to_numpy") and not hasattr(C, "index")
     values = C.to_numpy() if hasattr(C, "columns") and hasattr(C, "to_numpy") else C

@@ -31,7 +31,7 @@ from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.needs import MatrixState
 
 
 class DenseState(MatrixState, ABC):
@@ -289,6 +289,11 @@ class CorrelationProblem(NearestMatrix):
         )
 
     # ------------------------------------------------------------------ proofs that there is none
+    @property
+    def is_always_feasible(self) -> bool:  # type: ignore[override]
+        """Whether nothing is fixed."""
+        return super().is_always_feasible and self.blocks.proof is None
+
     def proof_beforehand(self) -> Proof | None:
         """A fixed block that has a negative eigenvalue."""
         y = self.blocks.proof

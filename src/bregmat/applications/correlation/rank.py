@@ -1,4 +1,8 @@
-"""Correlation matrices of a given rank: ``X = V V'`` with rows of length one. A heuristic, beside a proven bound."""
+"""Correlation matrices of a given rank, ``X = V V'`` with rows of length one, or with k factors. A heuristic, beside a proven bound.
+
+``X = L L' + D`` with k factors, D diagonal and ``X_ii = 1``, has rows of L of length at most one. They are the first k columns of a
+matrix V of k + 1 columns with rows of length one, so that one method finds both.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationCertificate, spectral_factor
+from bregmat.base.linalg import eigh, eigvalsh
 from bregmat.base.numerics import armijo
 from bregmat.certificates.problem import Problem
 from bregmat.run.loop import Outcome, RunLog, State, solve
@@ -16,16 +21,21 @@ from bregmat.run.result import ExitReason
 STEPS = 4000  # of both searches together, unless told otherwise
 MEMORY = 20  # steps that the curvature is learned from
 NO_GAIN = 1e-15  # share of the value below which a step has gained nothing
+LONGEST = 0.99  # length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
 Memory = tuple[tuple[np.ndarray, np.ndarray, float], ...]  # steps, changes of the gradient, 1 / their product
 
 
 @dataclass(frozen=True, eq=False)
 class RankProblem(Problem):
-    """``minimize |V V' - C|^2 / 2`` over V, shape (n, rank), with rows of length one; the bound is that of ``convex``, of any rank."""
+    """``minimize |V V' - C|^2 / 2`` over V, shape (n, rank), with rows of length one; the bound is that of ``convex``, of any rank.
+
+    With ``has_variances`` V has a further column, which stands for the root of D: it counts on the diagonal only.
+    """
 
     C: np.ndarray
     rank: int
     convex: CorrelationCertificate
+    has_variances: bool = False
 
     @property
     def certifies_cheaply(self) -> bool:
@@ -35,9 +45,14 @@ class RankProblem(Problem):
     def certify(self, state: _SearchState) -> CorrelationCertificate:
         """Every factor is allowed."""
         dual, bound, value = self.convex.dual, self.convex.dual_bound, state.objective
-        X = state.V @ state.V.T
+        L = self.loadings(state.V)
+        X = L @ L.T
         np.fill_diagonal(X, 1.0)
-        return CorrelationCertificate(dual=dual, objective=value, dual_bound=bound, upper=value, X=X, factor=state.V)
+        return CorrelationCertificate(dual=dual, objective=value, dual_bound=bound, upper=value, X=X, factor=L)
+
+    def loadings(self, V: np.ndarray) -> np.ndarray:
+        """The columns of V that count off the diagonal, shape (n, rank)."""
+        return V[:, : self.rank]
 
     def is_due(self, state: _SearchState, tol: float) -> bool:
         """At the end of each search, and where the bound is reached."""
@@ -50,10 +65,46 @@ class RankProblem(Problem):
 
     def start(self, turn: int) -> np.ndarray:
         """Of the first search: the spectrum of the nearest matrix of any rank; of the second: that of C."""
-        return spectral_factor(self.C if turn else self.convex.X, self.rank)
+        if not self.has_variances:
+            return spectral_factor(self.C if turn else self.convex.X, self.rank)
+        A = self.convex.X.copy()
+        if turn:
+            # principal factors: the largest correlation of a variable stands for what it shares with others
+            A = self.C - np.diag(np.diag(self.C))
+            A[np.diag_indices(len(A))] = np.minimum(np.abs(A).max(axis=1), 1.0)
+        t, U = eigh(A)
+        L = U[:, -self.rank :] * np.sqrt(np.maximum(t[-self.rank :], 0.0))
+        length = np.sqrt(np.einsum("ij,ij->i", L, L))
+        L *= (LONGEST / np.maximum(length, LONGEST))[:, None]
+        return np.column_stack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)])
 
 
-def of_rank(convex: Outcome, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog) -> Outcome:
+def factor_bound(C: np.ndarray, k: int) -> float:
+    """A lower bound of ``|L L' + D - C|^2 / 2`` over all correlation matrices with k factors.
+
+    By Mirsky, eigenvalues of ``C - D`` that no L L' has cost their squares, and by Weyl each is that of C less at most 1. A block off
+    the diagonal is L_1 L_2', of rank k: it costs the squares of its further singular values (Eckart and Young), as its mirror image
+    does, and blocks on the diagonal have bounds of their own.
+
+    Parameters
+    ----------
+    C : ndarray, shape (n, n)
+    k : int
+    """
+    t, half = eigvalsh(C)[::-1], len(C) // 2
+    outside = np.minimum(t, 0.0)
+    outside[k:] += np.maximum(t[k:] - 1.0, 0.0)
+    bound = 0.5 * float(outside @ outside)
+    if half <= k:
+        return bound
+    rest = np.linalg.svd(C[:half, half:], compute_uv=False)[k:]
+    parts = float(rest @ rest) + factor_bound(C[:half, :half], k) + factor_bound(C[half:, half:], k)
+    return max(bound, parts)
+
+
+def of_rank(
+    convex: Outcome, C: np.ndarray, rank: int, *, max_iter: int | None, log: RunLog, has_variances: bool = False
+) -> Outcome:
     """The better of two searches, from the spectra of the nearest matrix of any rank and of C, beside the former's bound.
 
     Parameters
@@ -67,9 +118,16 @@ def of_rank(convex: Outcome, C: np.ndarray, rank: int, *, max_iter: int | None, 
         Limit on the steps of both searches.
     log : RunLog
         Of that problem; its history goes on.
+    has_variances : bool
+        Whether to find ``L L' + D`` with so many factors, which has a bound of its own.
     """
-    problem = RankProblem(C, rank, convex.certificate)
-    search = SignFlips() if rank == 1 else FactorDescent()
+    proof = convex.certificate
+    if has_variances:
+        bound = factor_bound(C, rank)
+        if bound > proof.dual_bound:  # which multipliers have no part in
+            proof = replace(proof, dual_bound=bound, dual=np.zeros_like(proof.dual))
+    problem = RankProblem(C, rank, proof, has_variances)
+    search = SignFlips() if rank == 1 and not has_variances else FactorDescent()
     reason = convex.exit_reason
     is_over = reason in (ExitReason.INTERRUPTED, ExitReason.TIME, ExitReason.NONFINITE)
     if is_over:  # the start of a search is a matrix of this rank, too
@@ -164,10 +222,12 @@ class FactorDescent:
         """The state at free rows W."""
         length = np.linalg.norm(W, axis=1)[:, None]
         V = W / length
-        E = V @ V.T - problem.C
+        L = problem.loadings(V)
+        E = L @ L.T - problem.C
         diagonal = 1.0 - np.diag(problem.C)  # that of V V' is 1, but for rounding
         np.fill_diagonal(E, 0.0)
-        G = 2.0 * (E @ V)
+        G = np.zeros_like(V)
+        G[:, : problem.rank] = 2.0 * (E @ L)
         G -= np.einsum("ij,ij->i", G, V)[:, None] * V
         G /= length * size
         value = 0.5 * (float(np.vdot(E, E)) + float(diagonal @ diagonal))

@@ -37,72 +37,22 @@ class Repair:
 
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class CorrelationResult(Result):
-    """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
-
-    Beside what all results have (:class:`bregmat.Result`):
+class RepairedMatrix(Result):
+    """What all results have whose point is a correlation matrix: the matrix in the form of the input.
 
     Attributes
     ----------
     X : ndarray, shape (n, n)
-        Symmetric, with a diagonal of exact ones; for INFEASIBLE and UNKNOWN the last iterate, which is none.
-    labels : tuple of two lists, or None
-        Index and columns of the DataFrame that was handed in.
-    frame : {None, "polars"}
-        Library of that DataFrame where it is not pandas.
-    deviations : ndarray, shape (n,), or None
-        Standard deviations of the covariance that was handed in with ``scale=True``.
-    status, exit_reason
-        What is proven about X, and why the run stopped. With ``rank`` the search is a heuristic: FEASIBLE, with the lower bound
-        that the problem without the rank proves.
-    objective, dual_bound : float
-        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius, and its proven lower bound.
-    max_violation : float
-        Largest amount by which a unit diagonal or a fixed entry is missed.
     residual : float
-        ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``); R's nearPD calls it normF.
-    divergence : str
+        ``|X - C|``, Frobenius.
     min_eig : float
-        Asked for; no eigenvalue of X is below it, but for rounding (``smallest_eigenvalue`` is what was reached).
-    rank : int or None
-        Asked for.
-    factor : ndarray, shape (n, k), or None
-        ``X = factor factor'``, rows of length one, for ``rank`` and for a Factor as input.
-    repaired : Repair or None
-    rows : ndarray of int, shape (c, 2)
-        Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j. With weights or bounds: all with i <= j.
-    dual : ndarray, shape (c,)
-        Their multipliers. With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
-        :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative
-        (LogDet, whose X is definite: not positive).
-    null_space : ndarray, shape (n, k), or None
-        Orthonormal null vectors of fixed blocks that are singular: what is said of Y holds on their complement.
-    conflict : ndarray of int, shape (k, 2), or None
-        Entries that carry the proof of infeasibility, with those that make the null space.
-    n_iter : int
-        Newton steps, with ``rank`` also those of the searches.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import nearest_correlation
-    >>> result = nearest_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))
-    >>> result.matrix.diagonal()
-    array([1., 1., 1.])
-    >>> bool(result.gap <= result.tol)
-    True
+    labels, frame, deviations
+        As in :class:`CorrelationResult`.
     """
 
     X: np.ndarray
     residual: float
-    divergence: str
-    rows: np.ndarray
-    dual: np.ndarray
     min_eig: float = 0.0
-    rank: int | None = None
-    repaired: Repair | None = None
-    factor: np.ndarray | None = None
-    null_space: np.ndarray | None = None
     labels: tuple[list[Any], list[Any]] | None = None
     frame: str | None = None
     deviations: np.ndarray | None = None
@@ -132,7 +82,7 @@ class CorrelationResult(Result):
             Where there is no matrix, or C was not scaled.
         """
         if self.deviations is None:
-            raise ValueError("There is no covariance: nearest_correlation(C, scale=True) takes one.")
+            raise ValueError("There is no covariance: scale=True takes one.")
         if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
             raise ValueError(f"There is no covariance in this {self.status} result. {self.proof_text()}")
         d = self.deviations
@@ -163,6 +113,83 @@ class CorrelationResult(Result):
         return self.status in (Status.OPTIMAL, Status.FEASIBLE) and self.exit_reason is ExitReason.TOLERANCE
 
     @property
+    def n(self) -> int:
+        """Number of variables."""
+        return len(self.X)
+
+
+@on_one_blas_thread
+@dataclass(eq=False, repr=False, kw_only=True)
+class CorrelationResult(RepairedMatrix):
+    """The certified correlation matrix; ``ConvergenceDisplay.from_result`` draws its history.
+
+    Beside what all results have (:class:`bregmat.Result`):
+
+    Attributes
+    ----------
+    X : ndarray, shape (n, n)
+        Symmetric, with a diagonal of exact ones; for INFEASIBLE and UNKNOWN the last iterate, which is none.
+    labels : tuple of two lists, or None
+        Index and columns of the DataFrame that was handed in.
+    frame : {None, "polars"}
+        Library of that DataFrame where it is not pandas.
+    deviations : ndarray, shape (n,), or None
+        Standard deviations of the covariance that was handed in with ``scale=True``.
+    status, exit_reason
+        What is proven about X, and why the run stopped. With ``rank`` the search is a heuristic: FEASIBLE, with the lower bound
+        that the problem without the rank proves.
+    objective, dual_bound : float
+        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius, and its proven lower bound.
+    max_violation : float
+        Largest amount by which a unit diagonal or a fixed entry is missed.
+    residual : float
+        ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``); R's nearPD calls it normF.
+    divergence : str
+    min_eig : float
+        Asked for; no eigenvalue of X is below it, but for rounding (``smallest_eigenvalue`` is what was reached).
+    rank : int or None
+        Asked for.
+    n_factors : int or None
+        Asked for, of :func:`factor_correlation`. FEASIBLE, as with ``rank``, unless the bound is reached.
+    factor : ndarray, shape (n, k), or None
+        ``X = factor factor'``, rows of length one, for ``rank`` and for a Factor as input. For ``n_factors`` the loadings: X is that
+        off the diagonal, and ``1 - (factor**2).sum(axis=1)`` are the variances that belong to one variable each.
+    repaired : Repair or None
+    rows : ndarray of int, shape (c, 2)
+        Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j. With weights or bounds: all with i <= j.
+    dual : ndarray, shape (c,)
+        Their multipliers; 0 with ``n_factors`` where the bound of the factors is the larger one.
+        With Y symmetric, ``Y_ii = dual`` and ``Y_ij = dual / 2``, the bound follows from ``C - Y`` alone (Notes of
+        :func:`nearest_correlation`). For INFEASIBLE they are the proof: Y is positive semidefinite and ``<Y, X>`` would be negative
+        (LogDet, whose X is definite: not positive).
+    null_space : ndarray, shape (n, k), or None
+        Orthonormal null vectors of fixed blocks that are singular: what is said of Y holds on their complement.
+    conflict : ndarray of int, shape (k, 2), or None
+        Entries that carry the proof of infeasibility, with those that make the null space.
+    n_iter : int
+        Newton steps, with ``rank`` also those of the searches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import nearest_correlation
+    >>> result = nearest_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))
+    >>> result.matrix.diagonal()
+    array([1., 1., 1.])
+    >>> bool(result.gap <= result.tol)
+    True
+    """
+
+    divergence: str
+    rows: np.ndarray
+    dual: np.ndarray
+    rank: int | None = None
+    n_factors: int | None = None
+    repaired: Repair | None = None
+    factor: np.ndarray | None = None
+    null_space: np.ndarray | None = None
+
+    @property
     def advice(self) -> str:
         """What to change, in words."""
         if self.status is not Status.INFEASIBLE:
@@ -179,13 +206,8 @@ class CorrelationResult(Result):
     @property
     def shown(self) -> tuple[str, ...]:  # type: ignore[override]
         """What the repr shows."""
-        asked = tuple(name for name in ("rank", "repaired") if getattr(self, name) is not None)
+        asked = tuple(name for name in ("rank", "n_factors", "repaired") if getattr(self, name) is not None)
         return ("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", *asked)
-
-    @property
-    def n(self) -> int:
-        """Number of variables."""
-        return len(self.X)
 
     def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
         """(name, value) of every number of the certificate, as text."""
