@@ -326,6 +326,54 @@ def test_columns_of_words_are_named_and_columns_of_truths_are_features(bregmat, 
     assert "60 points, 5 features" in done.stdout
 
 
+def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, data):
+    X, y = data
+    columns = {
+        "listing": np.array([f"H-{k}" for k in range(60)]),
+        "remark": np.array([f"text {k // 2}" for k in range(60)]),
+        "heating": np.where(X[:, 1] > 0, "gas", "oil"),
+        "y": y,
+    }
+    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert (
+        "not used: listing, remark, heating (not numeric); one-hot encoded with --categorical heating;" in done.stderr
+    )
+    assert "rows are named by their number, or by a column with --id listing\n" in done.stderr
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0", "--id", "listing")
+    assert "--id" not in done.stderr
+
+
+def test_the_report_names_a_prior_of_principal_components(bregmat, tmp_path, data, monkeypatch):
+    """Many points in many dimensions: here, many are few."""
+    X, y = data
+    X = np.column_stack(
+        [X[:, :3], X[:, 2] + 0.01 * X[:, 3]]
+    )  # three components have 95 % of the variance, scaled or not
+    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns={"y": y})
+    arguments = (
+        "learn",
+        "points.csv",
+        "--labels",
+        "y",
+        "--folds",
+        "0",
+        "--strategy",
+        "neighbors",
+        "--report",
+        "r.html",
+    )
+    for limit, said in ((5000, ""), (50, ", on the 3 leading principal components")):
+        monkeypatch.setattr("bregmat.estimators.metric.MANY_POINTS", limit)
+        monkeypatch.setattr("bregmat.estimators.metric.FEW_FEATURES", 3)
+        done = bregmat(*arguments)
+        assert done.exit_code == 0, done.output
+        html = (tmp_path / "r.html").read_text()
+        prior = re.search(r">prior</t[dh]>\s*<td[^>]*>([^<]*)<", html)[1]
+        assert prior in (f"identity{said}", f"variance{said}")
+
+
 def test_decimal_commas_that_are_not_read_are_told(bregmat, tmp_path, data):
     """Quoted numbers such as "14,23" between commas may be thousands; they are left out, and why is said."""
     X, y = data
@@ -334,7 +382,7 @@ def test_decimal_commas_that_are_not_read_are_told(bregmat, tmp_path, data):
     (tmp_path / "points.csv").write_text("\n".join(["price,b,c,y", *rows]))
     done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0")
     assert done.exit_code == 0, done.output
-    assert "note: not used: price (not numeric); one-hot" in done.stderr
+    assert "note: not used: price (not numeric)\n" in done.stderr
     cell = words[0].strip('"')
     assert f"note: price holds numbers such as '{cell}'. Commas separate the cells" in done.stderr
 
@@ -532,7 +580,7 @@ def test_standard_input_once(bregmat):
 
 def test_medians_come_from_the_model(bregmat, model, points):
     done = bregmat("transform", model, points, "--missing", "median", "--out", "new.csv")
-    assert done.exit_code == 2 and "no medians to fill up missing cells with" in done.stderr
+    assert done.exit_code == 2 and "no medians to fill missing cells with" in done.stderr
 
 
 def test_help_describes_the_constraints_file(bregmat):

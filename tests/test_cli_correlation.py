@@ -112,7 +112,14 @@ def test_weights_and_bounds(correlation):
     expected = nearest_correlation(known, weights=weights, bounds=(-0.1, None))
     assert np.allclose(read("out.csv").to_numpy(), expected.matrix, rtol=0, atol=1e-15)
     assert expected.matrix[1, 2] == pytest.approx(-0.1)
-    assert correlation("gaps.csv").exit_code == 2  # without weights an empty cell is no number
+    assert "smallest eigenvalue before, unknown entries repaired" in done.stdout
+    done = correlation("gaps.csv")
+    assert done.exit_code == 2 and "an empty cell is not a number; --weights FILE says which" in done.stderr
+    pd.DataFrame(np.nan_to_num(weights, nan=2.0), NAMES, NAMES).to_csv("counts.csv")
+    done = correlation("gaps.csv", "--weights", "counts.csv")
+    assert done.exit_code == 2, done.output
+    empty = f"the entry of '{NAMES[0]}' and '{NAMES[1]}' is empty, and its weight in counts.csv is 2"
+    assert empty in done.stderr
     pd.DataFrame(weights, list("abc"), list("abc")).to_csv("others.csv")
     done = correlation("gaps.csv", "--weights", "others.csv")
     assert done.exit_code == 2 and "the columns are" in done.stderr

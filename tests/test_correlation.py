@@ -902,7 +902,7 @@ def changed(i, j, value, both=True):
         (
             changed(0, 2, np.nan),
             ValueError,
-            r"finite; got NaN or infinity in rows 0, 2, the first is nan at \[0, 2\]. A pair",
+            r"finite; got NaN or infinity in rows 0, 2, the first is nan at \[0, 2\]. Where an entry is unknown",
         ),
         (changed(0, 0, np.inf), ValueError, r"finite; got NaN or infinity in row 0, the first is inf at \[0, 0\]"),
         (changed(0, 1, 1e200), ValueError, r"scaled towards 1; got 1e\+200 at \[0, 1\]"),

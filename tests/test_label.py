@@ -523,6 +523,22 @@ def test_points_are_taken_in_as_learn_takes_them(tmp_path, capsys):
         _read(path, ColumnOptions(labels="höhe", missing="drop", encoding="latin-1"), PageOptions())
 
 
+def test_rows_without_texts_and_pictures_are_shown(tmp_path):
+    """The question shows something to judge by: the cells of the row, without its name and its label."""
+    from bregmat_app.cli.labelling import _read
+    from bregmat_app.cli.options import ColumnOptions, PageOptions
+
+    path = tmp_path / "homes.csv"
+    path.write_text("id,area,heating,kind\nh1,127.6,oil,house\nh2,60,gas,flat\nh3,30.5,gas,studio\n")
+    points = _read(path, ColumnOptions(labels="kind"), PageOptions())
+    assert points.texts == [
+        "heating: oil\narea: 127.6",
+        "heating: gas\narea: 60",
+        "heating: gas\narea: 30.5",
+    ]
+    assert _read(path, ColumnOptions(), PageOptions(text="kind")).texts == ["house", "flat", "studio"]
+
+
 # ---------------------------------------------------------------- taking away
 @pytest.mark.parametrize("ids", ["words", "numbers", None])
 def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):

@@ -49,7 +49,7 @@ def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> 
     more = f" and {len(counts) - most} more" if len(counts) > most else ""
     raise ValueError(
         f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:most])}{more}: "
-        f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill them up "
+        f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill these cells "
         "(sklearn.impute.SimpleImputer)."
     )
 

@@ -220,7 +220,7 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
         assert points.table is not None
         name = next(iter(counts))
         row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
-        hint = "; missing='drop' leaves out such rows, missing='median' fills them up"
+        hint = "; missing='drop' leaves out such rows, missing='median' fills such cells"
         raise points.table.not_a_number(row, name, hint)
     path = "the points" if points.table is None else points.table.path
     if missing == "drop":

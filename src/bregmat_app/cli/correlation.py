@@ -55,9 +55,12 @@ def repair_file(
         If a file holds no square, symmetric table of numbers, or the library refuses it.
     """
     scale = settings.pop("scale", False) or keep_variances
-    names, C = read_matrix(path, may_be_empty=weights is not None)
+    names, C = read_matrix(
+        path, may_be_empty=weights is not None, hint="; --weights FILE says which entries are unknown"
+    )
     if weights is not None:
         settings["weights"] = _read_beside(weights, path, names, may_be_empty=True)
+        _check_unknown(path, C, weights, settings["weights"], names)
     towards = None if target is None or str(target) == IDENTITY else _read_beside(target, path, names)
     if out is not None:
         check_writable(out)
@@ -84,18 +87,18 @@ def repair_file(
     return show.exit_code(result)
 
 
-def _read_beside(table: Path, path: Path, names: list[str], **how: bool) -> np.ndarray:
+def _read_beside(table: Path, path: Path, names: list[str], *, may_be_empty: bool = False) -> np.ndarray:
     """Read a matrix with the names of the one in `path`."""
-    others, A = read_matrix(table, **how)
+    others, A = read_matrix(table, may_be_empty=may_be_empty)
     if others != names:
         raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
     return A
 
 
-def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], np.ndarray]:
+def read_matrix(path: Path, *, may_be_empty: bool = False, hint: str = "") -> tuple[list[str], np.ndarray]:
     """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows.
 
-    A cell that is empty, where cells may be, is NaN.
+    A cell that is empty, where cells may be, is NaN; else `hint` follows the error about it.
     """
     source = source_of(path, "read a matrix from", KINDS)
     table = tables.read(source)
@@ -120,13 +123,24 @@ def read_matrix(path: Path, *, may_be_empty: bool = False) -> tuple[list[str], n
         C[:, j], is_word = table.numbers(name)
         bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (np.isnan(C[:, j]) & (not may_be_empty)))
         if len(bad):
-            raise table.not_a_number(int(bad[0]), name)
+            raise table.not_a_number(int(bad[0]), name, hint if np.isnan(C[bad[0], j]) and not is_word[bad[0]] else "")
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
     return names, (C + C.T) / 2
+
+
+def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: np.ndarray, names: list[str]) -> None:
+    """Raise `ValueError` if an entry is empty that has a weight."""
+    unknown = np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))
+    if len(unknown):
+        i, j = unknown[0]
+        raise ValueError(
+            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
+            "the weight of an unknown entry is 0 or empty"
+        )
 
 
 def _has_numbered_names(table: tables.Table) -> bool:
@@ -139,6 +153,7 @@ def _has_numbered_names(table: tables.Table) -> bool:
 def _changes(names: list[str], C: np.ndarray, result: CorrelationResult | ShrinkResult) -> list[tuple[str, Any]]:
     """Rows of the table that compares the matrix before and after."""
     X = np.asarray(result.matrix)
+    filled = ", unknown entries repaired" if np.isnan(C).any() else ""
     C = np.where(np.isnan(C), X, C)  # what is unknown does not change
     change = np.abs(X - C)
     i, j = np.unravel_index(int(np.argmax(change)), change.shape)
@@ -146,7 +161,7 @@ def _changes(names: list[str], C: np.ndarray, result: CorrelationResult | Shrink
     before, after = (float(np.linalg.eigvalsh(matrix)[0]) for matrix in (C, X))
     return [
         ("distance (Frobenius norm)", result.residual),
-        ("smallest eigenvalue before", before),
+        (f"smallest eigenvalue before{filled}", before),
         ("smallest eigenvalue after", 0.0 if abs(after) < 1e-14 else after),  # a rounding error of zero
         ("largest change", f"{largest} at {names[i]}, {names[j]}: {old} to {new}"),
         *([("share of the target", result.alpha)] if isinstance(result, ShrinkResult) else []),

@@ -86,7 +86,14 @@ class PointTable:
         unused = [name for name in self.points.columns if name not in known and not is_id(name)]
         if not unused or self.options.columns:
             return []
-        remarks = [f"not used: {listed(unused)} (not numeric); one-hot encoded with --categorical {unused[0]}"]
+        remark = f"not used: {listed(unused)} (not numeric)"
+        n_distinct = {name: len(np.unique(self.points.columns[name])) for name in unused}
+        if words := [name for name in unused if n_distinct[name] <= MANY_CLASSES]:
+            remark += f"; one-hot encoded with --categorical {','.join(words[:3])}"
+        names_rows = [name for name in unused if n_distinct[name] == len(self.points.X)]
+        if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
+            remark += f"; rows are named by their number, or by a column with --id {names_rows[0]}"
+        remarks = [remark]
         for name in unused:
             if (cell := _first_if_all(_DECIMAL_COMMA, self.points.columns[name])) is not None:
                 remarks.append(

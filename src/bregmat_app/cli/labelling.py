@@ -20,6 +20,7 @@ from bregmat_app.label.session import Session
 
 __all__ = ["label_points"]
 
+MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -119,7 +120,7 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
         X=np.asarray(points.X, dtype=np.float64),
         features=points.names,
         names=names,
-        texts=None if options.text is None else points.columns[options.text].astype(str).tolist(),
+        texts=_texts(table, options, id_name),
         pictures=None
         if options.images is None
         else _pictures(options.images, table, None if sample_id is None else names),
@@ -127,6 +128,23 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
         sample_id=sample_id,
         source=_source(path, arguments, id_name if sample_id is not None else None),
     )
+
+
+def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list[str] | None:
+    """Return a text for each point: a column, or the cells of the row but its name and label; None if there are pictures only."""
+    points = table.points
+    if options.text is not None:
+        return points.columns[options.text].astype(str).tolist()
+    if options.images is not None:
+        return None
+    hidden = (id_name, table.options.labels, *(table.options.drop or ()))
+    cells = {name: [f"{x:g}" for x in column.tolist()] for name, column in zip(points.names, points.X.T[:MOST_VALUES])}
+    others = {name: column.astype(str).tolist() for name, column in points.columns.items() if name not in hidden}
+    shown = [*(others | cells).items()][:MOST_VALUES]
+    return [
+        "\n".join(f"{name}: {cell}" for (name, _), cell in zip(shown, row))
+        for row in zip(*(column for _, column in shown))
+    ]
 
 
 def _classes(table: PointTable) -> list[str] | None:

@@ -298,6 +298,15 @@ def _weight_text(learner: Any, settings: LearnSettings) -> str:
     return number(learner.slack_weight_) + (", chosen by cross-validation" if settings.search else "")
 
 
+def _prior_text(learner: Any, task: LearnInput) -> str:
+    """The prior in use, and the number of principal components that it was reduced to, if it was."""
+    R = learner.result_.coordinates.R  # (d, r), or None: the columns as they are
+    is_whole = learner.prior != "auto" or R is None or learner.result_.coordinates.span is not None
+    if is_whole or R.shape[1] in (len(task.feature_names), learner.n_components):
+        return str(learner.prior_)
+    return f"{learner.prior_}, on the {R.shape[1]} leading principal components"
+
+
 def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Exception:
     """Print the proof that there is no solution, or that the solver broke down; return the exception that ends the command."""
     result, rows = error.result, error.constraints
@@ -354,7 +363,7 @@ def _write_report(
     parameters = MetricLearner(**settings.parameters).get_params()
     asked = {name: value for name, value in parameters.items() if value is not None}
     if learner is not None:
-        asked |= {"slack_weight": _weight_text(learner, settings), "prior": learner.prior_}
+        asked |= {"slack_weight": _weight_text(learner, settings), "prior": _prior_text(learner, task)}
         asked["strategy"] = learner.strategy_ or "none: not learning is better"
     has_hard = settings.slack_weight == np.inf or bool(np.isinf(rows.weight).any())
     data = ReportData(

@@ -45,7 +45,7 @@ def transform_points(
         info = read_manifest(model)["info"]
         if missing == "median" and "medians" not in info:
             raise ValueError(
-                f"{model}: no medians to fill up missing cells with; `bregmat learn --missing median` keeps those it learned with"
+                f"{model}: no medians to fill missing cells with; `bregmat learn --missing median` keeps those it learned with"
             )
         given = {"missing": missing, "medians": info.get("medians"), "encoding": encoding}
         categories = Categories.from_info(info)

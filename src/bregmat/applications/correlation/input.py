@@ -26,7 +26,7 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import VANISHING
 from bregmat.typing import RepairName
 
-_HINT = " A pair that was never observed together may be set to 0; (C + C.T) / 2 is symmetric."
+_HINT = " Where an entry is unknown, nearest_correlation takes a weight of 0 or NaN in weights=; (C + C.T) / 2 is symmetric."
 FAR_DIAGONAL = 0.1  # from 1, above which a diagonal is that of another kind of matrix, such as a covariance
 INDEFINITE = 1e-9  # share of the largest eigenvalue below which a negative one counts as rounding
 
