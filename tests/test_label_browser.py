@@ -54,6 +54,8 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     browser.get(own_demo.link)
     wait_for(browser, "details", 0)
     assert "token" not in browser.current_url and browser.title.startswith("Handwritten digits")
+    assert not browser.find_element(By.ID, "agreement-box").is_displayed()  # nothing to compare before the first answer
+    assert "Same as" in text(browser, "#groups") and "Different" in text(browser, "#ask-new")
     given = [answer(browser, k, click=k % 5 == 0) for k in range(30)]
     wait_for(browser, "details", 30)
     assert len(set(given)) >= 28  # one answer a point, but for those of more groups than keys

@@ -205,8 +205,10 @@ class Session:
         return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
 
     def compared(self, clusters: np.ndarray, state: SessionState) -> dict[str, dict[str, float]] | None:
-        """Return how well the clusters agree with the known labels; None without labels. See :class:`Agreement`."""
-        return None if self.agreement is None else self.agreement.of(clusters, len(state.answers))
+        """Return how well the clusters agree with the known labels; None without labels or answers. See :class:`Agreement`."""
+        if self.agreement is None or not state.answers:
+            return None
+        return self.agreement.of(clusters, len(state.answers))
 
     def neighbours(self, state: SessionState, point: Any, k: int = 6) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""

@@ -9,11 +9,12 @@ const $ = (id) => document.getElementById(id);
 export const pointsOf = (question) => (question ? [question.point, ...question.groups.map(({ members }) => members[0])] : []);
 
 function groupCard({ members, size, name }, k, question, choose) {
-  const isGuess = k === question.guess && question.groups.length > 1;
+  const isPair = question.groups.length === 1;
+  const isGuess = k === question.guess && !isPair;
   return el("li", { "data-point": members[0] },
     el("button", { type: "button", class: isGuess ? "group guess" : "group", key: `group-${k}`, onclick: () => choose(k) },
       el("span", { class: "members" }, ...members.map((i, place) => pointPicture(i, 64, place === 0))),
-      el("span", {}, el("kbd", {}, String(k + 1)), ` ${name ?? nameOf(members[0])}`),
+      el("span", {}, el("kbd", {}, String(k + 1)), ` ${isPair ? "Same as " : ""}${name ?? nameOf(members[0])}`),
       el("small", {}, `${size === 1 ? "1 point" : `${size} points`}${isGuess ? ", nearest" : ""}`)),
     pointText(members[0], el("p", { tabindex: 0, "aria-label": `text of ${nameOf(members[0])}` })));
 }
