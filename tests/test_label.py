@@ -10,6 +10,7 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
+from bregmat_app.label import ridge
 from bregmat_app.label.agreement import Agreement
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
@@ -239,11 +240,11 @@ def test_as_many_clusters_as_groups_that_are_apart(rng):
     truth = np.repeat([0, 1, 2], 30)
     points = centres[truth] + rng.normal(size=(90, 2))
     groups = Links(said(different(0, 30), different(60, 0, 30), same(1, 60)).active()).groups()
-    found = find_clusters(points, groups)
+    found = find_clusters(points, points, groups)
     assert len(set(zip(truth, found))) == 4 and found[1] == found[60] != found[0]  # as answered, even where it is odd
     assert np.bincount(found).tolist() == [31, 30, 29]
-    assert len(set(find_clusters(points, groups, 5))) == 5  # k-means, as the answers show three groups only
-    assert len(set(find_clusters(points, Links([]).groups()))) == 2
+    assert len(set(find_clusters(points, points, groups, 5))) == 5  # k-means, as the answers show three groups only
+    assert len(set(find_clusters(points, points, Links([]).groups()))) == 2
 
 
 def test_clusters_follow_neighbours(rng):
@@ -253,7 +254,7 @@ def test_clusters_follow_neighbours(rng):
     points = (1 + 2 * truth)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     rings = [{"kind": "group", "points": list(range(ring, 40, 2))} for ring in (0, 1)]
     groups = Links(said(different(0, 1), *rings, n=400).active()).groups()
-    assert len(set(zip(truth, find_clusters(points, groups)))) == 2
+    assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
 
 
 def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
@@ -262,7 +263,7 @@ def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
     points = rng.normal(size=(1000, 2)) + 10 * truth[:, None]
     i, j = np.flatnonzero(truth == 0)[-1], np.flatnonzero(truth == 1)[-1]
     groups = Links(said(different(int(i), int(j)), n=1000).active()).groups()
-    assert len(set(zip(truth, find_clusters(points, groups)))) == 2
+    assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
 
 
 def test_agreement_with_known_labels():
@@ -286,7 +287,9 @@ def question_after(*events, skipped=(), n=178, seed=0):
     learning = Learning(X[:n], LabelSettings())
     learned = learning.learn(rows_of(answers, learning.near, learning.far))
     groups = Links(answers).groups()
-    return next_question(learning.X @ learned.map, groups, np.random.default_rng(seed), set(skipped)), groups
+    return next_question(
+        learning.X @ learned.map, learning.first, groups, np.random.default_rng(seed), set(skipped)
+    ), groups
 
 
 def test_the_first_question_is_about_two_points():
@@ -331,7 +334,7 @@ def test_more_groups_than_keys_are_asked_about_in_turn():
 def test_questions_place_points_in_their_classes_until_none_is_left(rng):
     learning, answers = Learning(X, LabelSettings()), Answers(len(X))
     mapped, count = learning.X @ learning.learn(None).map, 0
-    while (question := next_question(mapped, Links(answers.active()).groups(), rng)) is not None:
+    while (question := next_question(mapped, mapped, Links(answers.active()).groups(), rng)) is not None:
         answers.apply(answers.check(answered(question, Y)))
         count += 1
     groups = Links(answers.active()).groups()
@@ -345,11 +348,61 @@ def test_thirty_answers_find_the_classes(rng):
     learning, answers = Learning(X, LabelSettings()), Answers(len(X))
     learned = learning.learn(None)
     for _ in range(30):
-        question = next_question(learning.X @ learned.map, Links(answers.active()).groups(), rng)
+        question = next_question(learning.X @ learned.map, learning.first, Links(answers.active()).groups(), rng)
         answers.apply(answers.check(answered(question, Y)))
         learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
-    found = find_clusters(learning.X @ learned.map, Links(answers.active()).groups())
+    found = find_clusters(learning.X @ learned.map, learning.first, Links(answers.active()).groups())
     assert Agreement(learning, [str(k) for k in Y]).of(found, 0)["chosen"]["nmi"] > 0.8
+
+
+def two_groups(size):
+    """The first points of each of two groups, which are known to be different."""
+    kinds = [{"kind": "group", "points": list(range(k, 2 * size, 2))} for k in (0, 1)]
+    return Links(said(*kinds, different(0, 1), n=400).active()).groups()
+
+
+def test_with_many_answers_clusters_follow_the_prior(rng):
+    truth = np.arange(400) % 2
+    first = rng.normal(size=(400, 2)) + 8 * truth[:, None]
+    mapped = rng.normal(size=(400, 2))  # a metric that does not tell the groups apart
+    few, many = (find_clusters(mapped, first, two_groups(size)) for size in (9, 10))
+    assert len(set(zip(truth, few))) > 2 and len(set(zip(truth, many))) == 2
+
+
+def test_with_many_answers_the_least_certain_of_all_points_is_asked_about(rng):
+    first = rng.normal(size=(400, 2)) + 20 * (np.arange(400) % 2)[:, None]
+    first[333] = 10.0  # halfway between the groups
+    asked = lambda size, seed: next_question(first, first, two_groups(size), np.random.default_rng(seed)).point  # noqa: E731
+    assert {asked(10, seed) for seed in range(5)} == {333}
+    assert {asked(9, seed) for seed in range(5)} != {333}
+    assert next_question(first, first, two_groups(10), rng, {333}).point != 333
+
+
+def test_scores_are_of_the_width_with_the_smallest_leave_one_out_residuals(rng):
+    first = rng.normal(size=(60, 3))
+    chosen = [list(range(12)), list(range(12, 30)), list(range(30, 45))]
+    Y = np.repeat(np.eye(3), [12, 18, 15], axis=0)
+    sq = ((first[:, None] - first) ** 2).sum(axis=-1)
+    median = np.median(sq[:45, :45])
+
+    def regressed(width, rows, at):
+        K = np.exp(-sq / (width * median))
+        A = np.linalg.solve(K[np.ix_(rows, rows)] + ridge.RIDGE * np.eye(len(rows)), Y[rows] - Y.mean(axis=0))
+        return K[np.ix_(at, rows)] @ A + Y.mean(axis=0)
+
+    def left_out(width):
+        each = [regressed(width, np.delete(np.arange(45), i), [i])[0] - Y[i] for i in range(45)]
+        return (np.array(each) ** 2).sum()
+
+    expected = regressed(min(ridge.WIDTHS, key=left_out), np.arange(45), np.arange(45, 60))
+    np.testing.assert_allclose(ridge.scores(first, chosen, np.arange(45, 60)), expected, atol=1e-10)
+
+
+def test_scores_of_more_points_than_are_regressed_on(rng, monkeypatch):
+    monkeypatch.setattr(ridge, "MOST_ANSWERED", 30)
+    first = rng.normal(size=(400, 2)) + 8 * (np.arange(400) % 2)[:, None]
+    found = ridge.scores(first, [list(range(0, 100, 2)), list(range(1, 100, 2))], np.arange(400)).argmax(axis=1)
+    assert (found == np.arange(400) % 2).all()
 
 
 # ---------------------------------------------------------------- journal and session

@@ -64,4 +64,4 @@ class Agreement:
         rows = rows_of(answers, self.learning.near, self.learning.far)
         self._learned = self.learning.learn(rows, self._learned)
         mapped = self.learning.X @ self._learned.map
-        return find_clusters(mapped, Links(answers).groups(), int(self.code.max()) + 1)
+        return find_clusters(mapped, self.learning.first, Links(answers).groups(), int(self.code.max()) + 1)

@@ -1,4 +1,4 @@
-"""Clusters of the points in the learned metric, spread from the groups of the answers."""
+"""Clusters of the points, spread from the groups of the answers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.neighbors import NearestNeighbors
 
+from bregmat_app.label import ridge
 from bregmat_app.label.groups import Groups
 
 NEAREST = 10  # neighbours that a point is linked to
@@ -15,24 +16,31 @@ STEPS = 60  # of label propagation; a label passes on to the neighbours in each
 TINY = 1e-300  # avoids a division by zero if many points coincide
 
 
-def find_clusters(mapped: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
+def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
     """Return the cluster of each point, shape (n,); cluster 0 is the largest.
 
     Groups that are known to be all different stand for the clusters, and their labels propagate to the other points along a graph of
-    nearest neighbours. If there are fewer such groups than clusters, k-means is used instead. It starts at the means of the groups,
-    and further clusters start as in k-means++.
+    nearest neighbours. Once the groups have many points, kernel ridge regression replaces the propagation. If there are fewer such
+    groups than clusters, k-means is used instead. It starts at the means of the groups, and further clusters start as in k-means++.
 
     Parameters
     ----------
     mapped : ndarray, shape (n, r)
-        Points of which the Euclidean distances count.
+        Points of which the Euclidean distances are those of the learned metric.
+    first : ndarray, shape (n, d)
+        The same for the prior; see :func:`bregmat_app.label.ridge.scores`.
     groups : Groups
     n_clusters : int, optional
         By default the number of different groups, but at least two.
     """
     chosen = [groups.members[g] for g in groups.all_apart()[:n_clusters]]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
-    label = _propagated(mapped, chosen) if len(chosen) == k else _k_means(mapped, chosen, k)
+    if len(chosen) < k:
+        label = _k_means(mapped, chosen, k)
+    elif ridge.has_many(chosen):
+        label = ridge.scores(first, chosen, np.arange(len(first))).argmax(axis=1)
+    else:
+        label = _propagated(mapped, chosen)
     for place, members in enumerate(chosen):
         label[members] = place
     order = np.argsort(-np.bincount(label, minlength=k), kind="stable")

@@ -77,6 +77,8 @@ class Learning:
     ----------
     near, far : float
         Bounds for the same and for different points: squared distances in the metric of the prior.
+    first : ndarray, shape (n, d)
+        Points of which the Euclidean distances are those of the prior.
     covariance : ndarray, shape (d, d)
         Covariance of X, from which principal components of mapped points follow.
     """
@@ -89,7 +91,8 @@ class Learning:
         self.prior = Factor(sp.diags_array(scale, format="csr")) if settings.prior == "variance" else None
         rng = np.random.default_rng(0)
         i, j = rng.integers(0, len(X), (2, PAIRS))
-        sq = sq_distances(self.X * scale, i, j)
+        self.first = self.X * scale
+        sq = sq_distances(self.first, i, j)
         if not (sq := sq[sq > 0]).size:
             raise ValueError("all points coincide, so no distances can be learned")
         self.near, self.far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
@@ -155,7 +158,7 @@ class Learning:
         """Return the rows that ask for different points although their features are equal."""
         apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
         i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
-        return [apart[k] for k in np.flatnonzero(sq_distances(self.X * self.scale, i, j) == 0)]
+        return [apart[k] for k in np.flatnonzero(sq_distances(self.first, i, j) == 0)]
 
     def _conflict(self, rows: AnsweredRows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
         """Return rows among the chosen ones that contradict each other; None without a proof."""

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.base.sampling import sq_distances
+from bregmat_app.label import ridge
 from bregmat_app.label.groups import Groups
 
 COMPARED = 20  # points without a group, of which the most uncertain one is asked about
+MOST_COMPARED = 3000  # the same, once the groups have many points; bounds the time of a question
 MOST_OFFERED = 9  # groups of one question: one digit key each
 MOST_MEMBERS = 3  # points that a group is shown by
 TINY = 1e-300  # avoids a division by zero if a point coincides with a member of two groups
@@ -37,23 +39,26 @@ class Question:
 
 
 def next_question(
-    mapped: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: Set[int] = frozenset()
+    mapped: np.ndarray, first: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: Set[int] = frozenset()
 ) -> Question | None:
     """Choose a point and the groups that are offered for it; None if every point has its group.
 
     The classes seen so far are groups that are known to be all different. A point that is known to differ from some of them is asked
     about until its group is found or it is the first point of a new group. Otherwise the point is, of a few random points, the one
-    whose nearest group is least clearly the nearest. The first question is about two random points.
+    whose nearest group is least clearly the nearest. Once the groups have many points, it is the one of all points whose two largest
+    scores of :func:`bregmat_app.label.ridge.scores` differ least. The first question is about two random points.
 
     Notes
     -----
     Basu, Banerjee and Mooney (2004) consolidate groups in this way, farthest points first; Xiong, Azimi and Fern (2014) choose by
-    uncertainty. Only a few random points are compared here, because the most uncertain of all points are outliers.
+    uncertainty. Only a few random points are compared while answers are few, because the most uncertain of all are outliers.
 
     Parameters
     ----------
     mapped : ndarray, shape (n, r)
-        Points of which the Euclidean distances count.
+        Points of which the Euclidean distances are those of the learned metric.
+    first : ndarray, shape (n, d)
+        The same for the prior.
     groups : Groups
     rng : numpy.random.Generator
         Draws the candidates.
@@ -68,29 +73,47 @@ def next_question(
         i, j = rng.choice(open_, 2, replace=False).tolist()
         return Question(i, [[j]], 0)
     closed = _closed(groups, classes)
-    begun = [p for p, g in groups.of.items() if g not in classes and p not in skipped and len(closed[g]) < len(classes)]
-    if begun:
-        some = np.array([max(begun, key=lambda p: len(closed[groups.of[p]]))])
-    else:
-        free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
-        if not len(free):
-            return None
-        some = rng.choice(free, min(COMPARED, len(free)), replace=False)
-    sq = [sq_to_members(mapped, some, groups.members[g]) for g in classes]
-    nearest = np.stack([distances.min(axis=1) for distances in sq], axis=1)
-    if len(classes) > 1 and not begun:
-        least = np.partition(nearest, 1, axis=1)
-        row = int((least[:, 0] / np.maximum(least[:, 1], TINY)).argmax())
-    else:
-        row = int(nearest.min(axis=1).argmax())
-    point = int(some[row])
-    nearest[row, list(closed[groups.of.get(point, -1)])] = np.inf
-    order = [int(k) for k in np.argsort(nearest[row], kind="stable")[:MOST_OFFERED] if nearest[row, k] < np.inf]
+    point = _point(mapped, first, groups, closed, rng, skipped)
+    if point is None:
+        return None
+    sq = [sq_to_members(mapped, np.array([point]), groups.members[g])[0] for g in classes]
+    nearest = np.array([distances.min() for distances in sq])
+    nearest[list(closed[groups.of.get(point, -1)])] = np.inf
+    order = [int(k) for k in np.argsort(nearest, kind="stable")[:MOST_OFFERED] if nearest[k] < np.inf]
     offered = sorted(order, key=lambda k: classes[k])
     members = [
-        [groups.members[classes[k]][m] for m in np.argsort(sq[k][row], kind="stable")[:MOST_MEMBERS]] for k in offered
+        [groups.members[classes[k]][m] for m in np.argsort(sq[k], kind="stable")[:MOST_MEMBERS]] for k in offered
     ]
     return Question(point, members, offered.index(order[0]))
+
+
+def _point(
+    mapped: np.ndarray,
+    first: np.ndarray,
+    groups: Groups,
+    closed: dict[int, set[int]],
+    rng: np.random.Generator,
+    skipped: Set[int],
+) -> int | None:
+    """Return the point to ask about; None if every point has its group."""
+    classes = groups.all_apart()
+    begun = [p for p, g in groups.of.items() if g not in classes and p not in skipped and len(closed[g]) < len(classes)]
+    if begun:
+        return max(begun, key=lambda p: len(closed[groups.of[p]]))
+    free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
+    if not len(free):
+        return None
+    chosen = [groups.members[g] for g in classes]
+    if ridge.has_many(chosen):
+        some = rng.choice(free, min(MOST_COMPARED, len(free)), replace=False)
+        largest = np.partition(ridge.scores(first, chosen, some), -2, axis=1)
+        return int(some[(largest[:, -1] - largest[:, -2]).argmin()])
+    some = rng.choice(free, min(COMPARED, len(free)), replace=False)
+    nearest = np.stack([sq_to_members(mapped, some, members).min(axis=1) for members in chosen], axis=1)
+    if len(chosen) == 1:
+        return int(some[nearest[:, 0].argmax()])
+    least = np.partition(nearest, 1, axis=1)
+    return int(some[(least[:, 0] / np.maximum(least[:, 1], TINY)).argmax()])
 
 
 def sq_to_members(mapped: np.ndarray, some: np.ndarray, members: list[int]) -> np.ndarray:

@@ -180,7 +180,7 @@ class Session:
         answers = self.answers.active()
         groups, named = Links(answers).groups(), _named(answers)
         rng = np.random.default_rng([self.version, len(self._skipped)])
-        found = next_question(self.learning.X @ self.state.learned.map, groups, rng, self._skipped)
+        found = next_question(self.learning.X @ self.state.learned.map, self.learning.first, groups, rng, self._skipped)
         if found is None:
             return None
         offered = []
@@ -202,7 +202,7 @@ class Session:
     def clusters(self, state: SessionState) -> np.ndarray:
         """Return the cluster of each point, shape (n,)."""
         groups = Links(state.answers).groups()
-        return find_clusters(self.learning.X @ state.learned.map, groups, self.n_clusters)
+        return find_clusters(self.learning.X @ state.learned.map, self.learning.first, groups, self.n_clusters)
 
     def compared(self, clusters: np.ndarray, state: SessionState) -> dict[str, dict[str, float]] | None:
         """Return how well the clusters agree with the known labels; None without labels or answers. See :class:`Agreement`."""
