@@ -257,6 +257,15 @@ def test_clusters_follow_neighbours(rng):
     assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
 
 
+def test_clusters_of_points_that_coincide():
+    """All nearest neighbours of a point are its copies, at distance 0."""
+    truth = np.repeat([0, 1], 50)
+    points = np.column_stack([truth, truth]) * 3.0
+    groups = Links(said(different(0, 99)).active()).groups()
+    with np.errstate(all="raise"):
+        assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
+
+
 def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
     monkeypatch.setattr("bregmat_app.label.clusters.MOST_LINKED", 50)
     truth = rng.integers(0, 2, 1000)

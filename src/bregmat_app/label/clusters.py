@@ -13,7 +13,7 @@ from bregmat_app.label.groups import Groups
 NEAREST = 10  # neighbours that a point is linked to
 MOST_LINKED = 3000  # points of the graph; others take the cluster of the nearest of these
 STEPS = 60  # of label propagation; a label passes on to the neighbours in each
-TINY = 1e-300  # avoids a division by zero if many points coincide
+TINY = 1e-150  # avoids a division by zero if many points coincide: its square is above 0, too
 
 
 def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
