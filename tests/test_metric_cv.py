@@ -212,6 +212,15 @@ def test_who_is_behind_on_the_first_folds_is_not_scored_on_the_others(rng):
     assert behind.any() and first[behind].max() < first[~behind].max()
 
 
+def test_nothing_else_is_learned_if_the_default_is_always_right(rng):
+    y = np.arange(60) % 2
+    X = 20.0 * y[:, None] + rng.normal(size=(60, 3))
+    asked = {"cv": 3, "random_state": 0, "verbose": 0}
+    chooser = bm.MetricLearnerCV(**asked).fit(X, y)
+    assert len(chooser.cv_results_["params"]) == 3 and chooser.best_index_ == 0 and chooser.best_score_ == 1.0
+    assert len(bm.MetricLearnerCV(scoring="roc_auc", **asked).fit(X, y).cv_results_["params"]) > 3
+
+
 def test_when_the_time_is_up_the_best_so_far_is_kept(wine):
     chooser = bm.MetricLearnerCV(cv=3, max_seconds=1e-9, random_state=0).fit(*wine)
     table = chooser.cv_results_

@@ -99,6 +99,10 @@ class Search:
         first, *weights = map(float, self.settings.slack_weights)
         for params in baselines:
             self._score(params, is_baseline=True)
+        # Accuracy and R^2 are at most 1: no candidate can be better than a default that reaches it, and ties go to the default.
+        is_usual = self.settings.scoring is None and self.settings.estimator is None
+        if is_usual and (self.scores[0] == 1.0).all():
+            return
         for start in starts:
             for strategy in self.settings.strategies:
                 self._score(start | {"strategy": strategy, "slack_weight": first})

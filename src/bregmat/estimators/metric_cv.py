@@ -27,6 +27,8 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     tried with the other slack weights. The score of a candidate is the accuracy of nearest neighbours on held-out folds. A candidate that
     is behind the best one on the first third of the folds is not scored on the other folds. Of all candidates within one standard error of
     the best one, the first is fitted to all rows. On these folds it is never worse than the learner with its own settings or not learning.
+    If the first candidate has the score 1 on every fold with the default ``estimator`` and ``scoring``, nothing else is learned: no
+    score is higher.
 
     Parameters
     ----------
