@@ -88,7 +88,7 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
     >>> from bregmat import MetricLearnerCV
     >>> X, y = load_wine(return_X_y=True)
     >>> MetricLearnerCV(priors=("variance",), slack_weights=(1.0,), cv=3, random_state=0).fit(X, y).best_params_["strategy"]
-    'auto'
+    'neighbors'
     """
 
     priors: Sequence[MetricPrior] = ("variance", "identity", "within")
