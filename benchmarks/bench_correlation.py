@@ -18,7 +18,7 @@ from typing import Any
 import harness
 import numpy as np
 
-from bregmat import nearest_correlation
+from bregmat import factor_correlation, nearest_correlation
 
 RULE = 1e-15  # threshold of corr_nearest
 
@@ -133,6 +133,20 @@ def weighted(sizes: list[int]) -> None:
     harness.print_table("Weights per entry", ["matrix", "n", "CPU", "steps", "status", "gap", "target"], rows)
 
 
+def factors(sizes: list[int], k: int = 5) -> None:
+    """As many factors as the model of ``noisy`` has, and the share of the objective that the bound proves."""
+    rows = []
+    for n in sizes:
+        C = noisy(n)
+        run = harness.timed(lambda C=C: factor_correlation(C, k))
+        r = run.value
+        share = f"{100 * r.dual_bound / r.objective:.0f} %"
+        rows.append(
+            [n, k, harness.seconds(run.cpu_median), f"{r.objective:.4g}", f"{r.dual_bound:.4g}", share, str(r.status)]
+        )
+    harness.print_table("Factors", ["n", "k", "CPU", "objective", "bound", "share", "status"], rows)
+
+
 def divergences(sizes: list[int]) -> None:
     targets = {("logdet", 100): 0.005, ("logdet", 500): 0.1, ("logdet", 2000): 10.0}
     rows = []
@@ -169,6 +183,7 @@ def main() -> None:
     harness.one_thread()
     divergences([*given.sizes, *given.large])
     weighted([*given.sizes, 1000])
+    factors(given.sizes)
     frobenius(given.sizes, not given.skip_rival)
 
 

@@ -198,9 +198,8 @@ def _check_definite(T: np.ndarray, low: float, name: str) -> float:
 def _shrunk(A: np.ndarray, T: np.ndarray, low: float, room: float) -> tuple[np.ndarray, float, np.ndarray]:
     """X, alpha and v; alpha is 0 where A has no eigenvalue below ``low``, but for rounding."""
     shift = low * np.eye(len(A))
-    t, V = scipy.linalg.eigh(
-        A - shift, T - shift, subset_by_index=(0, 0)
-    )  # smallest t with (A - low I) v = t (T - low I) v
+    # smallest t with (A - low I) v = t (T - low I) v
+    t, V = scipy.linalg.eigh(A - shift, T - shift, subset_by_index=(0, 0))
     X, alpha, m = A, 0.0, -float(t[0])
     if m > 0.0 and _shortfall(A, low) > 0.0:
         alpha = m / (1.0 + m)
