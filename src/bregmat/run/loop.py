@@ -139,9 +139,8 @@ class RunLog:
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
     watch: Callable[[int, Any], None] | None = None
-    clock: float = field(
-        default_factory=lambda: time.perf_counter()
-    )  # looked up then: tests put another clock in its place
+    # The function is looked up when a run starts, because tests put another clock in its place.
+    clock: float = field(default_factory=lambda: time.perf_counter())
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
 
