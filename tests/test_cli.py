@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from bregmat.base.interrupts import interruptible
+from bregmat.base.threads import interruptible
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 
 import bregmat
 from bregmat import KernelKMeans, KernelLearner, KernelLearnerCV, MarginSVC, MetricLearner, MetricLearnerCV
-from bregmat.base.interrupts import is_interrupted
+from bregmat.base.threads import is_interrupted
 
 # data on which every fit takes long enough to be hit in its middle
 PREAMBLE = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bregmat.base.interrupts import held_interrupts
+from bregmat.base.threads import held_interrupts
 from bregmat.io import PairFile, load, save, tables
 from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError

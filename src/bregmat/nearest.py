@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.arrays import ArraySpace
-from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.points import handed_in
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pose_problem, singular_rows_of
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
@@ -34,7 +33,6 @@ __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
 @tells_interrupts
-@on_one_blas_thread
 def nearest_kernel(
     prior: Table | Factor,
     constraints: Constraints | LazyConstraints,
@@ -131,7 +129,6 @@ def nearest_kernel(
 
 
 @tells_interrupts
-@on_one_blas_thread
 def nearest_metric(
     X: Points,
     constraints: Constraints | LazyConstraints,

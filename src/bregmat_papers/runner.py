@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bregmat import __version__
-from bregmat.base.interrupts import interruptible
+from bregmat.base.threads import interruptible
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Row, Size, Unit
 
 COLUMNS = ("quantity", "unit", "ours", "paper", "difference", "standard_error", "repeats", "seed", "note")

@@ -1,22 +1,34 @@
-"""Threads: BLAS on one thread, long compiled loops in parts that several threads share, cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, long compiled loops in parts that several threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
+
+A loop that is interrupted ends with its best point (:func:`take_interrupt`). Then the outermost running call of this library informs
+its caller: a function returns its result with a warning (:func:`tells_interrupts`); a fit keeps the result and raises
+`KeyboardInterrupt`, so that its caller stops as well. A second Ctrl-C raises at once.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import signal
+import sys
 import threading
+import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
 C = TypeVar("C", bound=Callable[..., Any])
 
 
@@ -43,47 +55,43 @@ def _libraries() -> list[Any]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
-_lock = threading.RLock()  # reentrant: the garbage collector may release a holder while another one enters
-_holders: dict[int, int] = {}  # thread of each holder, by its id
+_lock = threading.RLock()  # reentrant: the garbage collector may close one limit while another one begins
+_holders: dict[object, int] = {}  # thread of each limit that has begun
 # (library, thread that limited it or None) -> number of threads before the limit
 _before: dict[tuple[int, int | None], int] = {}
 
 
-class single_thread_blas:
+# ---------------------------------------------------------------------- one BLAS thread
+@contextmanager
+def single_thread_blas(order: int = 1000) -> Iterator[None]:
     """Context with one BLAS thread: results have the same bits on any number of threads, and small products do not wait.
 
     The limit holds for the whole process: the first thread that enters sets it, the last one that leaves restores the number before.
-    A holder that an interrupt kept from leaving restores it when it is collected. A forked child keeps the limits of its own thread.
+    A limit that an interrupt kept from ending ends when it is collected. A forked child keeps the limits of its own thread.
 
     Parameters
     ----------
     order : int, optional
         Order of the matrices inside. Up to 64, nothing is done, since BLAS uses one thread anyway.
     """
-
-    def __init__(self, order: int = 1000) -> None:
-        self.is_needed = order > 64
-
-    def __enter__(self) -> None:
-        if not self.is_needed:
-            return
-        thread = threading.get_ident()
+    if order <= 64:
+        yield
+        return
+    holder, thread = object(), threading.get_ident()
+    try:
         with _lock:
-            _holders[id(self)] = thread
+            _holders[holder] = thread
             for place, library in enumerate(_libraries()):
                 # with OpenMP, every thread has its own limit
                 key = place, thread if getattr(library, "threading_layer", None) == "openmp" else None
                 if key not in _before:
                     _before[key] = library.num_threads
                     _set_threads(library, 1)
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_needed:
-            with _lock:
-                _holders.pop(id(self), None)
-                _restore()
-
-    __del__ = __exit__
+        yield
+    finally:
+        with _lock:
+            _holders.pop(holder, None)
+            _restore()
 
 
 def _set_threads(library: Any, threads: int) -> None:
@@ -102,28 +110,154 @@ def _restore() -> None:
 
 
 def on_one_blas_thread(function: C) -> C:
-    """Decorator: run a function under :class:`single_thread_blas`; for a class, its public methods and properties.
+    """Decorator: run a function under :func:`single_thread_blas`; for a class, its public methods and properties.
 
     Methods whose names end in ``_one`` (one example at a time) and properties whose names begin with ``n_`` (counts) are left out.
     """
-    if isinstance(function, type):
-        for name, member in list(vars(function).items()):
-            if name.startswith(("_", "n_")) or name.endswith("_one"):
-                continue
-            if isinstance(member, property) and member.fget is not None:
-                setattr(function, name, property(on_one_blas_thread(member.fget), member.fset, doc=member.__doc__))
-            elif isinstance(member, FunctionType):
-                setattr(function, name, on_one_blas_thread(member))
-        return function
+    if not isinstance(function, type):
+
+        @wraps(function)
+        def inside(*arguments: Any, **named: Any) -> Any:
+            with single_thread_blas():
+                return function(*arguments, **named)
+
+        return cast(C, inside)
+    for name, member in list(vars(function).items()):
+        if name.startswith(("_", "n_")) or name.endswith("_one"):
+            continue
+        if isinstance(member, property) and member.fget is not None:
+            setattr(function, name, property(on_one_blas_thread(member.fget), member.fset, doc=member.__doc__))
+        elif isinstance(member, FunctionType):
+            setattr(function, name, on_one_blas_thread(member))
+    return function
+
+
+# ---------------------------------------------------------------------- Ctrl-C
+@dataclass
+class Call:
+    """The outermost running call of this library, and whether it was interrupted."""
+
+    is_interrupted: bool = False
+
+
+_call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
+
+
+@contextmanager
+def call_under_way() -> Iterator[tuple[Call, bool]]:
+    """The outermost running call, and whether the block starts it."""
+    outer = _call.get()
+    if outer is not None:
+        yield outer, False
+        return
+    call = Call()
+    token = _call.set(call)
+    try:
+        yield call, True
+    finally:
+        _call.reset(token)
+
+
+def take_interrupt() -> None:
+    """Note an interrupt that was caught to keep a result; raises a second one again."""
+    call = _call.get()
+    if call is None:
+        return
+    if call.is_interrupted:
+        raise
+    call.is_interrupted = True
+
+
+def is_interrupted() -> bool:
+    """Whether the running call was interrupted, so that no new work should start."""
+    call = _call.get()
+    return call is not None and call.is_interrupted
+
+
+def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``."""
 
     @wraps(function)
-    def inside(*arguments: Any, **named: Any) -> Any:
-        with single_thread_blas():
-            return function(*arguments, **named)
+    def telling(*arguments: P.args, **named: P.kwargs) -> R:
+        with call_under_way() as (call, is_outermost), single_thread_blas():
+            result: Any = function(*arguments, **named)
+        if is_outermost and call.is_interrupted:
+            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+        return result
 
-    return cast(C, inside)
+    return telling
 
 
+def raise_interrupt(text: str, *, is_told: bool) -> NoReturn:
+    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``is_told``)."""
+    if not is_told:
+        with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
+            warn_of_interrupt(text)
+    raise KeyboardInterrupt(text)
+
+
+class InterruptWarning(RuntimeWarning):
+    """Warning: a call was interrupted, and what it returned or kept."""
+
+
+def warn_of_interrupt(text: str) -> None:
+    """Warn, with the line outside of this library that made the call."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bregmat", "contextlib"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, InterruptWarning, stacklevel=level)
+
+
+class _Stop(BaseException):
+    """Ctrl-C as an exception that no solver catches."""
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Context in which Ctrl-C ends the whole block with `KeyboardInterrupt`, not only the current solver run.
+
+    An interrupted function returns its best iterate, so a loop over many functions would continue with the next one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        raise _Stop
+
+    previous = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    except _Stop:
+        raise KeyboardInterrupt from None
+    finally:
+        signal.signal(signal.SIGINT, previous or signal.default_int_handler)
+
+
+@contextmanager
+def held_interrupts() -> Iterator[None]:
+    """Context in which the first Ctrl-C waits until the block is done; a second one does not wait. Main thread only."""
+    previous = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(previous):
+        yield
+        return
+    held: list[Any] = []
+
+    def hold(number: int, frame: Any) -> None:
+        if held:
+            previous(number, frame)
+        held.append(frame)
+
+    signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if len(held) == 1:
+            previous(signal.SIGINT, held[0])
+
+
+# ---------------------------------------------------------------------- loops on several threads
 def n_threads() -> int:
     """Number of threads for a loop: as many as BLAS may use (``OMP_NUM_THREADS``, threadpoolctl), at most one per processor."""
     with _lock:

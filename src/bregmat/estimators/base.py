@@ -16,9 +16,9 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.interrupts import call_under_way, raise_interrupt
 from bregmat.base.points import check_numeric
 from bregmat.base.sampling import check_random_state
+from bregmat.base.threads import call_under_way, raise_interrupt
 from bregmat.kernels import KernelFunction
 from bregmat.typing import KernelName
 

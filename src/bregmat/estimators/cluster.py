@@ -19,11 +19,10 @@ from threadpoolctl import threadpool_limits
 
 from bregmat.base.arrays import ArraySpace, MatrixThere, to_numpy
 from bregmat.base.checks import as_column, check_integer, check_positive
-from bregmat.base.interrupts import take_interrupt
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import handed_in
 from bregmat.base.sampling import check_random_state
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction

@@ -14,11 +14,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
-from bregmat.base.interrupts import held_interrupts
 from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
-from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most

@@ -17,10 +17,9 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from bregmat.base.arrays import to_numpy, working_space
 from bregmat.base.checks import as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.html import listed
-from bregmat.base.interrupts import held_interrupts
 from bregmat.base.points import row_names
 from bregmat.base.sampling import check_percentiles
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor

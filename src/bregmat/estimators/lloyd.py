@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.base.arrays import MatrixThere
-from bregmat.base.interrupts import is_interrupted, take_interrupt
-from bregmat.base.threads import cached_property
+from bregmat.base.threads import cached_property, is_interrupted, take_interrupt
 
 MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
 

@@ -12,9 +12,8 @@ import scipy.sparse as sp
 
 from bregmat.base.arrays import to_numpy
 from bregmat.base.checks import as_matrix, check_integer
-from bregmat.base.interrupts import take_interrupt
 from bregmat.base.points import CheckedPoints
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most, validated

@@ -13,8 +13,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.checks import as_choice, as_column, check_integer, check_positive
-from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
 from bregmat.base.sampling import check_random_state, generator
+from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words

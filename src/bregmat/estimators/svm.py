@@ -14,9 +14,8 @@ from sklearn.utils.multiclass import _ovr_decision_function, check_classificatio
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from bregmat.base.checks import as_choice, as_column, check_flag, check_positive
-from bregmat.base.interrupts import held_interrupts
 from bregmat.base.linalg import blocks, dense
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
 from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, train_pairs
 from bregmat.kernels import KernelFunction

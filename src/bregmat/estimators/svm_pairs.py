@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.interrupts import take_interrupt
 from bregmat.base.sampling import generator
+from bregmat.base.threads import take_interrupt
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, as_column, check_flag, check_limits, check_positive
-from bregmat.base.interrupts import tells_interrupts
-from bregmat.base.threads import single_thread_blas
+from bregmat.base.threads import single_thread_blas, tells_interrupts
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate

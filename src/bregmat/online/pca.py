@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
 from bregmat.base.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
-from bregmat.base.interrupts import call_under_way, raise_interrupt, take_interrupt
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.sampling import check_random_state, generator
-from bregmat.base.threads import on_one_blas_thread, single_thread_blas
+from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt, single_thread_blas, take_interrupt
 from bregmat.estimators.base import validated
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.interrupts import held_interrupts, take_interrupt, tells_interrupts
+from bregmat.base.threads import held_interrupts, take_interrupt, tells_interrupts
 from bregmat.online.blocks import ExampleBlock, NamesExamples, StreamError, as_block
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.learner import OnlineLearner, StreamLearner

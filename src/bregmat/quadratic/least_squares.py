@@ -10,8 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.interrupts import take_interrupt, tells_interrupts
-from bregmat.base.threads import single_thread_blas
+from bregmat.base.threads import single_thread_blas, take_interrupt, tells_interrupts
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.threads import tells_interrupts
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP

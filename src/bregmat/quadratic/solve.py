@@ -8,8 +8,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bregmat.base.checks import check_limits
-from bregmat.base.interrupts import take_interrupt
-from bregmat.base.threads import single_thread_blas
+from bregmat.base.threads import single_thread_blas, take_interrupt
 from bregmat.certificates.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet

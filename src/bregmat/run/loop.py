@@ -10,9 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bregmat.base.interrupts import take_interrupt
 from bregmat.base.registry import Registry
-from bregmat.base.threads import single_thread_blas
+from bregmat.base.threads import single_thread_blas, take_interrupt
 from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.run.result import ExitReason, Record, Status
 
@@ -179,7 +178,7 @@ def solve(
     """Run a solver until its point is certified to ``tol`` or a limit is reached.
 
     It never raises for a numerical outcome and never prints. A KeyboardInterrupt, or a callback that returns True, ends the run
-    with the best certified point. The function that the user called warns of an interrupt (:mod:`bregmat.base.interrupts`).
+    with the best certified point. The function that the user called warns of an interrupt (:mod:`bregmat.base.threads`).
 
     Parameters
     ----------

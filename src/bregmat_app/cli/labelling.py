@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.interrupts import interruptible
+from bregmat.base.threads import interruptible
 from bregmat_app.cli.intake import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
 from bregmat_app.cli.options import ColumnOptions, PageOptions
 from bregmat_app.cli.show import bad_input, fail, note, stdout, warn

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
-from bregmat.base.interrupts import InterruptWarning
+from bregmat.base.threads import InterruptWarning
 from bregmat_app.cli import messages
 
 __all__ = [

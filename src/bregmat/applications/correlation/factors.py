@@ -14,15 +14,13 @@ from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.checks import check_flag, check_integer, check_limits
-from bregmat.base.interrupts import tells_interrupts
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.run.loop import RunLog
 from bregmat.run.result import Record
 from bregmat.typing import Table
 
 
 @tells_interrupts
-@on_one_blas_thread
 def factor_correlation(
     C: Table,
     n_factors: int,

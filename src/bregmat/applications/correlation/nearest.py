@@ -17,8 +17,7 @@ from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, WeightedProblem, pose_weighted
 from bregmat.base.checks import check_limits
-from bregmat.base.interrupts import tells_interrupts
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.certify import dual_bound
 from bregmat.coordinates.priors import Factor
 from bregmat.objective.divergences import as_divergence
@@ -34,7 +33,6 @@ FIRST_SHARE = 60  # steps of the interior point before another method is tried; 
 
 
 @tells_interrupts
-@on_one_blas_thread
 def nearest_correlation(
     C: Table,
     *,

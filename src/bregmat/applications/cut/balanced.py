@@ -12,9 +12,8 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits
-from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.sampling import generator
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.run.loop import solve_in_turn
 from bregmat.run.result import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
@@ -23,7 +22,6 @@ FALLBACK = 1500  # vertices up to which the central path takes over where the fa
 
 
 @tells_interrupts
-@on_one_blas_thread
 def balanced_cut(
     graph: Graph,
     *,

@@ -14,8 +14,7 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.ray import find_ray
 from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.interrupts import tells_interrupts
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
@@ -26,7 +25,6 @@ from bregmat.typing import Table, Values
 
 
 @tells_interrupts
-@on_one_blas_thread
 def semidefinite_program(
     C: Table,
     constraints: Constraints,

@@ -12,7 +12,7 @@ import scipy
 from bregmat.applications.simplex.problem import DistributionCertificate, DistributionState, NearestDistribution
 from bregmat.applications.simplex.solvers import VectorBoost
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.status import Status
 from bregmat.run.loop import solve
 from bregmat.run.result import ExitReason, Record, Result

@@ -17,7 +17,7 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.base.interrupts import tells_interrupts
+from bregmat.base.threads import tells_interrupts
 from bregmat.run.loop import Solver, solve
 from bregmat.run.result import Record, Result
 from bregmat.typing import Points, Senses, Values, VectorSolverName

@@ -15,8 +15,7 @@ from bregmat.applications.semidefinite.program import result_of
 from bregmat.applications.unfolding.graph import neighbour_pairs, warn_of_short_cuts
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
-from bregmat.base.interrupts import tells_interrupts
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.threads import tells_interrupts
 from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
@@ -27,7 +26,6 @@ from bregmat.typing import DivergenceName, Table, UnfoldObjective
 
 
 @tells_interrupts
-@on_one_blas_thread
 def unfold(
     X: Table,
     *,
