@@ -154,7 +154,8 @@ def test_rounding_is_averaged_and_what_is_returned_is_exactly_symmetric(rng):
     A[1400, 3] += 1e-9
     S = checks.as_matrix("A", A, symmetric=True)
     assert (S == S.T).all() and abs(S - A).max() <= 1e-9
-    assert checks.asymmetry(A)[1:] in {(3, 1400), (1400, 3)}
+    with pytest.raises(ValueError, match=r"asymmetry is 1e-09: .* at \[3, 1400\]"):
+        checks.asymmetry("A", A, tol=0.0)
     A[1400, 3] += 1.0
     with pytest.raises(ValueError, match=r"asymmetry is 1: .* at \[3, 1400\]"):
         checks.as_matrix("A", A, symmetric=True)
@@ -167,12 +168,14 @@ def test_the_largest_asymmetry(rng, kind):
     for n in (1, 255, 256, 600):
         K = rng.standard_normal((n, n)).astype(kind)
         K = K + K.T
-        assert checks.asymmetry(K)[0] == 0.0
+        assert checks.asymmetry("K", K) == 0.0
         i, j = sorted(rng.integers(0, n, 2))
         K[i, j] += 0.5
-        worst, row, column = checks.asymmetry(K)
-        off = np.abs(K.astype(float) - K.T.astype(float))
-        assert worst == off.max() and (i == j or {row, column} == {i, j})
+        off = np.abs(K.astype(float) - K.T.astype(float)).max()
+        assert checks.asymmetry("K", K, tol=np.inf) == off
+        if i != j:
+            with pytest.raises(ValueError, match=rf"\[{i}, {j}\] but .* \[{j}, {i}\]"):
+                checks.asymmetry("K", K)
 
 
 def test_columns_matrices_and_points_of_many_kinds(rng):

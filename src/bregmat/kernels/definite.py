@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy.linalg import eigh, get_lapack_funcs
 
-from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, is_exactly_symmetric
+from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
 from bregmat.base.linalg import blocks
 from bregmat.kernels.functions import KernelFunction, check_values
 
@@ -167,7 +167,7 @@ def check_given(K: np.ndarray) -> None:
     top = float(np.abs(np.diagonal(K)).max())  # bounds all entries of a positive semidefinite matrix
     tol = SINGLE_SYMMETRY if K.dtype == np.float32 else SYMMETRY
     hint = " With kernel='precomputed' X is a kernel matrix; if that is rounding, pass (X + X.T) / 2."
-    is_exactly_symmetric("X", K, tol=tol, scale=top, hint=hint)
+    asymmetry("X", K, tol=tol, scale=top, hint=hint)
 
 
 def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
@@ -195,7 +195,7 @@ def checked_values(X: Any, kernel: KernelFunction) -> np.ndarray:
     """Values of a kernel on all training points, shape (n, n), checked to be symmetric and positive semidefinite."""
     K = kernel(X)
     check_entries(K, kernel)
-    if not is_exactly_symmetric(f"kernel {kernel.name}", K):
+    if asymmetry(f"kernel {kernel.name}", K) > 0.0:
         K = (K + K.T) / 2
     check_spectrum(K, np.arange(len(K)), kernel)
     return K

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
-from bregmat.base.checks import is_exactly_symmetric
+from bregmat.base.checks import asymmetry
 from bregmat.kernels.functions import check_values
 
 PIVOT_TOL = (
@@ -73,7 +73,7 @@ def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None
     check_values(K, name)
     diagonal = np.diag(K)
     top = float(np.abs(K).max(initial=0.0)) if scale is None else scale
-    is_exactly_symmetric(name, K, tol=max(INDEFINITE_TOL, tol), scale=top)
+    asymmetry(name, K, tol=max(INDEFINITE_TOL, tol), scale=top)
     if scale is None:
         _check_positive(diagonal, name)
     least = tol * (float(diagonal.max()) if scale is None else scale)

@@ -241,7 +241,7 @@ class Precomputed(KernelSource):
     @cached_property
     def _asymmetry(self) -> float:
         """Largest difference of mirrored entries, relative to the smallest positive diagonal entry."""
-        return asymmetry(self.K)[0] / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
+        return asymmetry("K", self.K, tol=np.inf) / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
 
     def block_error(self) -> float:
         return self.rounding + self._asymmetry

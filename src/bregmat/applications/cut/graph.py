@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.checks import as_matrix, check_finite, is_exactly_symmetric, rows_text
+from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
 
@@ -106,7 +106,7 @@ def read_graph(graph: Any) -> Graph:
     A.eliminate_zeros()
     largest = float(A.data.max(initial=0.0))
     hint = " A graph is undirected; for a directed one hand over A + A.T."
-    if not is_exactly_symmetric("graph", A, tol=ASYMMETRY, hint=hint):
+    if asymmetry("graph", A, tol=ASYMMETRY, hint=hint) > 0.0:
         A = scipy.sparse.csr_array(A + A.T)
         A.data *= 0.5
     if largest > 1e300 / max(1, A.nnz):

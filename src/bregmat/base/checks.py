@@ -1,0 +1,393 @@
+"""Checks of arguments: numbers, choices, limits, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
+
+``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
+converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
+first rows or the entry with the mistake. A wrong kind (text, complex numbers, truth values in place of numbers) is a ``TypeError``, a
+wrong shape or value a ``ValueError``. Nothing is dropped or converted silently.
+
+The functions share these parameters: ``name`` is the name of the argument, for messages; ``hint`` is text for messages about other allowed
+values or the way out; ``labels`` are the names of rows and columns (a pair of lists), for messages; ``copy`` asks for a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral, Number, Real
+from typing import Any
+
+import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
+
+from bregmat.base.arrays import to_numpy
+
+SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
+SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
+NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
+
+Labels = tuple[list[Any], list[Any]] | None  # of rows and columns, from a DataFrame
+
+
+# ---------------------------------------------------------------------- numbers and choices
+def check_number(name: str, value: Any, *, hint: str = "") -> None:
+    """Raise ``TypeError`` unless ``value`` is a real number and not a truth value."""
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be {hint}a number; got {value!r}.")
+
+
+def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = False, hint: str = "") -> None:
+    """Raise unless ``value`` is a positive number: ``finite`` refuses ``inf``, ``zero`` allows 0, ``hint`` is e.g. ``"None or "``."""
+    if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be {hint}a number; got {value!r}.")
+    if not (float(value) > 0 or (zero and value == 0)) or (finite and not np.isfinite(float(value))):
+        words = ("finite and at least 0" if finite else "at least 0") if zero else "positive" + " and finite" * finite
+        raise ValueError(f"{name} must be {hint}{words}; got {value!r}.")
+
+
+def check_share(name: str, value: Any, *, zero: bool = False, one: bool = False, why: str = "") -> None:
+    """Raise unless ``value`` is a number between 0 and 1; ``zero`` and ``one`` include the ends, ``why`` follows the range in messages."""
+    check_number(name, value)
+    if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
+        raise ValueError(f"{name} must be in {'[' if zero else '('}0, 1{']' if one else ')'}{why}; got {value!r}.")
+
+
+def check_integer(name: str, value: Any, lowest: int, *, optional: bool = True) -> None:
+    """Raise unless ``value`` is an integer of at least ``lowest``, or None if it is ``optional``."""
+    if value is None and optional:
+        return
+    if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be an integer{' or None' if optional else ''}; got {value!r}.")
+    if value < lowest:
+        raise ValueError(f"{name} must be at least {lowest}; got {value!r}.")
+
+
+def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
+    """Raise unless ``value`` is True or False, or None where that is allowed."""
+    if not (isinstance(value, bool | np.bool_) or (optional and value is None)):
+        raise TypeError(f"{name} must be {'None, ' * optional}True or False; got {value!r}.")
+
+
+def check_limits(
+    *, tol: Any, max_iter: Any = None, max_seconds: Any = None, callback: Any = None, fewest: int = 0
+) -> None:
+    """Raise for an invalid tolerance, limit or callback of an iterative solver; ``fewest`` is the smallest ``max_iter`` allowed."""
+    check_positive("tol", tol, finite=True)
+    check_integer("max_iter", max_iter, fewest)
+    if max_seconds is not None:
+        check_positive("max_seconds", max_seconds)
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback must be callable; got {callback!r}.")
+
+
+def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") -> Any:
+    """``value``, which must be one of the options (strings or None); ``hint`` follows the options in messages."""
+    known = list(options)
+    if not (value is None or isinstance(value, str)) or value not in known:
+        shown = ", ".join(repr(option) for option in known)
+        raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}.")
+    return value
+
+
+# ---------------------------------------------------------------------- arrays and columns
+def as_numbers(
+    name: str, values: Any, *, booleans: bool = False, complex_too: bool = False, copy: bool = False
+) -> np.ndarray:
+    """A dense float64 array of any shape; complex128 for complex numbers.
+
+    Raises for text, ragged lists, sparse and masked arrays, and for booleans and complex numbers unless they are allowed. Finiteness and
+    shape are checked by :func:`as_column`, :func:`as_matrix` and :func:`bregmat.base.points.as_points`.
+    """
+    if scipy.sparse.issparse(values):
+        raise TypeError(f"{name} must be dense; got a sparse {type(values).__name__}: pass its .toarray().")
+    if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
+        rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
+        raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
+    try:
+        is_here = isinstance(values, np.ndarray | float | int)  # not an array of another library
+        array = np.asarray(values if is_here else to_numpy(name, values))
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric; got {_given_text(values)}: {str(error).rstrip('.')}.") from error
+    kind = array.dtype.kind
+    if kind == "c" and not complex_too:
+        raise TypeError(f"{name} must be real; got complex numbers.")
+    if kind == "b" and not booleans:
+        raise TypeError(f"{name} must be numeric; got truth values.")
+    if kind not in "biufcO" or values is None:
+        raise TypeError(f"{name} must be numeric; got {_given_text(values if array.ndim == 0 else array)}.")
+    try:
+        if kind == "O" and any(isinstance(value, str | bytes) for value in array.flat):
+            raise TypeError("it holds text")  # which NumPy would convert to numbers if it can
+        return array.astype(complex if kind == "c" else float, copy=copy)
+    except (TypeError, ValueError) as error:
+        text = f"{name} must be numeric; got {_given_text(values)}: {str(error).rstrip('.')}"
+        raise TypeError(f"{text}{_not_numbers_text(values, array)}.") from error
+
+
+def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") -> None:
+    """Raise for NaN and infinities of an array or a csr or csc array, naming the first rows."""
+    if np.isfinite(A.data if scipy.sparse.issparse(A) else A).all():
+        return
+    if scipy.sparse.issparse(A):
+        entries = A.tocoo()
+        rows, first = np.unique(entries.row[~np.isfinite(entries.data)]), None
+    else:
+        bad = np.argwhere(~np.isfinite(A))
+        rows, first = np.unique(bad[:, 0]), bad[0]
+    if A.ndim == 1:
+        raise ValueError(f"{name} must be finite; got {A[rows[0]]} in {rows_text(rows)}.{hint}")
+    where = ""
+    if first is not None and (labels or hint):
+        where = f", the first is {A[tuple(first)]} at {entry_text(first[0], first[1], labels)}"
+    raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(rows)}{where}.{hint}")
+
+
+def as_column(
+    name: str,
+    values: Any,
+    length: int | None = None,
+    *,
+    per: str = "row",
+    scalar: bool = False,
+    infinite: bool = False,
+    lowest: float | None = None,
+    positive: bool = False,
+    hint: str = "",
+    copy: bool = False,
+) -> np.ndarray:
+    """A float column, shape (length,), without NaN.
+
+    Parameters
+    ----------
+    name, hint, copy
+        See the module.
+    values : array-like, shape (length,), or a number where ``scalar``
+    length : int, optional
+        None: any length.
+    per : str
+        What each entry belongs to, for messages.
+    scalar : bool
+        Whether a single number (or one entry) is allowed; it is repeated to a new column.
+    infinite : bool
+        Whether infinities are allowed.
+    lowest : float, optional
+        Smallest value allowed.
+    positive : bool
+        Whether values must be above 0.
+    """
+    column = as_numbers(name, values, copy=copy)
+    if scalar and length is not None and column.size == 1 and column.ndim <= 1:
+        column = np.full(length, column.item())
+    if column.ndim != 1 or (length is not None and len(column) != length):
+        shape = "be 1-dimensional" if length is None else f"have one entry per {per} ({length})"
+        raise ValueError(f"{name} must {'be a number or ' * scalar}{shape}; got shape {np.shape(values)}.")
+    good = ~np.isnan(column) if infinite else np.isfinite(column)
+    if positive:
+        good &= column > 0
+    if lowest is not None:
+        good &= column >= lowest
+    if not good.all():
+        wanted = ["finite"] if not infinite else []
+        wanted += ["positive"] if positive else [f"at least {lowest:g}"] if lowest is not None else []
+        rows = np.flatnonzero(~good)
+        words = " and ".join(wanted) or "a number"
+        raise ValueError(f"{name} must be {words}{hint}; got {column[rows[0]]} in {rows_text(rows)}.")
+    return column
+
+
+def as_rows(name: str, value: Any, n: int) -> np.ndarray:
+    """Row numbers among n, from a boolean mask, a slice, a number or several; negative numbers count from the end."""
+    if isinstance(value, slice):
+        try:
+            return np.arange(n)[value]
+        except TypeError as error:
+            raise TypeError(f"{name} must be a slice of integers; got {value!r}.") from error
+    array = np.atleast_1d(np.asarray(value))
+    if array.dtype.kind == "b":
+        if array.shape != (n,):
+            raise ValueError(f"{name} must have one truth value per row ({n}); got shape {array.shape}.")
+        return np.flatnonzero(array)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional; got shape {array.shape}.")
+    whole = array.dtype.kind in "iu" or all(isinstance(v, Integral) and not isinstance(v, bool) for v in array)
+    if not whole:
+        raise TypeError(f"{name} must be a mask, a slice or row numbers; got {_given_text(value)}.")
+    bad = np.flatnonzero((array < -n) | (array >= n))
+    if len(bad):
+        raise ValueError(f"{name} must be below the number of rows ({n}); got {array[bad[0]]} at place {bad[0]}.")
+    rows = array.astype(np.int64)
+    return np.where(rows < 0, rows + n, rows)
+
+
+def as_row(name: str, value: Any, n: int) -> int:
+    """One row number among n; negative numbers count from the end."""
+    if np.ndim(value) or not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a row number; got {value!r}.")
+    return int(as_rows(name, int(value), n)[0])
+
+
+# ---------------------------------------------------------------------- matrices
+def as_matrix(
+    name: str,
+    A: Any,
+    *,
+    square: bool = False,
+    symmetric: bool = False,
+    psd: bool = False,
+    order: int | None = None,
+    finite: bool = True,
+    sparse: str | None = None,
+    booleans: bool = False,
+    complex_too: bool = False,
+    empty: bool = False,
+    labels: Labels = None,
+    hint: str = "",
+    copy: bool = False,
+) -> Any:
+    """A two-dimensional array of float64 with at least one row and column.
+
+    Parameters
+    ----------
+    name, labels, hint, copy
+        See the module; ``hint`` is a sentence with a leading space that ends the messages about asymmetry and infinities.
+    A : array-like, DataFrame or scipy.sparse matrix, shape (n, d)
+    square, symmetric, psd : bool
+        Each includes those before it. A symmetric matrix is exactly symmetric on return (Hermitian if it is complex):
+        asymmetry up to ``SYMMETRY`` is averaged out. ``psd`` computes the eigenvalues: callers that need them anyway pass
+        ``symmetric`` and call :func:`check_psd`.
+    order : int, optional
+        Of a square matrix.
+    finite : bool
+        False: NaN and infinities are allowed (not with ``symmetric``).
+    sparse : {None, "csr", "csc", "dense"}
+        Form to which a sparse matrix is converted; None raises for it.
+    booleans, complex_too, empty : bool
+        Whether truth values (which count as 0 and 1), complex numbers, and matrices without rows are allowed.
+    """
+    if scipy.sparse.issparse(A) and sparse is not None:
+        A = _as_sparse(name, A, sparse, complex_too, copy)
+    else:
+        A = as_numbers(name, A, booleans=booleans, complex_too=complex_too, copy=copy)
+    is_square = A.ndim == 2 and A.shape[0] == A.shape[1]
+    if not is_square and (square or symmetric or psd or order is not None):
+        raise ValueError(f"{name} must be square; got shape {A.shape}.")
+    if A.ndim != 2:
+        raise ValueError(f"{name} must be 2-dimensional; got shape {A.shape}.")
+    if 0 in A.shape[empty:]:
+        raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
+    if order is not None and A.shape[0] != order:
+        raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")
+    if finite or symmetric or psd:
+        check_finite(name, A, labels, hint=hint)
+    if (symmetric or psd) and asymmetry(name, A, labels=labels, hint=hint) > 0.0:
+        A = 0.5 * (A + A.conj().T)
+    if psd:
+        check_psd(name, np.linalg.eigvalsh(A if isinstance(A, np.ndarray) else A.toarray()))
+    return A
+
+
+def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> Any:
+    """A sparse matrix in the given form, with the kinds of numbers of :func:`as_numbers`."""
+    kind = A.dtype.kind
+    if kind == "c" and not complex_too:
+        raise TypeError(f"{name} must be real; got complex numbers.")
+    if kind not in "biufc":
+        raise TypeError(f"{name} must be numeric; got {_given_text(A)}.")
+    dtype = complex if kind == "c" else float
+    if form == "dense":
+        return A.toarray().astype(dtype, copy=False)
+    kinds = {"csr": scipy.sparse.csr_array, "csc": scipy.sparse.csc_array}
+    return kinds[form](A, dtype=dtype, copy=copy)
+
+
+def asymmetry(
+    name: str, A: Any, *, tol: float = SYMMETRY, scale: float | None = None, labels: Labels = None, hint: str = ""
+) -> float:
+    """The largest ``|A_ij - conj(A_ji)|`` of a finite square matrix; raises if it is beyond rounding.
+
+    It needs no memory of the size of a dense A.
+
+    Parameters
+    ----------
+    name, labels, hint
+        As in :func:`as_matrix`.
+    A : ndarray or scipy.sparse, shape (n, n)
+    tol : float
+        Largest asymmetry that counts as rounding, relative to ``scale``.
+    scale : float, optional
+        In units of A; by default its largest entry.
+    """
+    tile = 256  # a tile and its mirror image stay in cache
+    gap, i, j = 0.0, 0, 0
+    if scipy.sparse.issparse(A):
+        apart = (A - A.conj().T).tocoo()
+        if apart.nnz:
+            k = int(np.abs(apart.data).argmax())
+            gap, i, j = float(np.abs(apart.data[k])), int(apart.row[k]), int(apart.col[k])
+    else:
+        for top in range(0, len(A), tile):
+            for left in range(top, len(A), tile):
+                part = np.abs(
+                    A[top : top + tile, left : left + tile] - A[left : left + tile, top : top + tile].conj().T
+                )
+                k = int(part.argmax())
+                if part.flat[k] > gap:
+                    gap, i, j = float(part.flat[k]), top + k // part.shape[1], left + k % part.shape[1]
+    if gap > 0.0 and scale is None:
+        values = A.data if scipy.sparse.issparse(A) else A
+        scale = np.abs(values).max() if values.dtype.kind == "c" else max(values.max(), -values.min())
+    if gap > 0.0 and gap > tol * scale:
+        word = "Hermitian" if A.dtype.kind == "c" else "symmetric"
+        raise ValueError(
+            f"{name} must be {word}; the largest asymmetry is {gap:.3g}: {A[i, j]:.12g} at {entry_text(i, j, labels)} but "
+            f"{A[j, i]:.12g} at {entry_text(j, i, labels)}.{hint}"
+        )
+    return gap
+
+
+def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, definite: bool = False) -> None:
+    """Raise unless eigenvalues (n,) are those of a positive semidefinite matrix.
+
+    Negative ones down to ``tol`` times the largest count as 0. With ``definite``, every eigenvalue must be above that.
+    """
+    low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
+    top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
+    if low < -tol * top or (definite and not low > tol * top):
+        words = "definite" if definite else "semidefinite"
+        raise ValueError(f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.")
+
+
+# ---------------------------------------------------------------------- texts for messages
+def rows_text(rows: np.ndarray, most: int = 5) -> str:
+    """The first few of the given row numbers: "rows 0, 3 and 2 more"."""
+    head = ", ".join(map(str, rows[:most].tolist()))
+    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
+
+
+def entry_text(i: Any, j: Any, labels: Labels = None) -> str:
+    """An entry by its indices, and by its labels if there are any."""
+    place = f"[{int(i)}, {int(j)}]"
+    return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
+
+
+def _given_text(value: Any) -> str:
+    """The given value, or its type."""
+    if value is None or isinstance(value, str | bytes | Real):
+        return repr(value)
+    dtype = getattr(value, "dtype", None)
+    return type(value).__name__ + (f" with dtype {dtype}" if dtype is not None else "")
+
+
+def _not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
+    """The first columns of a table with an entry that is no number, with the first such entry of each."""
+    if array.ndim != 2:
+        return ""
+    names, found = list(getattr(values, "columns", range(array.shape[1]))), []
+    hint = ""
+    for name, column in zip(names, array.T):
+        for row, value in enumerate(column):
+            if value is not None and not isinstance(value, Number | np.bool_):
+                found.append(f"{name!r} ({value!r} in row {row})")
+                if isinstance(value, str) and hasattr(values, "columns"):
+                    hint = "; encode columns of words, for example with sklearn.preprocessing.OneHotEncoder"
+                break
+    more = f" and {len(found) - most} more" if len(found) > most else ""
+    return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}{hint}" if found else ""
