@@ -5,8 +5,8 @@ converted (callers that write into it pass ``copy=True``). A message names the a
 first rows or the entry with the mistake. A wrong kind (text, complex numbers, truth values in place of numbers) is a ``TypeError``, a
 wrong shape or value a ``ValueError``. Nothing is dropped or converted silently.
 
-The functions share these parameters: ``name`` is the name of the argument, for messages; ``hint`` is text for messages about other allowed
-values or the way out; ``labels`` are the names of rows and columns (a pair of lists), for messages; ``copy`` asks for a copy.
+The functions share these parameters: ``name`` is the name of the argument, for messages, and ``value`` what was given; ``hint`` is text
+for messages about other allowed values or the way out; ``labels`` are the names of rows and columns (a pair of lists), for messages; ``copy`` asks for a copy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ def check_number(name: str, value: Any, *, hint: str = "") -> None:
 
 
 def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = False, hint: str = "") -> None:
-    """Raise unless ``value`` is a positive number: ``finite`` refuses ``inf``, ``zero`` allows 0, ``hint`` is e.g. ``"None or "``."""
+    """Raise unless ``value`` is a positive number.
+
+    Parameters
+    ----------
+    name, value, hint
+        See the module; the hint is e.g. ``"None or "``.
+    finite, zero : bool
+        Whether ``inf`` is refused, and whether 0 is allowed.
+    """
     if not isinstance(value, Real) or isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be {hint}a number; got {value!r}.")
     if not (float(value) > 0 or (zero and value == 0)) or (finite and not np.isfinite(float(value))):
@@ -44,14 +52,34 @@ def check_positive(name: str, value: Any, *, finite: bool = False, zero: bool = 
 
 
 def check_share(name: str, value: Any, *, zero: bool = False, one: bool = False, why: str = "") -> None:
-    """Raise unless ``value`` is a number between 0 and 1; ``zero`` and ``one`` include the ends, ``why`` follows the range in messages."""
+    """Raise unless ``value`` is a number between 0 and 1.
+
+    Parameters
+    ----------
+    name, value
+        See the module.
+    zero, one : bool
+        Whether 0 and 1 are allowed.
+    why : str
+        Text after the range in messages.
+    """
     check_number(name, value)
     if not (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         raise ValueError(f"{name} must be in {'[' if zero else '('}0, 1{']' if one else ')'}{why}; got {value!r}.")
 
 
 def check_integer(name: str, value: Any, lowest: int, *, optional: bool = True) -> None:
-    """Raise unless ``value`` is an integer of at least ``lowest``, or None if it is ``optional``."""
+    """Raise unless ``value`` is an integer.
+
+    Parameters
+    ----------
+    name, value
+        See the module.
+    lowest : int
+        Smallest value allowed.
+    optional : bool
+        Whether it may be None.
+    """
     if value is None and optional:
         return
     if not isinstance(value, Integral) or isinstance(value, bool | np.bool_):
@@ -69,7 +97,14 @@ def check_flag(name: str, value: Any, *, optional: bool = False) -> None:
 def check_limits(
     *, tol: Any, max_iter: Any = None, max_seconds: Any = None, callback: Any = None, fewest: int = 0
 ) -> None:
-    """Raise for an invalid tolerance, limit or callback of an iterative solver; ``fewest`` is the smallest ``max_iter`` allowed."""
+    """Raise for an invalid tolerance, limit or callback of an iterative solver.
+
+    Parameters
+    ----------
+    tol, max_iter, max_seconds, callback : object
+    fewest : int
+        Smallest ``max_iter`` allowed.
+    """
     check_positive("tol", tol, finite=True)
     check_integer("max_iter", max_iter, fewest)
     if max_seconds is not None:
@@ -79,7 +114,14 @@ def check_limits(
 
 
 def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") -> Any:
-    """``value``, which must be one of the options (strings or None); ``hint`` follows the options in messages."""
+    """``value``, which must be one of the options.
+
+    Parameters
+    ----------
+    name, value, hint
+        See the module; the hint follows the options in messages.
+    options : iterable of str or None
+    """
     known = list(options)
     if not (value is None or isinstance(value, str)) or value not in known:
         shown = ", ".join(repr(option) for option in known)
@@ -95,6 +137,14 @@ def as_numbers(
 
     Raises for text, ragged lists, sparse and masked arrays, and for booleans and complex numbers unless they are allowed. Finiteness and
     shape are checked by :func:`as_column`, :func:`as_matrix` and :func:`bregmat.base.points.as_points`.
+
+    Parameters
+    ----------
+    name, copy
+        See the module.
+    values : array-like
+    booleans, complex_too : bool
+        As in :func:`as_matrix`.
     """
     if scipy.sparse.issparse(values):
         raise TypeError(f"{name} must be dense; got a sparse {type(values).__name__}: pass its .toarray().")
@@ -123,7 +173,14 @@ def as_numbers(
 
 
 def check_finite(name: str, A: Any, labels: Labels = None, *, hint: str = "") -> None:
-    """Raise for NaN and infinities of an array or a csr or csc array, naming the first rows."""
+    """Raise for NaN and infinities, naming the first rows.
+
+    Parameters
+    ----------
+    name, labels, hint
+        As in :func:`as_matrix`.
+    A : ndarray, or csr or csc array
+    """
     if np.isfinite(A.data if scipy.sparse.issparse(A) else A).all():
         return
     if scipy.sparse.issparse(A):
@@ -344,9 +401,17 @@ def asymmetry(
 
 
 def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, definite: bool = False) -> None:
-    """Raise unless eigenvalues (n,) are those of a positive semidefinite matrix.
+    """Raise unless eigenvalues are those of a positive semidefinite matrix.
 
-    Negative ones down to ``tol`` times the largest count as 0. With ``definite``, every eigenvalue must be above that.
+    Parameters
+    ----------
+    name : str
+        Name of the matrix, for messages.
+    eigenvalues : ndarray, shape (n,)
+    tol : float
+        Size that counts as 0, relative to the largest eigenvalue.
+    definite : bool
+        Whether every eigenvalue must be above it.
     """
     low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
