@@ -6,7 +6,8 @@ first rows or the entry with the mistake. A wrong kind (text, complex numbers, t
 wrong shape or value a ``ValueError``. Nothing is dropped or converted silently.
 
 The functions share these parameters: ``name`` is the name of the argument, for messages, and ``value`` what was given; ``hint`` is text
-for messages about other allowed values or the way out; ``labels`` are the names of rows and columns (a pair of lists), for messages; ``copy`` asks for a copy.
+for messages about other allowed values or the way out; ``labels`` are the names of rows and columns (a pair of lists), for messages;
+``copy`` asks for a copy.
 """
 
 from __future__ import annotations
@@ -155,20 +156,20 @@ def as_numbers(
         is_here = isinstance(values, np.ndarray | float | int)  # not an array of another library
         array = np.asarray(values if is_here else to_numpy(name, values))
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {_given_text(values)}: {str(error).rstrip('.')}.") from error
+        raise TypeError(f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}.") from error
     kind = array.dtype.kind
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")
     if kind == "b" and not booleans:
         raise TypeError(f"{name} must be numeric; got truth values.")
     if kind not in "biufcO" or values is None:
-        raise TypeError(f"{name} must be numeric; got {_given_text(values if array.ndim == 0 else array)}.")
+        raise TypeError(f"{name} must be numeric; got {given_text(values if array.ndim == 0 else array)}.")
     try:
         if kind == "O" and any(isinstance(value, str | bytes) for value in array.flat):
             raise TypeError("it holds text")  # which NumPy would convert to numbers if it can
         return array.astype(complex if kind == "c" else float, copy=copy)
     except (TypeError, ValueError) as error:
-        text = f"{name} must be numeric; got {_given_text(values)}: {str(error).rstrip('.')}"
+        text = f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}"
         raise TypeError(f"{text}{_not_numbers_text(values, array)}.") from error
 
 
@@ -250,37 +251,6 @@ def as_column(
     return column
 
 
-def as_rows(name: str, value: Any, n: int) -> np.ndarray:
-    """Row numbers among n, from a boolean mask, a slice, a number or several; negative numbers count from the end."""
-    if isinstance(value, slice):
-        try:
-            return np.arange(n)[value]
-        except TypeError as error:
-            raise TypeError(f"{name} must be a slice of integers; got {value!r}.") from error
-    array = np.atleast_1d(np.asarray(value))
-    if array.dtype.kind == "b":
-        if array.shape != (n,):
-            raise ValueError(f"{name} must have one truth value per row ({n}); got shape {array.shape}.")
-        return np.flatnonzero(array)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be 1-dimensional; got shape {array.shape}.")
-    whole = array.dtype.kind in "iu" or all(isinstance(v, Integral) and not isinstance(v, bool) for v in array)
-    if not whole:
-        raise TypeError(f"{name} must be a mask, a slice or row numbers; got {_given_text(value)}.")
-    bad = np.flatnonzero((array < -n) | (array >= n))
-    if len(bad):
-        raise ValueError(f"{name} must be below the number of rows ({n}); got {array[bad[0]]} at place {bad[0]}.")
-    rows = array.astype(np.int64)
-    return np.where(rows < 0, rows + n, rows)
-
-
-def as_row(name: str, value: Any, n: int) -> int:
-    """One row number among n; negative numbers count from the end."""
-    if np.ndim(value) or not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a row number; got {value!r}.")
-    return int(as_rows(name, int(value), n)[0])
-
-
 # ---------------------------------------------------------------------- matrices
 def as_matrix(
     name: str,
@@ -347,7 +317,7 @@ def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> A
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")
     if kind not in "biufc":
-        raise TypeError(f"{name} must be numeric; got {_given_text(A)}.")
+        raise TypeError(f"{name} must be numeric; got {given_text(A)}.")
     dtype = complex if kind == "c" else float
     if form == "dense":
         return A.toarray().astype(dtype, copy=False)
@@ -433,7 +403,7 @@ def entry_text(i: Any, j: Any, labels: Labels = None) -> str:
     return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
 
 
-def _given_text(value: Any) -> str:
+def given_text(value: Any) -> str:
     """The given value, or its type."""
     if value is None or isinstance(value, str | bytes | Real):
         return repr(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -44,13 +43,13 @@ def row_dot(A: Any, B: Any) -> np.ndarray:
 
 def sq_norms(rows: Any) -> np.ndarray:
     """Squared length of every row."""
-    return row_dot(rows, rows)
+    return np.einsum("ij,ij->i", rows, rows) if isinstance(rows, np.ndarray) else row_dot(rows, rows)
 
 
-def blocks(n: int, width: int, numbers: int) -> Iterator[slice]:
+def blocks(n: int, width: int, numbers: int) -> list[slice]:
     """Slices of n rows of ``width`` numbers each; a slice has about ``numbers`` numbers and at least one row."""
     step = max(1, numbers // max(1, width))
-    return (slice(start, start + step) for start in range(0, n, step))
+    return [slice(start, start + step) for start in range(0, n, step)]
 
 
 def symmetrize(A: np.ndarray) -> np.ndarray:

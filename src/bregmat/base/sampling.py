@@ -200,7 +200,7 @@ def sq_distance_percentiles(
 def check_percentiles(percentiles: Any) -> tuple[float, float]:
     """A lower and an upper percentile, 0 to 100."""
     try:
-        lower, upper = (float(p) for p in percentiles)
+        lower, upper = map(float, percentiles)
     except (TypeError, ValueError) as error:
         raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
     if not 0 <= lower <= upper <= 100:

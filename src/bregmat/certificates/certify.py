@@ -77,8 +77,9 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
             return -np.inf, mu
     # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
     rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
-    rounding += MODEST * EPS * (abs(problem.offset) + D.gain_size(t0, A, t) + problem.losses.conjugate_size(mu))
-    bound = problem.offset + D.dual_gain(t0, A, t) - float(problem.losses.conjugate(mu).sum()) - rounding
+    gain, size = D.dual_gain(t0, A, t)
+    rounding += MODEST * EPS * (abs(problem.offset) + size + problem.losses.conjugate_size(mu))
+    bound = problem.offset + gain - float(problem.losses.conjugate(mu).sum()) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
 
 

@@ -188,7 +188,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
             f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
-    too_low = (losses.bound > 0) & (losses.sense <= 0) & losses.needs_positive
+    too_low = (losses.bound > 0) & (losses.sense <= 0) & (losses.hard | losses.is_positive)
     too_high = (losses.bound < 0) & (losses.sense >= 0) & losses.hard
     bad = np.flatnonzero((size == 0) & (too_low | too_high))
     if len(bad):

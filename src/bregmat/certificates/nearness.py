@@ -11,7 +11,7 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from bregmat.base.threads import cached_property
-from bregmat.constraints.terms import excess_of
+from bregmat.constraints.rows import excess_of
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator

@@ -14,7 +14,7 @@ from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetri
 from bregmat.base.numerics import conjugate_gradients
 from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.problem import FEASIBLE
-from bregmat.constraints.terms import excess_of
+from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.iterates import Iterate
 from bregmat.operators.linear_maps import Operator
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_column, as_matrix, as_numbers, rows_text
+from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
@@ -57,6 +58,37 @@ def sample_names(name: str, values: Any) -> np.ndarray:
             )
         return array.astype(np.int64)
     return array
+
+
+def as_rows(name: str, value: Any, n: int) -> np.ndarray:
+    """Row numbers among n, from a boolean mask, a slice, a number or several; negative numbers count from the end."""
+    if isinstance(value, slice):
+        try:
+            return np.arange(n)[value]
+        except TypeError as error:
+            raise TypeError(f"{name} must be a slice of integers; got {value!r}.") from error
+    array = np.atleast_1d(np.asarray(value))
+    if array.dtype.kind == "b":
+        if array.shape != (n,):
+            raise ValueError(f"{name} must have one truth value per row ({n}); got shape {array.shape}.")
+        return np.flatnonzero(array)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be 1-dimensional; got shape {array.shape}.")
+    whole = array.dtype.kind in "iu" or all(isinstance(v, Integral) and not isinstance(v, bool) for v in array)
+    if not whole:
+        raise TypeError(f"{name} must be a mask, a slice or row numbers; got {given_text(value)}.")
+    bad = np.flatnonzero((array < -n) | (array >= n))
+    if len(bad):
+        raise ValueError(f"{name} must be below the number of rows ({n}); got {array[bad[0]]} at place {bad[0]}.")
+    rows = array.astype(np.int64)
+    return np.where(rows < 0, rows + n, rows)
+
+
+def as_row(name: str, value: Any, n: int) -> int:
+    """One row number among n; negative numbers count from the end."""
+    if np.ndim(value) or not isinstance(value, Integral) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a row number; got {value!r}.")
+    return int(as_rows(name, int(value), n)[0])
 
 
 def is_missing(value: Any) -> bool:
@@ -174,16 +206,9 @@ def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
     return np.flatnonzero(mark)
 
 
-def compact_index(index: np.ndarray) -> np.ndarray:
-    """Positions (c, k), -1 where unused: without last columns that no row uses, in 32 bits if they fit."""
-    used = 1 + max((k for k in range(index.shape[1]) if (index[:, k] != -1).any()), default=0)
-    small = index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
-    return np.ascontiguousarray(index[:, :used], dtype=np.int32 if small else np.int64)
-
-
 def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
     """Arrays of positions stacked to one new array; missing columns are unused (-1)."""
-    stacked = np.full((sum(map(len, indices)), max(index.shape[1] for index in indices)), -1, dtype=np.int64)
+    stacked = np.full((sum(map(len, indices)), max([index.shape[1] for index in indices])), -1, dtype=np.int64)
     begin = 0
     for index in indices:
         stacked[begin : begin + len(index), : index.shape[1]] = index

@@ -193,9 +193,9 @@ class Relation:
     def clashes(self, index: np.ndarray, names: Sequence[str] = SAMPLES) -> Iterator[tuple[np.ndarray, str, str]]:
         """For each condition of ``different``: the mask of rows that violate it, its text, and the sample or pair to change."""
         for demand in self.different:
-            first, second = ([SAMPLES.index(letter) for letter in word] for word in demand.split())
+            first, second = [[SAMPLES.index(letter) for letter in word] for word in demand.split()]
             same = (np.sort(index[:, first], axis=1) == np.sort(index[:, second], axis=1)).all(axis=1)
-            left, right = (", ".join(names[k] for k in group) for group in (first, second))
+            left, right = [", ".join([names[k] for k in group]) for group in (first, second)]
             if len(first) == 1:
                 yield same, f"{left} and {right} must be different samples", left
             else:
@@ -293,4 +293,8 @@ for _relation in BUILT_IN:
 
 def table_of(*relations: Relation) -> tuple[Relation, ...]:
     """The relations of the library, then the given ones, each once. Rows store the position of their relation in such a table."""
-    return tuple(dict.fromkeys((*BUILT_IN, *relations)))
+    table = list(BUILT_IN)
+    for relation in relations:
+        if relation not in table:
+            table.append(relation)
+    return tuple(table)

@@ -7,19 +7,72 @@ The relation of a row (:mod:`bregmat.constraints.relations`) is a signed sum of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import as_row, as_rows, check_finite, check_positive, rows_text
+from bregmat.base.checks import check_finite, check_positive, rows_text
+from bregmat.base.linalg import blocks, row_dot, sq_norms
 from bregmat.base.points import as_points
-from bregmat.constraints.columns import SYMBOLS, compact_index, positions, stacked_indices
+from bregmat.constraints.columns import SYMBOLS, LowRankMatrix, as_row, as_rows, positions, stacked_indices
 from bregmat.constraints.relations import BUILT_IN, SAMPLES, Relation, table_of
 from bregmat.constraints.summary import summary_html, summary_text
 from bregmat.constraints.tables import Row, columns_of, data_frame
-from bregmat.constraints.terms import ResolvedRows, Terms, excess_of, whole_value
 from bregmat.typing import FrameLibrary, Labels
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Rank-one terms of the sparse rows: row ``row`` gains ``coef * |z_a + sign z_b|^2``."""
+
+    row: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    sign: np.ndarray
+    coef: np.ndarray
+
+    def values(self, G: Any, c: int) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the c rows at points G (n, r), and the sums of the squared norms of their points; 0 without terms."""
+        p, size = np.zeros(c), np.zeros(c)
+        lengths = sq_norms(G)
+        for part in blocks(len(self.row), G.shape[1], 2**22):  # 32 MB of differences at a time
+            v, sign = G[self.b[part]], self.sign[part][:, None].astype(float)
+            v = G[self.a[part]] + (v.multiply(sign).tocsr() if scipy.sparse.issparse(G) else v * sign)
+            # p_row += coef |z_a + sign z_b|^2
+            np.add.at(p, self.row[part], self.coef[part] * sq_norms(v))
+        # size of a term: |coef| (|z_a|^2 + |z_b|^2)
+        both = lengths[self.a] + np.where(self.sign == 0, 0.0, lengths[self.b])
+        np.add.at(size, self.row, np.abs(self.coef) * both)
+        return p, size
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedRows:
+    """Constraint rows in row numbers of n points: what is asked of them when they are bound to points.
+
+    Attributes
+    ----------
+    terms : Terms
+        Of the rows that name samples.
+    whole : ndarray of int
+        Ascending numbers of the rows that touch all points: the trace, and rows given by a matrix.
+    touched : ndarray of int or None
+        Ascending numbers of the points that rows name; None if a row touches all of them.
+    sees_differences : bool
+        Whether all rows are made of differences of points, so that moving all points changes nothing.
+    """
+
+    terms: Terms
+    whole: np.ndarray
+    touched: np.ndarray | None
+    sees_differences: bool
+
+
+def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """Signed violation: how far values exceed their bounds; negative if a row holds with slack, ``|p - b|`` for "==" rows; shape (c,)."""
+    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +87,7 @@ class ConstraintRows:
     ids: np.ndarray | None = None
     matrices: tuple[Any, ...] = ()
     relations: tuple[Relation, ...] = BUILT_IN
+    is_whole: np.ndarray = field(init=False)  # rows that involve all points
 
     def __post_init__(self) -> None:
         check_finite("bound", self.bound)
@@ -43,7 +97,14 @@ class ConstraintRows:
                 f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
                 f"negative one; got {self.bound[bad[0]]} in {rows_text(bad)}."
             )
-        object.__setattr__(self, "index", compact_index(self.index))
+        # the index without last columns that no row uses, in 32 bits if they fit
+        used = self.index.shape[1]
+        while used > 1 and (self.index[:, used - 1] == -1).all():
+            used -= 1
+        small = self.index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
+        index = np.ascontiguousarray(self.index[:, :used], dtype=np.int32 if small else np.int64)
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "is_whole", self.where("is_whole"))
         for array in (self.relation, self.index, self.bound, self.sense, self.weight):
             array.setflags(write=False)
 
@@ -67,7 +128,7 @@ class ConstraintRows:
 
     def touched(self, n: int) -> np.ndarray | None:
         """Ascending numbers of the samples that rows name, among ``n``; None if a row involves all points."""
-        if self.where("is_whole").any():
+        if self.is_whole.any():
             return None
         mark = np.zeros(n + 1, dtype=bool)
         mark[self.index] = True  # -1 marks the last entry, which belongs to no sample
@@ -75,7 +136,7 @@ class ConstraintRows:
 
     def factors(self, point_weight: np.ndarray) -> np.ndarray:
         """Product of the weights of the distinct samples of each row; 1 for rows that name no samples; shape (c,)."""
-        index = np.where(self.where("is_whole")[:, None], -1, self.index)
+        index = np.where(self.is_whole[:, None], -1, self.index)
         index = np.sort(index, axis=1)
         again = np.zeros(index.shape, dtype=bool)
         again[:, 1:] = index[:, 1:] == index[:, :-1]
@@ -94,7 +155,7 @@ class ConstraintRows:
     def __add__(self, other: ConstraintRows) -> Self:
         if not isinstance(other, ConstraintRows):
             return NotImplemented
-        named = [x for x in (self, other) if not x.where("is_whole").all()]
+        named = [x for x in (self, other) if not x.is_whole.all()]
         if len({x.ids is None for x in named}) > 1:
             raise TypeError(
                 "cannot join constraints that name samples by numbers with constraints that name them otherwise."
@@ -104,9 +165,7 @@ class ConstraintRows:
         if tables:
             ids, place = np.unique(np.concatenate(tables), return_inverse=True)
             places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
-            indices = [
-                x.index if x.where("is_whole").all() else x.renumbered(next(places).__getitem__) for x in (self, other)
-            ]
+            indices = [x.index if x.is_whole.all() else x.renumbered(next(places).__getitem__) for x in (self, other)]
         index = stacked_indices(indices)
         given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
         index[given, 0] += len(self.matrices)
@@ -162,7 +221,7 @@ class ConstraintRows:
     def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         """``index`` with ``place(samples)`` for the samples that rows name."""
         index = self.index.astype(np.int64)
-        used = (index >= 0) & ~self.where("is_whole")[:, None]
+        used = (index >= 0) & ~self.is_whole[:, None]
         index[used] = place(index[used])
         return index
 
@@ -175,7 +234,7 @@ class ConstraintRows:
             )
         if n is None:
             return
-        outside = (self.index >= n).any(axis=1) & ~self.where("is_whole")
+        outside = (self.index >= n).any(axis=1) & ~self.is_whole
         bad = np.flatnonzero(outside)
         if len(bad):
             raise ValueError(
@@ -188,18 +247,29 @@ class ConstraintRows:
 
     # ------------------------------------------------------------------ values
     def terms(self) -> Terms:
-        """Rank-one terms of all rows that name samples."""
-        return Terms.of(self.relations, self.relation, self.index)
+        """Rank-one terms of all rows that name samples, by ascending row."""
+        empty = np.zeros(0, np.int64)
+        pieces = [(empty, empty, empty, empty.astype(np.int8), np.zeros(0))]
+        for code, relation in enumerate(self.relations):
+            rows = np.flatnonzero(self.relation == code)
+            # for example, a squared distance is the one term |z_i - z_j|^2
+            for term in relation.terms if len(rows) else ():
+                sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
+                a, b = self.index[rows, term.first].astype(np.int64), self.index[rows, term.second].astype(np.int64)
+                pieces.append((rows, a, b, sign, coef))
+        columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+        if (np.diff(columns[0]) < 0).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [column[order] for column in columns]
+        return Terms(*columns)
 
     def resolved(self, n: int | None = None) -> ResolvedRows:
         """Terms and facts of the rows, which must name samples by row numbers below ``n``; None: whatever they name."""
         if n is not None:
             self.check_range(n)
-        terms = Terms.of(self.relations, self.relation, self.index)
+        terms, whole = self.terms(), np.flatnonzero(self.is_whole)
         touched = None if n is None else self.touched(n)
-        return ResolvedRows(
-            terms, np.flatnonzero(self.where("is_whole")), touched, bool(self.where("is_difference").all())
-        )
+        return ResolvedRows(terms, whole, touched, not len(whole) and bool((terms.sign == -1).all()))
 
     def values(self, G: Any) -> np.ndarray:
         """``<A_i, K>`` for ``K = G G'``.
@@ -220,8 +290,8 @@ class ConstraintRows:
         G = as_points("G", G)
         self.check_range(G.shape[0])
         p, size = self.terms().values(G, self.n_constraints)
-        for row in np.flatnonzero(self.where("is_whole")):
-            p[row], size[row] = whole_value(self.matrix(row), G)
+        for row in np.flatnonzero(self.is_whole):
+            p[row], size[row] = _whole_value(self.matrix(row), G)
         return p, size
 
     def violation(self, G: Any) -> np.ndarray:
@@ -279,3 +349,15 @@ class ConstraintRows:
 
     def _repr_html_(self) -> str:
         return summary_html(self)
+
+
+def _whole_value(C: Any, G: Any) -> tuple[float, float]:
+    """``tr(G' C G)`` and its absolute value; C dense, sparse, a LowRankMatrix, or None for the identity."""
+    if C is None:
+        value = float(sq_norms(G).sum())
+    elif isinstance(C, LowRankMatrix):
+        q = np.asarray(G.T @ C.vectors)
+        value = float((q * q).sum(axis=0) @ C.weights)
+    else:
+        value = float(row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
+    return value, abs(value)

@@ -13,7 +13,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
-from bregmat.constraints.terms import ResolvedRows
+from bregmat.constraints.rows import ResolvedRows
 from bregmat.operators.binding import Rounding
 from bregmat.operators.linear_maps import VANISHING
 

@@ -192,28 +192,20 @@ class Frobenius(SpectralDivergence):
         """``|U diag(x) U' - T0|^2 / 2``; the terms of the general formula cancel."""
         return 0.5 * float((add_diagonal((U * x) @ U.T, -t0) ** 2).sum())
 
-    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
+    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> tuple[float, float]:
         """``<A, T0> - |A|^2 / 2 + |min(T, 0)|^2 / 2``, equal to ``(|T0|^2 - |max(T, 0)|^2) / 2`` but without cancellation."""
-        if self._is_far(A, t0):
-            return self.constant(t0) - self.conjugate(t)
-        below = np.minimum(t, 0.0)
-        return float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
+        if float((A * A).sum()) > float((t0 * t0).sum()):  # then the general form has the smaller rounding error
+            constant, conjugate = self.constant(t0), self.conjugate(t)
+            return constant - conjugate, constant + conjugate
+        below, size = np.minimum(t, 0.0), float(np.linalg.norm(A))
+        gain = float(np.diag(A) @ t0) - 0.5 * float((A * A).sum()) + 0.5 * float((below * below).sum())
+        # the sum of the sizes of the three products
+        return gain, size * (size + float(np.linalg.norm(t0))) + float((below**2).sum())
 
     def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
         """Size of the difference ``M - M0`` times that of M and M0."""
         size = float(np.linalg.norm(x) + np.linalg.norm(t0))
         return size * (float(np.sqrt(2.0 * self.from_diagonal(x, U, t0))) + EPS * size)
-
-    def _is_far(self, A: np.ndarray, t0: np.ndarray) -> bool:
-        """Whether the general form of the gain has the smaller rounding error."""
-        return float((A * A).sum()) > float((t0 * t0).sum())
-
-    def gain_size(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """Sum of the sizes of the three products."""
-        if self._is_far(A, t0):
-            return self.constant(t0) + self.conjugate(t)
-        size = float(np.linalg.norm(A))
-        return size * (size + float(np.linalg.norm(t0))) + float((np.minimum(t, 0.0) ** 2).sum())
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Half the squared Frobenius distance of two symmetric or Hermitian matrices, which need not be semidefinite here."""

@@ -39,8 +39,6 @@ class OwnSlack(ScalarLoss):
 
     def __init__(self, divergence: SpectralDivergence) -> None:
         self.divergence = divergence
-        end = divergence.link(np.array([FAR]))[0]
-        self._top = np.inf if is_unbounded(divergence.link) else float(end)
 
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi(q) - phi(c) - phi'(c) (q - c)``."""
@@ -57,7 +55,9 @@ class OwnSlack(ScalarLoss):
 
     def slopes(self, c: np.ndarray) -> tuple[Any, Any]:
         """Between -inf and ``phi'(inf) - phi'(c)``."""
-        return -np.inf, self._top - self.divergence.link(c)
+        link = self.divergence.link
+        top = np.inf if is_unbounded(link) else float(link(np.array([FAR]))[0])
+        return -np.inf, top - link(c)
 
     def curvature(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi''(q)``."""
@@ -73,8 +73,9 @@ class OwnSlack(ScalarLoss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack of values and bounds as they are, in the units of the rows."""
-        scale = np.where(rows.is_positive, 1.0, rows.unit)
-        return bound_rows(rows, rows.sense, own_slack(self.divergence), rows.is_positive, scale, rows.gamma)
+        able = rows.bound > 0
+        scale = np.where(able, 1.0, rows.unit)
+        return bound_rows(rows, rows.sense, own_slack(self.divergence), able, scale, rows.gamma)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class RelativeSlack(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack relative to the bounds: by the weight if the divergence is homogeneous, else by the scale."""
-        slack, on = own_slack(rows.divergence), rows.is_positive
+        slack, on = own_slack(rows.divergence), rows.bound > 0
         scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
         degree = rows.divergence.degree
         if degree is None:
@@ -134,6 +135,8 @@ class ItakuraSaito(OwnSlack):
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
+        if (p <= 0).any():
+            return np.inf
         return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
 
     def bound_size(self, q: Any, b: Any) -> Any:
@@ -176,6 +179,8 @@ class RelativeEntropy(OwnSlack):
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
+        if self.is_outside(p, b).any():
+            return np.inf
         return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:

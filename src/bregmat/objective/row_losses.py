@@ -20,8 +20,8 @@ class WeightedBounds:
     divergence : SpectralDivergence
         Of the problem.
     bound, gamma, unit : ndarray, shape (c,)
-        Bounds and the unit in which a violation is measured (units of p; ``|b|`` if b is not 0); slack weights (dimensionless,
-        inf = hard).
+        Bounds and the unit in which a violation is measured (units of p; ``|b|`` if b is not 0); slack weights (dimensionless;
+        rows of infinite weight are hard: their bound must hold).
     sense : ndarray of int8, shape (c,)
         +1, -1, or 0 for equalities.
     """
@@ -31,16 +31,6 @@ class WeightedBounds:
     sense: np.ndarray
     gamma: np.ndarray
     unit: np.ndarray
-
-    @property
-    def hard(self) -> np.ndarray:
-        """Rows whose bound must hold."""
-        return np.isinf(self.gamma)
-
-    @property
-    def is_positive(self) -> np.ndarray:
-        """Rows with a positive bound, as losses for positive numbers need."""
-        return self.bound > 0
 
 
 class RowLosses:
@@ -56,6 +46,14 @@ class RowLosses:
         The different losses.
     kind : ndarray of int8, shape (c,)
         Place in ``kinds`` of each row's loss.
+
+    Attributes
+    ----------
+    groups : list of (ScalarLoss, slice or ndarray of int)
+        The losses that occur, and the numbers of their rows.
+    hard : ndarray of bool, shape (c,)
+    is_positive : ndarray of bool, shape (c,)
+        Rows whose loss is defined for positive values only.
     """
 
     def __init__(
@@ -70,27 +68,18 @@ class RowLosses:
         self.bound, self.sense, self.gamma, self.scale = bound, sense, gamma, scale
         self.kinds, self.kind = kinds, kind
         self.groups: list[tuple[Any, slice | np.ndarray]] = []
-        self.hard = np.zeros(len(bound), dtype=bool)
         for k, loss in enumerate(kinds):
             rows = kind == k
             if rows.all():
                 self.groups.append((loss, slice(None)))
             elif rows.any():
                 self.groups.append((loss, np.flatnonzero(rows)))
-            if loss.is_hard:
-                self.hard |= rows
+        self.hard = np.array([loss.is_hard for loss in kinds])[kind]
+        self.is_positive = np.array([loss.is_positive for loss in kinds])[kind]
         self.has_hard = bool(self.hard.any())
         self._s = sense.astype(float)
         self._equality = sense == 0
         self._has_equality = bool(self._equality.any())
-
-    @property
-    def needs_positive(self) -> np.ndarray:
-        """Rows for which a value of 0 is never acceptable, whatever the weight."""
-        out = self.hard.copy()
-        for loss, rows in self.groups:
-            out[rows] |= loss.is_positive
-        return out
 
     def restrict(self, rows: Any) -> RowLosses:
         """The losses of some rows, given by numbers or as a mask."""
@@ -118,9 +107,7 @@ class RowLosses:
         """Total loss; infinite if a hard row is violated or a value is outside the domain of its loss."""
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
-            on = _violated_of(rows, hit)
-            if loss.is_positive and loss.is_outside(p[on], self.bound[on]).any():
-                return np.inf
+            on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return total
 
@@ -151,19 +138,14 @@ class RowLosses:
 
     def outside(self, p: np.ndarray) -> np.ndarray:
         """Ascending numbers of violated rows with a value <= 0 whose loss is defined for positive values only."""
-        out, hit = np.zeros(len(p), dtype=bool), self.violated(p)
-        for loss, rows in self.groups:
-            if loss.is_positive:
-                on = _violated_of(rows, hit)
-                out[on] = p[on] <= 0
-        return np.flatnonzero(out)
+        return np.flatnonzero(self.violated(p) & self.is_positive & (p <= 0))
 
     def derivatives(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First and second derivative of each row's loss."""
         hit = self.violated(p)
         g, h = np.zeros_like(p), np.zeros_like(p)
         for loss, rows in self.groups:
-            on = _violated_of(rows, hit)
+            on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
             g[on], h[on] = loss.derivatives(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return g, h
 
@@ -208,8 +190,3 @@ class RowLosses:
         for end in ends:
             end.setflags(write=False)
         return ends
-
-
-def _violated_of(rows: slice | np.ndarray, hit: np.ndarray) -> np.ndarray:
-    """Numbers of the violated rows among some rows."""
-    return np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]

@@ -89,20 +89,22 @@ class ScalarLoss(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """This loss on every soft row in its domain."""
-        hard = rows.hard
-        able = rows.is_positive if self.is_positive else np.ones(len(hard), dtype=bool)
+        hard = np.isinf(rows.gamma)
+        able = rows.bound > 0 if self.is_positive else np.ones(len(hard), dtype=bool)
         sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
         return bound_rows(rows, sense, self, able, rows.unit.copy(), rows.gamma)
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows.
+        """Sum of the losses of violated rows; infinite if a value is outside the domain of the loss.
 
         Parameters
         ----------
         p, b, g, scale : ndarray, shape (k,)
             Values, bounds, slack weights, scales of some rows.
         """
+        if self.is_positive and self.is_outside(p, b).any():
+            return np.inf
         return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -224,7 +226,7 @@ def bound_rows(
     scale, gamma : ndarray, shape (c,)
         Scales in units of the values, slack weights.
     """
-    hard = rows.hard
+    hard = np.isinf(rows.gamma)
     other = 1 if isinstance(loss, SquaredHinge) else 2
     kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
     return RowLosses(rows.bound, sense, np.where(hard, 1.0, gamma), scale, (Hard(), loss, SquaredHinge()), kind)

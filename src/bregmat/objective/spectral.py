@@ -131,9 +131,9 @@ class SpectralDivergence(ABC):
         """``D(U diag(x) U', M0)`` with ``M0 = psi(diag(t0))``."""
         return float(self.phi(x).sum()) - float(((U * U) @ x) @ t0) + self.constant(t0)
 
-    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t: the dual bound without the losses."""
-        return self.constant(t0) - self.conjugate(t)
+    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> tuple[float, float]:
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t, the dual bound without the losses; and its size for rounding."""
+        return self.conjugate(t0) - self.conjugate(t), self.conjugate_size(t0) + self.conjugate_size(t)
 
     def conjugate_size(self, t: np.ndarray) -> float:
         """Sum of the absolute terms of :meth:`conjugate`; its rounding error is at most a multiple of EPS times this."""
@@ -143,10 +143,6 @@ class SpectralDivergence(ABC):
     def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
         """The same for :meth:`from_diagonal`."""
         return float(np.abs(self.phi(x)).sum()) + float(((U * U) @ x) @ np.abs(t0)) + self.conjugate_size(t0)
-
-    def gain_size(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> float:
-        """The same for :meth:`dual_gain`."""
-        return self.conjugate_size(t0) + self.conjugate_size(t)
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Divergence of two PSD matrices of any rank; ``inf`` where their range spaces do not permit it.

@@ -12,7 +12,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.linalg import sq_norms
 from bregmat.constraints.columns import LowRankMatrix, distinct
 from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.terms import ResolvedRows, Terms
+from bregmat.constraints.rows import ResolvedRows, Terms
 from bregmat.operators.compound import SignedSums, Stacked
 from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankOneRows
 from bregmat.operators.pair_graph import PairGraph

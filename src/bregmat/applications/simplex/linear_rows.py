@@ -12,7 +12,7 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.linalg import EPS, cholesky, cholesky_solve
 from bregmat.base.numerics import Exchanges, pivot_in_box
 from bregmat.constraints.columns import sense_codes
-from bregmat.constraints.terms import excess_of
+from bregmat.constraints.rows import excess_of
 
 MODEST = 16.0  # roundings of a few operations and of sums in pairs
 

@@ -12,7 +12,7 @@ from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.base.checks import rows_text
 from bregmat.certificates.problem import FEASIBLE
-from bregmat.constraints.terms import excess_of
+from bregmat.constraints.rows import excess_of
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost, approximate_step, log_step_bound
 from bregmat.solvers.dual_newton import DualNewton
