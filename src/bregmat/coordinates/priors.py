@@ -78,9 +78,6 @@ class Coordinates:
     floor: np.ndarray | None = None  # error of each coordinate of a point of length 1, from the eigenvectors of a prior
 
     # ------------------------------------------------------------------ from M to the data
-    def _map(self, X: Any) -> Any:
-        return X if self.R is None else product(X, self.R)
-
     def factor_map(self, iterate: Iterate) -> np.ndarray:
         """B with ``factor = base @ B``; a square matrix if a span is used."""
         F = self._factor_of(iterate)
@@ -100,7 +97,7 @@ class Coordinates:
             first = self._factor_of(iterate) if self.span is None else self.span.vectors.T
         if X.shape[1] != first.shape[0]:
             raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
-        Z = self._map(X)
+        Z = X if self.R is None else product(X, self.R)
         if self.span is None:
             return dense(product(Z, self._factor_of(iterate)))
         V = self.span.basis
@@ -158,7 +155,7 @@ class Coordinates:
         touched = rows.touched
         points = self.base if touched is None or len(touched) == n else self.base[touched]
         self._check_finite(points, touched)
-        Z = self._map(points)
+        Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
             found = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
@@ -172,7 +169,7 @@ class Coordinates:
 
             def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
                 second = points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
-                return dense(self._map(points[a] + second))
+                return dense(product(points[a] + second, self.R))
 
         operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
         if self.scale:
@@ -185,7 +182,7 @@ class Coordinates:
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""
         self._check_finite(self.base, None)
-        return self._placed(self.base, self._map(self.base), invariant)
+        return self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant)
 
     def _check_finite(self, touched: Any, rows: np.ndarray | None) -> None:
         if not self.is_finite and not scipy.sparse.issparse(touched):  # memory maps are not checked when they are given
@@ -199,10 +196,10 @@ class Coordinates:
         """Coordinates Z of points as an array, and their largest errors; centred if only differences of points matter."""
         Z = Z.toarray() if scipy.sparse.issparse(Z) else np.array(Z, dtype=float)
         if self.owns_base or self.R is None:
-            rounding = Rounding.of(np.abs(Z), self.floor if self.owns_base else None)
+            rounding = Rounding(np.abs(Z), self.floor if self.owns_base else None)
         else:
             floor = np.zeros(self.R.shape[1]) if self.floor is None else self.floor
-            rounding = Rounding.of(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
+            rounding = Rounding(dense(abs(touched) @ np.abs(self.R)), floor, np.sqrt(sq_norms(touched)))
         if invariant:
             # centring makes products more accurate; it is exact in columns in which all points are near the mean
             mean = Z.mean(axis=0)
@@ -237,11 +234,12 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
             values = values**2
             keep = values > RANK_TOL * values[-1]
         dropped = None if keep.all() else Q[:, ~keep]
-        values, Q = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
+        values, Q, _ = _in_range("prior G0'G0", values[keep], Q[:, keep], divergence)
         return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values), dropped=dropped)
     prior = as_matrix("prior", prior, symmetric=True)
-    values, Q = _eigen(prior, divergence)
-    floor = _floor(values, divergence)
+    values, Q = graded_eigh(prior, RANK_TOL)
+    check_psd("prior", values)
+    values, Q, floor = _in_range("prior", values, Q, divergence)
     if divergence.is_congruence_invariant:
         base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
         return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
@@ -264,13 +262,14 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
         Q, sigma, _ = np.linalg.svd(dense(P), full_matrices=not divergence.keeps_range)
         values = np.zeros(Q.shape[1])
         values[: len(sigma)] = sigma**2
-        values, Q = _in_range("prior", values[::-1], Q[:, ::-1], divergence)
+        values, Q = values[::-1], Q[:, ::-1]
     else:
         prior = as_matrix("prior", prior, symmetric=True)
-        values, Q = _eigen(prior, divergence)
+        values, Q = graded_eigh(prior, RANK_TOL)
+        check_psd("prior", values)
+    values, Q, floor = _in_range("prior", values, Q, divergence)
     if len(Q) != d:
         raise ValueError(f"prior must have shape ({d}, {d}), one row per column of X; got ({len(Q)}, {len(Q)}).")
-    floor = _floor(values, divergence)
     if divergence.is_congruence_invariant:
         t0, R = divergence.link(np.ones(len(values))), Q * np.sqrt(values)
         if not isinstance(prior, Factor):
@@ -279,23 +278,22 @@ def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Co
     return _in_units(divergence, values, d, X, R=Q, is_finite=is_finite, floor=floor)
 
 
-def _eigen(A: np.ndarray, divergence: SpectralDivergence) -> tuple[np.ndarray, np.ndarray]:
-    """Checked eigenpairs of a prior, without its null space if the divergence keeps the range."""
-    values, Q = graded_eigh(A, RANK_TOL)
-    check_psd("prior", values)
-    return _in_range("prior", values, Q, divergence)
-
-
 def _in_range(
     name: str, values: np.ndarray, Q: np.ndarray, divergence: SpectralDivergence
-) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenpairs of a prior, without its null space if the divergence keeps the range."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenpairs of a prior, without its null space if the divergence keeps the range; and the error of each coordinate."""
+    floor = np.full(len(values), TURNED)
     if divergence.keeps_range:
         keep = values > RANK_TOL * values.max(initial=1e-300)
         values, Q = values[keep], Q[:, keep]
         if len(values) == 0:
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
-    return np.maximum(values, 0.0), Q
+        # rounding mixes eigenvectors with those of the null space, which are left out
+        floor = TURNED * values[-1] / values
+    values = np.maximum(values, 0.0)
+    if divergence.is_congruence_invariant:
+        floor *= np.sqrt(values)
+    return values, Q, floor
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
@@ -314,9 +312,3 @@ def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, ba
     """
     scale = 1.0 if divergence.degree is None else float(values.sum()) / order
     return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)
-
-
-def _floor(values: np.ndarray, divergence: SpectralDivergence) -> np.ndarray:
-    """Error of each coordinate of a unit vector: rounding mixes eigenvectors with those of the null space, which are left out."""
-    turned = TURNED * values[-1] / values if divergence.keeps_range else np.full(len(values), TURNED)
-    return turned * np.sqrt(values) if divergence.is_congruence_invariant else turned

@@ -89,10 +89,7 @@ def _orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
 def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:
     """``z_a - z_b`` of data, dense or sparse; exactly 0 where rounding may be all that is left."""
     vectors = Z[a] - Z[b]
-    size = abs(Z)
-    length, column = np.sqrt(sq_norms(size)), np.asarray(dense(size.max(axis=0))).ravel()
-    rounding = Rounding(column, length, np.ones(len(length)), np.zeros(len(column)), True)
-    zero = rounding.vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
+    zero = Rounding(abs(Z)).vanishing(lambda part: dense(vectors[part]), sq_norms(vectors), a, b)
     if not len(zero):
         return vectors
     kept = np.ones(len(a))

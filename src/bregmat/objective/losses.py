@@ -23,6 +23,7 @@ from bregmat.objective.spectral import (
 )
 
 
+@dataclass(frozen=True)
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); the meaning of ``loss=None``.
 
@@ -37,8 +38,7 @@ class OwnSlack(ScalarLoss):
     name: ClassVar[str] = "own_slack"
     is_positive: ClassVar[bool] = True
 
-    def __init__(self, divergence: SpectralDivergence) -> None:
-        self.divergence = divergence
+    divergence: SpectralDivergence
 
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """``phi(q) - phi(c) - phi'(c) (q - c)``."""
@@ -123,6 +123,7 @@ def _log_quotient(p: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.abs(u) < 0.5, np.log1p(np.maximum(u, -0.5)), np.log(p / b))
 
 
+@dataclass(frozen=True)
 class ItakuraSaito(OwnSlack):
     """The slack of LogDet, ``gamma (p/b - log(p/b) - 1)`` (Kulis 2009, eq. 22)."""
 
@@ -130,8 +131,7 @@ class ItakuraSaito(OwnSlack):
     projection_code: ClassVar[int | None] = outer_rows.ITAKURA_SAITO
     degree: ClassVar[int | None] = 0
 
-    def __init__(self) -> None:
-        super().__init__(LogDet())
+    divergence: SpectralDivergence = LogDet()
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
@@ -167,6 +167,7 @@ class ItakuraSaito(OwnSlack):
         return xi / (g / b - mu)
 
 
+@dataclass(frozen=True)
 class RelativeEntropy(OwnSlack):
     """The slack of von Neumann, ``gamma (p log(p/b) - p + b)`` (Kulis 2009, eq. 22)."""
 
@@ -174,8 +175,7 @@ class RelativeEntropy(OwnSlack):
     projection_code: ClassVar[int | None] = outer_rows.RELATIVE_ENTROPY
     degree: ClassVar[int | None] = 1
 
-    def __init__(self) -> None:
-        super().__init__(VonNeumann())
+    divergence: SpectralDivergence = VonNeumann()
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""

@@ -22,12 +22,20 @@ SHORT = 1e-5  # length of a difference over those of its points, below which it 
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
 
 
-@dataclass(frozen=True, eq=False)
 class Rounding:
     """Largest errors of the coordinates of points (n, r): all code that decides whether a row is 0 asks here.
 
     Each entry of a vector or matrix is compared with the sizes of the terms that it is the sum of, in its own column, so
     that the unit of a column does not matter. A row whose entries may all be rounding errors is set to exactly 0.
+
+    Parameters
+    ----------
+    made : ndarray or sparse array, shape (n, r)
+        The sums of the absolute terms of the entries.
+    floor : ndarray, shape (r,), optional
+        ``reach_j floor_k`` is the error of entry (j, k) if coordinates were computed from a prior; None: they are data as given.
+    reach : ndarray, shape (n,), optional
+        1 by default.
 
     Attributes
     ----------
@@ -35,36 +43,22 @@ class Rounding:
         Largest absolute entry of each column.
     length : ndarray, shape (n,)
         Length of each point.
-    reach : ndarray, shape (n,)
-    floor : ndarray, shape (r,)
-        ``reach_j floor_k`` is the error of entry (j, k) if coordinates were computed from a prior; 0 for data.
+    lengths : ndarray, shape (n,)
+        Upper bounds of the lengths of the errors of the points.
     is_exact : bool
         Whether the points are data as given.
     """
 
-    column: np.ndarray
-    length: np.ndarray
-    reach: np.ndarray
-    floor: np.ndarray
-    is_exact: bool
-
-    @classmethod
-    def of(cls, made: np.ndarray, floor: np.ndarray | None = None, reach: np.ndarray | None = None) -> Rounding:
-        """From the sums of absolute terms of the entries, shape (n, r); ``floor`` is None for data as given."""
+    def __init__(self, made: Any, floor: np.ndarray | None = None, reach: np.ndarray | None = None) -> None:
         n, r = made.shape
-        return cls(
-            made.max(axis=0, initial=0.0),
-            np.sqrt(sq_norms(made)),
-            np.ones(n) if reach is None else reach,
-            np.zeros(r) if floor is None else floor,
-            floor is None,
-        )
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Upper bounds of the lengths of the errors of the points, shape (n,)."""
+        is_sparse = scipy.sparse.issparse(made)
+        self.column = made.max(axis=0).toarray().ravel() if is_sparse else made.max(axis=0, initial=0.0)
+        self.length = np.sqrt(sq_norms(made))
+        self.reach = np.ones(n) if reach is None else reach
+        self.floor = np.zeros(r) if floor is None else floor
+        self.is_exact = floor is None
         largest = np.minimum(self.column.max(initial=0.0), self.length)
-        return np.sqrt(len(self.column)) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
+        self.lengths = np.sqrt(r) * (VANISHING * largest + self.reach * self.floor.max(initial=0.0))
 
     def sizes(self, points: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Sizes of the terms that the entries of some points are sums of, shape (..., r)."""
@@ -160,7 +154,7 @@ def bind(
     """
     resolved = constraints.resolved() if resolved is None else resolved
     if rounding is None and not are_terms:
-        rounding = Rounding.of(np.abs(Z))
+        rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
     if len(resolved.terms.row):
         parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding, mapped))
@@ -183,7 +177,12 @@ def _bound_terms(
     if rounding is None:
         plain: RankOneRows | PairGraph = RankOneRows(Z)
     else:
-        a, b = _places(t, rows)
+        # positions of the two points of every term among the rows that are held
+        place = np.arange(len(Z), dtype=np.int32)
+        if rows is not None:
+            place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+            place[rows] = np.arange(len(rows), dtype=np.int32)
+        a, b = place[t.a], place[t.b]
         plain = _rank_one_terms(t, Z, a, b, rounding, mapped)
         if not rounding.is_exact:
             second = np.where(t.sign == 0, a, b)
@@ -196,15 +195,6 @@ def _bound_terms(
     slot = np.searchsorted(numbers, t.row)
     P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(numbers), len(t.row)))
     return numbers, _signed_sums(plain, P, errors)
-
-
-def _places(t: Terms, rows: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the two points of every term among the rows that are held."""
-    if rows is None:
-        return t.a.astype(np.int32), t.b.astype(np.int32)
-    place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
-    return place[t.a], place[t.b]
 
 
 def _rank_one_terms(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -86,22 +87,19 @@ class PairGraph(OuterProducts):
         """``Z' L(w) Z`` with L the weighted Laplacian of the pair graph."""
         Y = np.empty_like(self.Z)
         ptr, edge, other, sign = self.graph
-        graph = ptr, other, sign, w[edge], self.Z
-        work = float(len(edge) * self.r)
-        in_parts(lambda *rows: kernels.laplacian_product_inplace(Y, *graph, *rows), len(Y), work)
+        product = partial(kernels.laplacian_product_inplace, Y, ptr, other, sign, w[edge], self.Z)
+        in_parts(product, len(Y), float(len(edge) * self.r))
         return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        if x is not None and not (x == 1.0).all():
-            return self._sq_norms(self.Z * np.sqrt(x))
-        if self._squares is None:
-            self._squares = self._sq_norms(self.Z)
-            self._squares.setflags(write=False)
-        return self._squares
-
-    def _sq_norms(self, Z: np.ndarray) -> np.ndarray:
+        is_plain = x is None or bool((x == 1.0).all())
+        if is_plain and self._squares is not None:
+            return self._squares
         out = np.empty(self.c)
-        self._gather(kernels.sq_norms_inplace, out, Z)
+        self._gather(kernels.sq_norms_inplace, out, self.Z if x is None or is_plain else self.Z * np.sqrt(x))
+        if is_plain:
+            out.setflags(write=False)
+            self._squares = out
         return out
 
     def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
