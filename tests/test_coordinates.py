@@ -89,7 +89,7 @@ class TestIterate:
     def test_moves(self, D, kind, rng):
         """To first order a step E moves M by F (S o E) F', and T by E / S in the frame."""
         iterate, W, _ = self.iterate(D, kind, rng)
-        E, S = symmetric(rng, self.r), iterate.metric()
+        E, S = symmetric(rng, self.r), iterate.S
         S = np.ones((self.r, self.r)) if S is None else S
         there, back = (iterate.moved(E, E / S, a).matrix() for a in (H, -H))
         assert np.allclose((there - back) / (2 * H), iterate.F @ (S * E) @ iterate.F.T, rtol=1e-6, atol=1e-6)

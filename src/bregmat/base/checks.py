@@ -302,8 +302,8 @@ def as_matrix(
         raise ValueError(f"{name} must have at least one row and one column; got shape {A.shape}.")
     if order is not None and A.shape[0] != order:
         raise ValueError(f"{name} must have shape ({order}, {order}); got {A.shape}.")
-    if finite or symmetric or psd:
-        check_finite(name, A, labels, hint=hint)
+    if (finite or symmetric or psd) and not np.isfinite(A if isinstance(A, np.ndarray) else A.data).all():
+        check_finite(name, A, labels, hint=hint)  # which names the rows
     if (symmetric or psd) and asymmetry(name, A, labels=labels, hint=hint) > 0.0:
         A = 0.5 * (A + A.conj().T)
     if psd:
@@ -358,10 +358,12 @@ def asymmetry(
                 k = int(part.argmax())
                 if part.flat[k] > gap:
                     gap, i, j = float(part.flat[k]), top + k // part.shape[1], left + k % part.shape[1]
-    if gap > 0.0 and scale is None:
+    if gap == 0.0:
+        return 0.0
+    if scale is None:
         values = A.data if scipy.sparse.issparse(A) else A
-        scale = np.abs(values).max() if values.dtype.kind == "c" else max(values.max(), -values.min())
-    if gap > 0.0 and gap > tol * scale:
+        scale = float(np.abs(values).max() if values.dtype.kind == "c" else max(values.max(), -values.min()))
+    if gap > tol * scale:
         word = "Hermitian" if A.dtype.kind == "c" else "symmetric"
         raise ValueError(
             f"{name} must be {word}; the largest asymmetry is {gap:.3g}: {A[i, j]:.12g} at {entry_text(i, j, labels)} but "

@@ -113,7 +113,7 @@ def _by_newton(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.n
 
     Conjugate gradients solve for c without a matrix over the rows, so there may be more rows than entries of M.
     """
-    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.metric()
+    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.S
     Psi = None if S is None else S * S
     D = np.maximum(X.squared_norms(Psi), 1e-300)
 

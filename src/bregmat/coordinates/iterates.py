@@ -38,8 +38,9 @@ class Spectral:
         t = D.link(x if D.keeps_range else np.maximum(x, 0.0))
         return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
 
-    def metric(self) -> np.ndarray:
-        """S: square roots of the divided differences."""
+    @property
+    def S(self) -> np.ndarray:
+        """Square roots of the divided differences."""
         return np.sqrt(self.divergence.divided(self.t))
 
     def residual(self, A: np.ndarray) -> np.ndarray:
@@ -85,6 +86,7 @@ class Factored:
     """``M = L L'`` for LogDet with the identity as prior."""
 
     x = None
+    S = None  # 1 everywhere
 
     def __init__(self, L: np.ndarray, logdet: float) -> None:
         self.F, self.logdet = L, logdet
@@ -101,10 +103,6 @@ class Factored:
         """The iterate with ``M = B B'``, or None outside the cone."""
         logdet = 2.0 * float(np.linalg.slogdet(B).logabsdet)
         return Factored(B, logdet) if np.isfinite(logdet) else None
-
-    def metric(self) -> None:
-        """S is 1 everywhere."""
-        return
 
     def residual(self, A: np.ndarray) -> np.ndarray:
         """``L' (T - T0 + A*) L`` for an adjoint A given in the frame."""

@@ -154,7 +154,8 @@ class Coordinates:
         rows = constraints.resolved(n)
         touched = rows.touched
         points = self.base if touched is None or len(touched) == n else self.base[touched]
-        self._check_finite(points, touched)
+        if not self.is_finite:
+            _check_data(points, touched)
         Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
@@ -181,16 +182,9 @@ class Coordinates:
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""
-        self._check_finite(self.base, None)
+        if not self.is_finite:
+            _check_data(self.base, None)
         return self._placed(self.base, self.base if self.R is None else product(self.base, self.R), invariant)
-
-    def _check_finite(self, touched: Any, rows: np.ndarray | None) -> None:
-        if not self.is_finite and not scipy.sparse.issparse(touched):  # memory maps are not checked when they are given
-            bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
-            if len(bad):
-                row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
-                found = f"row {row} and {more} more rows" if more else f"row {row}"
-                raise ValueError(f"the data has NaN or infinite entries in {found}.")
 
     def _placed(self, touched: Any, Z: Any, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates Z of points as an array, and their largest errors; centred if only differences of points matter."""
@@ -206,6 +200,17 @@ class Coordinates:
             near = (np.abs(Z - mean) <= 0.5 * np.abs(mean)).all(axis=0)
             Z -= np.where(near, mean, 0.0)
         return Z, rounding
+
+
+def _check_data(touched: Any, rows: np.ndarray | None) -> None:
+    """Raise for NaN and infinities in the touched points, such as rows of a memory map, which are not checked when they are given."""
+    if scipy.sparse.issparse(touched):
+        return
+    bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
+    if len(bad):
+        row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
+        found = f"row {row} and {more} more rows" if more else f"row {row}"
+        raise ValueError(f"the data has NaN or infinite entries in {found}.")
 
 
 def _root_minus_one(iterate: Iterate) -> np.ndarray:
@@ -242,7 +247,8 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
     values, Q, floor = _in_range("prior", values, Q, divergence)
     if divergence.is_congruence_invariant:
         base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
-        return Coordinates(base, t0, identity=True, owns_base=True, floor=floor)
+        is_finite = bool(np.isfinite(base).all())
+        return Coordinates(base, t0, identity=True, owns_base=True, is_finite=is_finite, floor=floor)
     return _in_units(divergence, values, len(Q), Q, owns_base=True, floor=floor)
 
 

@@ -163,13 +163,6 @@ class RowLosses:
             xi[rows], slope[rows] = loss.relaxed(mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows])
         return xi, slope
 
-    def slope_range(self) -> tuple[np.ndarray, np.ndarray]:
-        """Infimum and supremum of each loss's slope, whatever the sense of its row; infinite for hard rows."""
-        low, high = np.empty_like(self.bound), np.empty_like(self.bound)
-        for loss, rows in self.groups:
-            low[rows], high[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
-        return low, high
-
     def strengths(self, unit: np.ndarray) -> np.ndarray:
         """Second derivative of each loss at its bound, in these units of the rows; infinite for hard rows.
 
@@ -185,8 +178,11 @@ class RowLosses:
     @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the dual weights, read-only; an end at the steepest slope of a loss is open."""
-        low, high = self.slope_range()
-        ends = np.where(self.sense > 0, 0.0, low), np.where(self.sense < 0, 0.0, high)
-        for end in ends:
-            end.setflags(write=False)
-        return ends
+        lower, upper = np.empty_like(self.bound), np.empty_like(self.bound)
+        for loss, rows in self.groups:
+            lower[rows], upper[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
+        lower[self.sense > 0] = 0.0
+        upper[self.sense < 0] = 0.0
+        lower.setflags(write=False)
+        upper.setflags(write=False)
+        return lower, upper

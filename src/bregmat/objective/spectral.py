@@ -132,17 +132,21 @@ class SpectralDivergence(ABC):
         return float(self.phi(x).sum()) - float(((U * U) @ x) @ t0) + self.constant(t0)
 
     def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> tuple[float, float]:
-        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t, the dual bound without the losses; and its size for rounding."""
-        return self.conjugate(t0) - self.conjugate(t), self.conjugate_size(t0) + self.conjugate_size(t)
+        """``phi*(T0) - phi*(T)`` for ``T = T0 - A`` with eigenvalues t, the dual bound without the losses; and its size.
 
-    def conjugate_size(self, t: np.ndarray) -> float:
-        """Sum of the absolute terms of :meth:`conjugate`; its rounding error is at most a multiple of EPS times this."""
-        x = self.inverse_link(t)
-        return float((np.abs(t * x) + np.abs(self.phi(x))).sum())
+        The size is the sum of the absolute terms; the rounding error is at most a multiple of EPS times it.
+        """
+        size = 0.0
+        for mirror in (t0, t):
+            x = self.inverse_link(mirror)
+            size += float((np.abs(mirror * x) + np.abs(self.phi(x))).sum())
+        return self.conjugate(t0) - self.conjugate(t), size
 
     def value_size(self, x: np.ndarray, U: np.ndarray, t0: np.ndarray) -> float:
-        """The same for :meth:`from_diagonal`."""
-        return float(np.abs(self.phi(x)).sum()) + float(((U * U) @ x) @ np.abs(t0)) + self.conjugate_size(t0)
+        """Sum of the absolute terms of :meth:`from_diagonal`."""
+        x0 = self.inverse_link(t0)
+        constant = float((np.abs(t0 * x0) + np.abs(self.phi(x0))).sum())
+        return float(np.abs(self.phi(x)).sum()) + float(((U * U) @ x) @ np.abs(t0)) + constant
 
     def __call__(self, X: Any, Y: Any, *, rtol: float = 1e-10) -> float:
         """Divergence of two PSD matrices of any rank; ``inf`` where their range spaces do not permit it.

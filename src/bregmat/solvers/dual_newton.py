@@ -152,7 +152,7 @@ class DualNewton(SolverWithNeeds):
     def _model(self, state: _DualState) -> Model:
         """``H = A (Psi o A* .) + diag(xi')``, the Hessian of -g, with a small multiple of its diagonal added on hard rows."""
         problem = state.stage.problem
-        S = state.iterate.metric()  # Psi = S o S; None stands for 1
+        S = state.iterate.S  # Psi = S o S; None stands for 1
         X = problem.operator.congruence(state.iterate.F)
         _, slope = problem.losses.relaxed(state.dual)
         Psi = None if S is None else S * S

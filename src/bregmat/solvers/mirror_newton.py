@@ -239,7 +239,7 @@ def _measured(problem: NearestMatrix, stage: Stage, point: _Point, tol: float) -
     on = np.flatnonzero(h > 0)
     active = framed.restrict(on)
     R = iterate.residual(active.adjoint(g[on]))
-    S = iterate.metric()
+    S = iterate.S
     excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2
     F = cost if stage.is_last else iterate.value() + problem.losses.value(p)
     signal = excess if stage.is_last else np.inf

@@ -30,13 +30,13 @@ class RelaxedBounds:
         L = self.losses = losses
         self.unit = unit
         self.bound = L.bound / unit
-        self.positive = np.zeros(len(unit), dtype=bool)
-        for loss, rows in L.groups:
-            self.positive[rows] = loss.is_positive
+        self.positive = L.is_positive
         self.strength = L.strengths(unit)
         soft = self.strength[~L.hard]
         self.strength[L.hard] = np.exp(np.log(soft).mean()) if len(soft) else 1.0
-        low, high = L.slope_range()
+        low, high = np.empty(len(unit)), np.empty(len(unit))
+        for loss, rows in L.groups:
+            low[rows], high[rows] = loss.slope_range(L.bound[rows], L.gamma[rows], L.scale[rows])
         self.floor, self.ceiling = low * unit, high * unit
         self.has_floor, self.has_ceiling = np.isfinite(low), np.isfinite(high)
 
