@@ -6,7 +6,7 @@ import pytest
 from bregmat._kernels import pairs as kernels
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
-from bregmat.operators.pair_graph import adjacency
+from bregmat.operators.pair_graph import PairGraph
 
 # sums of r = 9 products in any order; a few units in the last place of terms of about 30
 TOLERANCE = {np.float64: {"rtol": 1e-12, "atol": 1e-12}, np.float32: {"rtol": 1e-5, "atol": 1e-4}}
@@ -76,7 +76,7 @@ class Case:
 
     def graph(self):
         """Adjacency, with signs and weights in its order."""
-        ptr, edge, other, sign = adjacency(*self.pairs, self.n)
+        ptr, edge, other, sign = PairGraph(self.Z, *self.pairs).graph
         return ptr, other, sign, self.w[edge]
 
 
@@ -111,7 +111,7 @@ class TestTwins:
 
 def test_adjacency(rng):
     case = Case(rng)
-    ptr, edge, other, sign = adjacency(*case.pairs, case.n)
+    ptr, edge, other, sign = PairGraph(case.Z, *case.pairs).graph
     assert (sign == case.sign[edge]).all()
     assert (ptr[0], ptr[-1]) == (0, len(edge))
     for u, expected in enumerate(neighbours(*case.pairs, case.n)):

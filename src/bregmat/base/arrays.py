@@ -176,7 +176,7 @@ def to_numpy(name: str, x: Any) -> Any:
     TypeError
         For an array that records gradients, which are not supported.
     """
-    space = array_space(x)
+    space = array_space(x) if is_foreign(x) else None
     if space is None:
         return x
     check_no_gradient(name, x)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.arrays import array_space
+from bregmat.base.arrays import array_space, is_foreign
 
 EPS = float(np.finfo(float).eps)
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined, since their rounding error is a share of the largest
@@ -23,16 +23,14 @@ def _lapack() -> tuple[Any, ...]:
 
 def dense(A: Any) -> np.ndarray:
     """A dense array, also of a sparse matrix; arrays of other libraries unchanged."""
-    if type(A) is np.ndarray:
-        return A
-    if array_space(A) is not None:
+    if type(A) is np.ndarray or is_foreign(A):
         return A
     return A.toarray() if hasattr(A, "toarray") else np.asarray(A)
 
 
 def product(X: Any, B: Any) -> Any:
     """``X B`` for a NumPy matrix B, in the library, device and precision of X."""
-    space = None if isinstance(X, np.ndarray) else array_space(X)
+    space = array_space(X) if is_foreign(X) else None
     return X @ B if space is None else X @ space.put_like(X, dense(B))
 
 

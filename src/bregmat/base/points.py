@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy
 
-from bregmat.base.arrays import ArraySpace, array_space, check_no_gradient, to_numpy, working_space
+from bregmat.base.arrays import ArraySpace, array_space, check_no_gradient, is_foreign, to_numpy, working_space
 from bregmat.base.checks import as_matrix, as_numbers, rows_text
 
 
@@ -82,9 +82,7 @@ def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
     """
     if isinstance(X, CheckedPoints):
         return X, X.space
-    if isinstance(X, np.ndarray):
-        return X, None
-    return to_numpy(name, X), working_space(X)
+    return (to_numpy(name, X), working_space(X)) if is_foreign(X) else (X, None)
 
 
 def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:

@@ -12,6 +12,7 @@ from bregmat.base.points import as_points, row_names
 from bregmat.base.sampling import check_percentiles, generator, sq_distance_percentiles, sq_distances
 from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
 from bregmat.constraints.relations import (
+    BUILT_IN,
     COMPARISON,
     DIAGONAL,
     LINEAR,
@@ -22,7 +23,6 @@ from bregmat.constraints.relations import (
     SQ_DISTANCE,
     TRACE,
     Relation,
-    table_of,
 )
 from bregmat.constraints.rows import ConstraintRows
 from bregmat.constraints.tables import frame_columns, table_rows
@@ -88,7 +88,7 @@ class Constraints(ConstraintRows):
             raise ValueError("constraints are empty; give at least one row.")
         bound = relation.bound if bound is None else bound
         sense = relation.sense if sense is None else sense
-        relations = table_of(relation)
+        relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
         return cls(
             np.full(c, relations.index(relation), dtype=np.int8),
             index,

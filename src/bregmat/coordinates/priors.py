@@ -80,26 +80,22 @@ class Coordinates:
     # ------------------------------------------------------------------ from M to the data
     def factor_map(self, iterate: Iterate) -> np.ndarray:
         """B with ``factor = base @ B``; a square matrix if a span is used."""
-        F = self._factor_of(iterate)
+        F = np.sqrt(self.scale) * iterate.factor()
         if self.span is not None:
             V = self.span.basis
             F = np.eye(len(V)) + V @ _root_minus_one(iterate) @ V.T
         return F if self.R is None else self.R @ F
 
-    def _factor_of(self, iterate: Iterate) -> np.ndarray:
-        F = iterate.factor()
-        return F if self.scale == 1.0 else np.sqrt(self.scale) * F
-
     def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
         """``X @ B`` for rows X in the coordinates of ``base``; dense, in the library and on the device of X."""
         first: Any = self.R
         if first is None:
-            first = self._factor_of(iterate) if self.span is None else self.span.vectors.T
+            first = iterate.factor() if self.span is None else self.span.vectors.T
         if X.shape[1] != first.shape[0]:
             raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
         Z = X if self.R is None else product(X, self.R)
         if self.span is None:
-            return dense(product(Z, self._factor_of(iterate)))
+            return dense(product(Z, np.sqrt(self.scale) * iterate.factor()))
         V = self.span.basis
         return dense(Z) + product(dense(product(Z, V)), _root_minus_one(iterate) @ V.T)
 

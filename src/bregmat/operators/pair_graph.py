@@ -24,25 +24,6 @@ def is_identity(F: np.ndarray) -> bool:
     return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
 
 
-def adjacency(a: np.ndarray, b: np.ndarray, sign: np.ndarray, n: int) -> tuple[np.ndarray, ...]:
-    """Adjacency lists of the pair graph of n points: ``ptr`` (n + 1,), and ``edge``, ``other`` and ``sign``.
-
-    Entries ``ptr[u] ... ptr[u + 1] - 1`` of the others are the edges of point u, the points at their other ends, and their signs.
-    A term with sign 0 is the point alone and is listed once.
-
-    Parameters
-    ----------
-    a, b : (m,) int32
-        The points of each term ``z_a + sign z_b``.
-    sign : (m,) int8
-    n : int
-    """
-    m = len(a) + np.count_nonzero(sign)
-    ptr, edge, other = np.empty(n + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
-    kernels.adjacency_inplace(ptr, edge, other, a, b, sign)
-    return ptr, edge, other, sign[edge]
-
-
 class PairGraph(OuterProducts):
     """Vectors ``z_a + sign z_b`` of the points Z, which are never formed all at once."""
 
@@ -69,9 +50,16 @@ class PairGraph(OuterProducts):
 
     @property
     def graph(self) -> tuple:
-        """Adjacency lists of the pairs; built when first needed and shared by congruent operators."""
+        """Adjacency lists of the n points: ``ptr`` (n + 1,), ``edge``, ``other`` and ``sign``; shared by congruent operators.
+
+        Entries ``ptr[u] ... ptr[u + 1] - 1`` of the others are the edges of point u, the points at their other ends, and their signs.
+        A term with sign 0 is the point alone and is listed once.
+        """
         if self._graph is None:
-            self._graph = adjacency(self.a, self.b, self.sign, len(self.Z))
+            m = self.c + np.count_nonzero(self.sign)
+            ptr, edge, other = np.empty(len(self.Z) + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
+            kernels.adjacency_inplace(ptr, edge, other, self.a, self.b, self.sign)
+            self._graph = ptr, edge, other, self.sign[edge]
         return self._graph
 
     def values(self, X: np.ndarray) -> np.ndarray:
