@@ -30,8 +30,11 @@ def dense(A: Any) -> np.ndarray:
 
 def product(X: Any, B: Any) -> Any:
     """``X B`` for a NumPy matrix B, in the library, device and precision of X."""
-    space = array_space(X) if is_foreign(X) else None
-    return X @ B if space is None else X @ space.put_like(X, dense(B))
+    if isinstance(X, np.ndarray) or not is_foreign(X):
+        return X @ B
+    space = array_space(X)
+    assert space is not None
+    return X @ space.put_like(X, dense(B))
 
 
 def row_dot(A: Any, B: Any) -> np.ndarray:

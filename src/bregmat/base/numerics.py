@@ -109,7 +109,6 @@ def armijo(
     slope: float,
     *,
     rounding: float,
-    sufficient: float = 1e-4,
     first: float = 1.0,
     most: int = 40,
     outside: float = 0.5,
@@ -117,7 +116,7 @@ def armijo(
 ) -> tuple[Point, float] | None:
     """The first point along a descent direction that meets Armijo's condition, with its step length; None if there is none.
 
-    ``cost(alpha) <= cost + sufficient * alpha * slope + rounding`` (Armijo 1966).
+    ``cost(alpha) <= cost + 1e-4 * alpha * slope + rounding`` (Armijo 1966).
 
     Parameters
     ----------
@@ -127,8 +126,6 @@ def armijo(
         At step length 0; the slope is negative.
     rounding : float
         Rounding error of the cost.
-    sufficient : float
-        Fraction of the predicted decrease that is required.
     first : float
         First step length.
     most : int
@@ -142,7 +139,7 @@ def armijo(
     alpha = first
     for _ in range(most):
         found = trial(alpha)
-        if found is not None and found[1] <= cost + sufficient * alpha * slope + rounding:
+        if found is not None and found[1] <= cost + 1e-4 * alpha * slope + rounding:
             return found[0], alpha
         if found is None or not np.isfinite(found[1]):
             alpha *= outside

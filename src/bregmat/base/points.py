@@ -82,7 +82,9 @@ def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
     """
     if isinstance(X, CheckedPoints):
         return X, X.space
-    return (to_numpy(name, X), working_space(X)) if is_foreign(X) else (X, None)
+    if isinstance(X, np.ndarray) or not is_foreign(X):
+        return X, None
+    return to_numpy(name, X), working_space(X)
 
 
 def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:

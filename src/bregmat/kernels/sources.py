@@ -20,10 +20,8 @@ FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which d
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
 SMALL = 16_384  # entries of a block up to which sums are computed from the whole block
 FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
-CANCELS, OVERFLOWS = (
-    1e5,
-    1e30,
-)  # mean and largest gamma |x - mean|^2 above which distances are computed from differences
+# mean and largest gamma |x - mean|^2 above which distances are computed from differences
+CANCELS, OVERFLOWS = 1e5, 1e30
 STRIP = 2_000_000  # entries of a block that are computed at a time
 SAMPLED = 64  # rows and columns of a precomputed matrix on which symmetry is checked
 
