@@ -13,7 +13,7 @@ import pytest
 
 from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.base import threads
-from bregmat.base.threads import in_parts, single_thread_blas
+from bregmat.base.threads import in_parts, single_thread_blas, single_thread_for
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PROBLEMS = """
@@ -109,7 +109,7 @@ def test_a_limit_that_an_interrupt_kept_from_leaving_is_lifted(blas):
     assert blas() == [1, 1]
     del holder  # as when Ctrl-C comes between the end of the block and its exit
     assert blas() == [7, 7]
-    with single_thread_blas(order=64):
+    with single_thread_for(64):
         assert blas() == [7, 7]
 
 

@@ -19,7 +19,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
@@ -63,20 +63,12 @@ _before: dict[tuple[int, int | None], int] = {}
 
 # ---------------------------------------------------------------------- one BLAS thread
 @contextmanager
-def single_thread_blas(order: int = 1000) -> Iterator[None]:
+def single_thread_blas() -> Iterator[None]:
     """Context with one BLAS thread: results have the same bits on any number of threads, and small products do not wait.
 
     The limit holds for the whole process: the first thread that enters sets it, the last one that leaves restores the number before.
     A limit that an interrupt kept from ending ends when it is collected. A forked child keeps the limits of its own thread.
-
-    Parameters
-    ----------
-    order : int, optional
-        Order of the matrices inside. Up to 64, nothing is done, since BLAS uses one thread anyway.
     """
-    if order <= 64:
-        yield
-        return
     holder, thread = object(), threading.get_ident()
     try:
         with _lock:
@@ -92,6 +84,11 @@ def single_thread_blas(order: int = 1000) -> Iterator[None]:
         with _lock:
             _holders.pop(holder, None)
             _restore()
+
+
+def single_thread_for(order: int) -> AbstractContextManager[None]:
+    """:func:`single_thread_blas` for matrices of an order above 64; up to there, nothing is done, since BLAS uses one thread anyway."""
+    return single_thread_blas() if order > 64 else nullcontext()
 
 
 def _set_threads(library: Any, threads: int) -> None:

@@ -10,7 +10,7 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 
 from bregmat.base.checks import as_column, check_integer, check_positive, check_share
-from bregmat.base.threads import on_one_blas_thread, single_thread_blas
+from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
@@ -155,7 +155,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         kind = self._checked().kind
         block = kind.read(kind.one(x), self._dim)
         state = self._state or self._set_state(kind.size(block))
-        with single_thread_blas(len(state.H)):
+        with single_thread_for(len(state.H)):
             return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
@@ -447,7 +447,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_blas(self._dim or settings.kind.size(block)), Undo(self, marks):
+        with single_thread_for(self._dim or settings.kind.size(block)), Undo(self, marks):
             state = self._state or self._set_state(settings.kind.size(block))
             state.check_assumptions(block, y)
             return state.learn(block, y)

@@ -15,7 +15,7 @@ from bregmat._kernels.arrays import EigenWork
 from bregmat.base.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.sampling import check_random_state, generator
-from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt, single_thread_blas, take_interrupt
+from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt, single_thread_for, take_interrupt
 from bregmat.estimators.base import validated
 from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
@@ -309,7 +309,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             X = validated(self, X, order="C", reset=fresh)
             if fresh:
                 self._begin(X.shape[1])
-            with single_thread_blas(X.shape[1]):
+            with single_thread_for(X.shape[1]):
                 n_learned = self._trials(X, keeps_part=fresh)
         if n_learned < len(X):
             text = (

@@ -64,10 +64,6 @@ class Rounding:
         """Sizes of the terms that the entries of some points are sums of, shape (..., r)."""
         return np.minimum(self.column, self.length[points][..., None])
 
-    def of_points(self, points: np.ndarray) -> np.ndarray:
-        """Largest error of every entry of some points."""
-        return np.maximum(VANISHING * self.sizes(points), self.reach[points][..., None] * self.floor)
-
     def of_sums(self, weights: np.ndarray) -> np.ndarray:
         """Largest error of every entry of ``weights' Z``, for weights (n, k)."""
         spread = np.sqrt((weights * weights).T @ self.reach**2)
@@ -86,7 +82,10 @@ class Rounding:
 
     def of_pairs(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Largest error of every entry of sums or differences of two points."""
-        return self.of_points(a) + self.of_points(b)
+        first, second = [
+            np.maximum(VANISHING * self.sizes(ends), self.reach[ends][..., None] * self.floor) for ends in (a, b)
+        ]
+        return first + second
 
     def vanishing(
         self, vectors: Callable[[np.ndarray], np.ndarray], squares: np.ndarray, a: np.ndarray, b: np.ndarray
