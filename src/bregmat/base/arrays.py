@@ -27,30 +27,14 @@ def _compat() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class ArraySpace:
-    """A namespace of the array API on one of its devices.
+    """A namespace of the array API on one of its devices."""
 
-    Attributes
-    ----------
-    xp : module
-        From array-api-compat.
-    device : object
-    is_host : bool
-        Whether NumPy can read its arrays without a copy.
-    """
-
-    xp: Any
+    xp: Any  # module from array-api-compat
     device: Any
-    is_host: bool
+    is_host: bool  # whether NumPy can read its arrays without a copy
 
     def put(self, x: np.ndarray, dtype: Any = None) -> Any:
-        """A copy of a NumPy array in this space.
-
-        Parameters
-        ----------
-        x : ndarray
-        dtype : str, optional
-            By default that of x.
-        """
+        """A copy of a NumPy array in this space; by default in its own precision."""
         name = np.dtype(x.dtype if dtype is None else dtype).name
         x = np.ascontiguousarray(x, dtype=name)
         if not x.flags.writeable:  # torch shares memory and warns if it is read-only
@@ -81,13 +65,7 @@ class ArraySpace:
 
 
 class MatrixThere:
-    """A matrix of another library whose products are fetched to the host.
-
-    Parameters
-    ----------
-    space : ArraySpace
-    A : array, shape (n, m)
-    """
+    """A matrix (n, m) of another library whose products are fetched to the host."""
 
     def __init__(self, space: ArraySpace, A: Any) -> None:
         self.space, self.A = space, A
@@ -134,10 +112,7 @@ def array_space(x: Any) -> ArraySpace | None:
 def working_space(x: Any) -> ArraySpace | None:
     """The space in which sums over these points are computed; None for the host, where compiled loops are faster.
 
-    Raises
-    ------
-    TypeError
-        If the device has no double precision, which certificates need.
+    Raises ``TypeError`` for a device without double precision, which certificates need.
     """
     space = array_space(x)
     if space is None or space.is_host:
@@ -165,16 +140,7 @@ def _is_on_host(x: Any) -> bool:
 def to_numpy(name: str, x: Any) -> Any:
     """The array as a NumPy array; other objects unchanged.
 
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for messages.
-    x : object
-
-    Raises
-    ------
-    TypeError
-        For an array that records gradients, which are not supported.
+    Raises ``TypeError``, which names the argument, for an array that records gradients: they are not supported.
     """
     space = array_space(x) if is_foreign(x) else None
     if space is None:

@@ -16,30 +16,16 @@ Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
 # ---------------------------------------------------------------------- conjugate gradients
 @dataclass(frozen=True, eq=False)
 class KrylovEnd:
-    """The result of conjugate gradients.
-
-    Attributes
-    ----------
-    x, residual : ndarray, shape of b
-        ``residual = b - H x``, by recurrence.
-    steps : int
-    norm : float
-        Norm of the residual.
-    rho : float
-        ``r' M^-1 r`` for the preconditioner M.
-    direction : ndarray or None
-        The last direction, if no step was taken along it because its curvature is not positive or ``blocked`` returned True.
-    curvature : float
-        ``d' H d`` of that direction.
-    """
+    """The result of conjugate gradients."""
 
     x: np.ndarray
-    residual: np.ndarray
+    residual: np.ndarray  # b - H x, by recurrence
     steps: int
-    norm: float
-    rho: float
+    norm: float  # of the residual
+    rho: float  # r' M^-1 r for the preconditioner M
+    # the last direction, if no step was taken along it because its curvature is not positive or ``blocked`` returned True
     direction: np.ndarray | None = None
-    curvature: float = np.nan
+    curvature: float = np.nan  # d' H d of that direction
 
 
 def conjugate_gradients(

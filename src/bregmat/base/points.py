@@ -14,16 +14,10 @@ from bregmat.base.checks import as_matrix, as_numbers, rows_text
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoints:
-    """Points that have been checked, so that inner functions do not check them again.
+    """Points that have been checked, so that inner functions do not check them again."""
 
-    Attributes
-    ----------
-    points : ndarray, memmap or csr array
-    space : ArraySpace or None
-        Library and device of the input if it is not NumPy; products with the points are computed there.
-    """
-
-    points: Any
+    points: Any  # ndarray, memmap or csr array
+    # library and device of the input if it is not NumPy; products with the points are computed there
     space: ArraySpace | None = None
 
 
@@ -72,14 +66,7 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
 
 
 def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
-    """Points, copied to the host if they are of another library, and the space for products with them (None: the host).
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for messages.
-    X : array-like, scipy.sparse, CheckedPoints or array of another library
-    """
+    """Points, copied to the host if they are of another library, and the space for products with them (None: the host)."""
     if isinstance(X, CheckedPoints):
         return X, X.space
     if isinstance(X, np.ndarray) or not is_foreign(X):
@@ -88,17 +75,7 @@ def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
 
 
 def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
-    """Points as rows of another library: finite, in float32 or float64, not copied to the host.
-
-    Parameters
-    ----------
-    name : str
-        Name of the argument, for messages.
-    x : array
-        Of a library that :func:`bregmat.base.arrays.array_space` knows.
-    columns : int, optional
-        Required number of columns.
-    """
+    """Points as rows of another library: finite, in float32 or float64, not copied to the host; with the required number of columns."""
     space = array_space(x)
     assert space is not None
     xp = space.xp

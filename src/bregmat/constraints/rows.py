@@ -50,24 +50,14 @@ class Terms:
 
 @dataclass(frozen=True, eq=False)
 class ResolvedRows:
-    """Constraint rows in row numbers of n points: what is asked of them when they are bound to points.
+    """Constraint rows in row numbers of n points: what is asked of them when they are bound to points."""
 
-    Attributes
-    ----------
-    terms : Terms
-        Of the rows that name samples.
-    whole : ndarray of int
-        Ascending numbers of the rows that touch all points: the trace, and rows given by a matrix.
-    touched : ndarray of int or None
-        Ascending numbers of the points that rows name; None if a row touches all of them.
-    sees_differences : bool
-        Whether all rows are made of differences of points, so that moving all points changes nothing.
-    """
-
-    terms: Terms
-    whole: np.ndarray
-    touched: np.ndarray | None
-    sees_differences: bool
+    terms: Terms  # of the rows that name samples
+    whole: np.ndarray  # ascending numbers of the rows that touch all points: the trace, and rows given by a matrix
+    touched: np.ndarray | None  # ascending numbers of the points that rows name; None if a row touches all of them
+    sees_differences: (
+        bool  # whether all rows are made of differences of points, so that moving all points changes nothing
+    )
 
 
 def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:

@@ -58,21 +58,11 @@ class Row:
 # ---------------------------------------------------------------------- from columns
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """The rows of a table of constraints, or of pairs or triplets.
+    """The rows of a table of constraints, or of pairs or triplets."""
 
-    Attributes
-    ----------
-    arguments : dict of str -> object
-        Arguments of ``Constraints``.
-    samples : list of tuple of str, length c
-        The samples of each row, as words.
-    tuples : TupleTable, optional
-        How the table was read, if it is one of pairs or triplets.
-    """
-
-    arguments: dict[str, Any]
-    samples: list[tuple[str, ...]]
-    tuples: TupleTable | None = None
+    arguments: dict[str, Any]  # of Constraints
+    samples: list[tuple[str, ...]]  # of each row, as words
+    tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
 
     @property
     def is_open(self) -> bool:

@@ -32,24 +32,12 @@ SHAPES = (
 
 @dataclass(frozen=True)
 class TupleTable:
-    """A table of pairs or triplets as the columns of constraints.
+    """A table of pairs or triplets as the columns of constraints."""
 
-    Attributes
-    ----------
-    columns : dict of str -> ndarray of str, shape (c,)
-        relation, i, j, k, l, bound, sense and, where it was given, weight.
-    called : dict of str -> str
-        Names of the columns of samples in the table.
-    is_open : bool
-        Whether the bounds follow from the points; those in ``columns`` have no meaning then.
-    said : str
-        A sentence that says how the table was read.
-    """
-
-    columns: dict[str, Any]
-    called: dict[str, str]
-    is_open: bool
-    said: str
+    columns: dict[str, Any]  # of words (c,): relation, i, j, k, l, bound, sense and, where it was given, weight
+    called: dict[str, str]  # names of the columns of samples in the table
+    is_open: bool  # whether the bounds follow from the points; those in ``columns`` have no meaning then
+    said: str  # a sentence that says how the table was read
 
 
 def read_tuples(

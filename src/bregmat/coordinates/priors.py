@@ -299,18 +299,9 @@ def _in_range(
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
-    """Coordinates in which the prior has mean eigenvalue 1 if the divergence is homogeneous.
+    """Coordinates in which the prior, with ``order`` eigenvalues, has mean eigenvalue 1 if the divergence is homogeneous.
 
-    Parameters
-    ----------
-    divergence : SpectralDivergence
-    values : ndarray, shape (r,)
-        Eigenvalues of the prior that are not left out.
-    order : int
-        Number of all eigenvalues.
-    base : array-like or scipy.sparse
-    **facts
-        Further fields.
+    ``values`` (r,) are the eigenvalues that are not left out; ``facts`` are further fields.
     """
     scale = 1.0 if divergence.degree is None else float(values.sum()) / order
     return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)

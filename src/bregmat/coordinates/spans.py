@@ -43,14 +43,7 @@ class Span:
 def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
     """Coordinates of vectors in an orthonormal basis of their span, the span, and whether the vectors are those of the terms.
 
-    The vectors are the touched points, or the differences in the terms of the rows if those are fewer. None if all are 0.
-
-    Parameters
-    ----------
-    Z : ndarray or scipy.sparse, shape (n, d)
-        The touched points.
-    rows : ResolvedRows
-        Of constraints that name their samples.
+    The vectors are the touched points Z (n, d), or the differences in the terms of the rows if those are fewer. None if all are 0.
     """
     t = rows.terms
     are_terms = rows.sees_differences and len(t.row) < Z.shape[0]

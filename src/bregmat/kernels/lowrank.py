@@ -26,20 +26,11 @@ class Pivots:
     """Points of a Nystroem approximation: ``k(x, y)`` is about ``g(x)' g(y)`` with ``g(x) = L^-1 k(pivots, x)``.
 
     The approximation is exact if x or y lies in the span of the pivots in feature space.
-
-    Attributes
-    ----------
-    rows : ndarray of int, shape (r,)
-        Row numbers of the pivots in the order in which they were chosen.
-    L : ndarray, shape (r, r)
-        Lower Cholesky factor of the kernel between the pivots.
-    captured : float
-        Trace of the approximation over the trace of the kernel, 0 to 1.
     """
 
-    rows: np.ndarray
-    L: np.ndarray
-    captured: float
+    rows: np.ndarray  # row numbers (r,) of the pivots in the order in which they were chosen
+    L: np.ndarray  # lower Cholesky factor (r, r) of the kernel between the pivots
+    captured: float  # trace of the approximation over the trace of the kernel, 0 to 1
 
     def coordinates(self, columns: np.ndarray) -> np.ndarray:
         """Rows ``g(x)``, shape (n, r), from kernel values between points and pivots, shape (n, r)."""

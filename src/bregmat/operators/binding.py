@@ -90,7 +90,7 @@ class Rounding:
     def vanishing(
         self, vectors: Callable[[np.ndarray], np.ndarray], squares: np.ndarray, a: np.ndarray, b: np.ndarray
     ) -> np.ndarray:
-        """Numbers of the sums or differences of the points a and b whose entries may all be rounding.
+        """Numbers of the sums or differences of the points a and b (c,) whose entries may all be rounding.
 
         Parameters
         ----------
@@ -228,16 +228,9 @@ def _rank_one_terms(
 
 
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:
-    """Signed sums of terms; those that cancel up to rounding, such as a similarity with the origin, are exactly 0.
+    """Signed sums of terms with coefficients P (c, n_terms); errors are None where they are a share of the entry itself.
 
-    Parameters
-    ----------
-    base : RankOneRows or PairGraph
-        Of the terms.
-    P : scipy.sparse.csr_array, shape (c, n_terms)
-        Coefficients.
-    errors : _Errors or None
-        None where they are a share of the entry itself.
+    Sums that cancel up to rounding, such as a similarity with the origin, are exactly 0.
     """
     P.sum_duplicates()
     sums = SignedSums(base, P)

@@ -219,14 +219,7 @@ class Stacked(Operator):
 
 
 def with_leaves(op: Any, made: Callable[[Any], Any]) -> Any:
-    """The operator with every elementary operator in it replaced.
-
-    Parameters
-    ----------
-    op : Operator
-    made : callable
-        Gives the operator that replaces an elementary one, with the same values.
-    """
+    """The operator with every elementary operator in it replaced by what ``made`` gives for it, with the same values."""
     if isinstance(op, SignedSums):
         return SignedSums(with_leaves(op.base, made), op.P)
     if isinstance(op, Stacked):

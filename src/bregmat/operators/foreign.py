@@ -182,11 +182,5 @@ class ArrayRows(OuterProducts):
 
 
 def on_space(op: Any, space: ArraySpace) -> Any:
-    """The operator with its outer products as :class:`ArrayRows`; rows with a matrix each stay on the host.
-
-    Parameters
-    ----------
-    op : Operator
-    space : ArraySpace
-    """
+    """The operator with its outer products as :class:`ArrayRows`; rows with a matrix each stay on the host."""
     return with_leaves(op, lambda one: ArrayRows.of(one, space) if isinstance(one, PairGraph | RankOneRows) else one)
