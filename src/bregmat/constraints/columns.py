@@ -108,16 +108,8 @@ def is_number_word(value: Any) -> bool:
 
 
 def similar_name(name: Any, known: Any) -> str:
-    """``; is it 'b'?`` if a known name resembles an unknown one; else the empty string.
-
-    Parameters
-    ----------
-    name : object
-        The unknown name; only strings are compared.
-    known : sequence, length n
-        The known names; more than 50,000 are not compared, which would take over a second.
-    """
-    if not isinstance(name, str) or len(known) > 50_000:
+    """``; is it 'b'?`` if a known name resembles an unknown one, both strings; else the empty string."""
+    if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
         return ""
     plain = {str(other).strip().casefold(): str(other) for other in known}
     found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)

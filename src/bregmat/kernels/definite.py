@@ -115,20 +115,8 @@ def check_definite(A: np.ndarray) -> float:
     The test is a Cholesky factorisation of A with its diagonal raised by 1e-13 times sqrt(n). If that fails, the smallest
     eigenvalue may be at most 1e-10 times sqrt(n) below zero, relative to the largest diagonal entry.
 
-    Parameters
-    ----------
-    A : ndarray, shape (n, n)
-        Symmetric and finite, with a nonnegative diagonal.
-
-    Returns
-    -------
-    float
-        delta for which ``A + delta max(A_ii) I`` is positive semidefinite, the rounding of the test included.
-
-    Raises
-    ------
-    ValueError
-        The message has the eigenvalue and the rows of the block.
+    A (n, n) is symmetric and finite, with a nonnegative diagonal. The bound is a delta for which ``A + delta max(A_ii) I`` is positive
+    semidefinite, the rounding of the test included. The message of the ``ValueError`` has the eigenvalue and the rows of the block.
 
     Notes
     -----

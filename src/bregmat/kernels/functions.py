@@ -239,21 +239,10 @@ def check_gamma_rule(gamma: Any) -> None:
 
 
 def gamma_of(X: Any, rule: str, weights: np.ndarray | None = None) -> float:
-    """Compute gamma by one of the rules of scikit-learn's ``SVC``.
+    """The coefficient gamma by one of the rules of scikit-learn's ``SVC``, for points X (n, d), dense or sparse.
 
-    Parameters
-    ----------
-    X : ndarray or scipy.sparse, shape (n, d)
-        Points.
-    rule : {"scale", "auto"}
-        "scale" is 1 / (d var) with the variance of all entries of X, or 1 if they are all equal; "auto" is 1 / d.
-    weights : ndarray, shape (n,), optional
-        Nonnegative, dimensionless. A point of weight 2 counts twice in the variance.
-
-    Returns
-    -------
-    float
-        In 1 / (X units)^2 for "scale".
+    "scale" is 1 / (d var) with the variance of all entries of X, or 1 if they are all equal; "auto" is 1 / d. A point of weight 2 counts
+    twice in the variance.
     """
     check_gamma_rule(rule)
     n, d = X.shape

@@ -29,10 +29,6 @@ class OwnSlack(ScalarLoss):
 
     It applies to rows with a positive bound; others get the squared hinge. This class derives it from link, inverse link and phi of
     any divergence; those of the library have explicit formulas (:func:`own_slack`).
-
-    Parameters
-    ----------
-    divergence : SpectralDivergence
     """
 
     name: ClassVar[str] = "own_slack"

@@ -13,24 +13,13 @@ from bregmat.objective.spectral import SpectralDivergence
 
 @dataclass(frozen=True, eq=False)
 class WeightedBounds:
-    """The rows before their losses are chosen: the argument of :meth:`bregmat.objective.scalar_losses.Loss.bind`.
+    """The c rows before their losses are chosen: the argument of :meth:`bregmat.objective.scalar_losses.Loss.bind`."""
 
-    Attributes
-    ----------
-    divergence : SpectralDivergence
-        Of the problem.
-    bound, gamma, unit : ndarray, shape (c,)
-        Bounds and the unit in which a violation is measured (units of p; ``|b|`` if b is not 0); slack weights (dimensionless;
-        rows of infinite weight are hard: their bound must hold).
-    sense : ndarray of int8, shape (c,)
-        +1, -1, or 0 for equalities.
-    """
-
-    divergence: SpectralDivergence
+    divergence: SpectralDivergence  # of the problem
     bound: np.ndarray
-    sense: np.ndarray
-    gamma: np.ndarray
-    unit: np.ndarray
+    sense: np.ndarray  # int8: +1, -1, or 0 for equalities
+    gamma: np.ndarray  # slack weights, dimensionless; rows of infinite weight are hard: their bound must hold
+    unit: np.ndarray  # in which a violation is measured: |b| if b is not 0
 
 
 class RowLosses:

@@ -155,13 +155,7 @@ class ScalarLoss(Loss):
         return np.broadcast_to(low, b.shape) * g / scale, np.broadcast_to(high, b.shape) * g / scale
 
     def is_outside(self, p: Any, b: Any) -> Any:
-        """Whether values of positive losses cost infinitely much.
-
-        Parameters
-        ----------
-        p, b : ndarray, shape (k,)
-            Values and bounds of some rows.
-        """
+        """Whether values p (k,) of a positive loss at the bounds b (k,) cost infinitely much."""
         return p <= 0
 
     def _inside(self, q: Any) -> Any:
