@@ -12,13 +12,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
+from bregmat.base.sampling import IDENTICAL, NothingToCompare
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.priors import inverse_covariance, inverse_covariance_of, inverse_deviations_of, root_of_prior
-from bregmat.estimators.task import TrainingProblem
-from bregmat.from_labels.kinds import Kinds
-from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
+from bregmat.estimators.linear_maps import (
+    inverse_covariance,
+    inverse_covariance_of,
+    inverse_deviations_of,
+    root_of_prior,
+)
+from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.from_labels.kinds import Kinds, label_codes, too_few_labelled
 from bregmat.from_labels.neighbors import (
     BLOCK,
     MOST_DEFAULT_ROWS,
@@ -70,7 +74,8 @@ class BlockLabels:
         code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
         codes = points.cached(_codes, dict(zip(distinct, code.tolist())))
         counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
-        check_labelled(int(counts.sum()), points.shape[0], unlabeled)
+        if counts.sum() < 2:
+            raise too_few_labelled(int(counts.sum()), points.shape[0], unlabeled)
         return cls(points, codes, counts)
 
     def code_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -78,22 +83,24 @@ class BlockLabels:
         wanted, place = np.unique(numbers, return_inverse=True)
         return np.concatenate(self.points.reduce(_codes_at, self.codes, wanted))[place]
 
-    def classes(self) -> Classes:
-        """What random pairs are drawn from."""
-        every = np.arange(self.counts.shape[1])
-        return Classes(
-            self.counts.sum(axis=0), Ranked(self, every, is_by_class=False), Ranked(self, every), self.code_of
-        )
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of points of each class, shape (k,)."""
+        return self.counts.sum(axis=0)
 
     @property
-    def kinds(self) -> Kinds:
-        """Those of all points would be a number for every point."""
-        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
+    def labelled(self) -> Ranked:
+        """Row numbers of the labelled points, ascending."""
+        return Ranked(self, np.arange(self.counts.shape[1]), is_by_class=False)
 
-    def kinds_of(self, numbers: np.ndarray) -> Kinds:
-        """Who belongs together among some rows."""
-        kinds = Kinds.of_classes(np.arange(self.counts.shape[1]))
-        return replace(kinds, codes=self.code_of(numbers))
+    @property
+    def ordered(self) -> Ranked:
+        """Row numbers of the labelled points, class by class."""
+        return Ranked(self, np.arange(self.counts.shape[1]))
+
+    def of_rows(self, numbers: np.ndarray) -> Kinds:
+        """Classes of some rows, in memory."""
+        return replace(Kinds.of_classes(np.arange(self.counts.shape[1])), codes=self.code_of(numbers))
 
 
 class Ranked:
@@ -257,27 +264,14 @@ class BlockProblem(TrainingProblem):
             return None if self.prior is None else dense(self.prior.G0)
         return root_of_prior(self.prior)
 
-    def kinds(self, labels: BlockLabels) -> BlockLabels:
-        return labels
-
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
-        is_balanced = options["strategy"] == "random"
-        return random_pairs(
-            self.points,
-            labels.classes(),
-            n_constraints,
-            percentiles,
-            rng,
-            is_balanced=is_balanced,
-            apart=self.points.differ,
-        )
+    def pairs(self, task: Task) -> Constraints:
+        return task.random_pairs(self.points, apart=self.points.differ)
 
     def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
         """Constraints between neighbours. If there are too many points, those that take part are drawn first."""
         names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
         n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
-        sizes = kinds.counts.sum(axis=0)
+        sizes = kinds.sizes
         able = np.flatnonzero(sizes > 1)
         check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
         most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
@@ -286,15 +280,16 @@ class BlockProblem(TrainingProblem):
         size = sq_norms(self._read(numbers, self._map(result)))
         coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
         if is_first:
-            alone = Ranked(kinds, np.flatnonzero(sizes == 1))[:]
-            warn_of_left_out(*(_marked(self.points.shape[0], rows) for rows in (alone, numbers[coincides.any(axis=1)])))
+            warn_of_left_out(np.sort(Ranked(kinds, np.flatnonzero(sizes == 1))[:]), numbers[coincides.any(axis=1)])
         has_impostor = ((far.rows >= 0) & ~coincides).any(axis=1)
         if not has_impostor.any():
             pair = int(numbers[0]), int(far.rows[0, 0])
             raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
         kept = np.flatnonzero(has_impostor)
         targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
-        others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
+        is_left_out = (far.rows < 0) | coincides
+        rows, distances = np.where(is_left_out, -1, far.rows), np.where(is_left_out, np.inf, np.sqrt(far.sq))
+        others = Nearest(rows, distances).of(kept)
         coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
         return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
 
@@ -331,9 +326,3 @@ class BlockProblem(TrainingProblem):
         # the driver has these rows: it fetches their columns, too
         dual, values, violation = (np.asarray(x) for x in (result.dual, result.values, result.violation))
         return replace(result, dual=dual, values=values, violation=violation)
-
-
-def _marked(n: int, rows: np.ndarray) -> np.ndarray:
-    found = np.zeros(n if len(rows) else 0, dtype=bool)
-    found[rows] = True
-    return found

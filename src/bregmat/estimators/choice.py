@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import dense, sq_norms
-from bregmat.estimators.priors import points_in_prior
+from bregmat.estimators.linear_maps import points_in_prior
 from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy

@@ -14,24 +14,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
-from bregmat.base.interrupts import held_interrupts
 from bregmat.base.linalg import blocks
-from bregmat.base.points import CheckedPoints
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import check_at_most
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.labels import constraints_from_labels, label_codes
 from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import MatrixResult
-from bregmat.typing import Strategy
 
 MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
 BLOCK = 10_000_000  # kernel values at a time
@@ -170,27 +166,19 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, MatrixResult, Constraints]:
-    """The learned kernel on any points, in the form that data and parameters ask for, its result, and the rows used in row
-    numbers of X."""
-    problem = _problem(X, base, task.learner.rank, as_divergence(task.learner.divergence))
-    result, rows = task.learn(problem)
-    with held_interrupts():
-        return problem.map_of(result), result, rows
-
-
-def _problem(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelProblem:
+def kernel_problem(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelProblem:
+    """The problem in the form that data and parameters ask for (see :class:`KernelLearner`)."""
     n, d = X.shape
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
     if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
-        return FactorProblem(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
+        return FactorProblem(X)
     check_at_most("rank", rank, n, "training points")
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
-    return LowRankProblem(G0, CheckedPoints(G0), X, base, pivots)
+    return LowRankProblem(G0, X, base, pivots)
 
 
 class KernelProblem(TrainingProblem):
@@ -203,18 +191,18 @@ class KernelProblem(TrainingProblem):
 
 @dataclass(frozen=True, eq=False)
 class FactorProblem(KernelProblem):
-    """The prior's factor: X itself."""
+    """X is a factor of the prior kernel."""
 
     G0: Any
-    points: Any  # the same for those who check
 
     def space(self, result: MatrixResult | None) -> Space:
         if result is None:
             return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0))
         return PointSpace(np.asarray(result.transform(self.G0)))
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return constraints_from_labels(self.points, labels.values, n_constraints, **options)
+    def pairs(self, task: Task) -> Constraints:
+        G0 = self.G0
+        return task.random_pairs(as_points("X", np.asarray(G0)) if isinstance(G0, np.memmap) else G0)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_kernel(Factor(self.G0), rows, **settings)
@@ -256,8 +244,27 @@ class SpanProblem(KernelProblem):
         diagonal = base.diagonal(X) + np.einsum("ij,ij->i", h, g)
         return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal)
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return _constraints_of_kernel(self.X, self.base, labels.values, n_constraints, **options)
+    def pairs(self, task: Task) -> Constraints:
+        """Pairs of different points of the kernel; bounds are percentiles of its distances."""
+        X, base, rng = self.X, self.base, generator(task.learner.random_state)
+        drawn = task.random_pairs(X, rng=rng, percentiles=(5, 95))
+        rows = task.kinds.labelled
+        a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
+        sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
+        apart = sq > COINCIDENT * size
+        if not apart.any():
+            text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
+            raise NothingToCompare(text, tuple(rows[:2].tolist()))
+        near, far = np.percentile(sq[apart], task.learner.percentiles)
+        i, j = drawn.index[:, :2].T.astype(np.int64)
+        sq, size = base.sq_distances(X, i, j)
+        keep, same = sq > COINCIDENT * size, drawn.sense > 0
+        if not keep.any():
+            raise NothingToCompare(
+                "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
+            )
+        bound, sense = np.where(same, near, far), np.where(same, "<=", ">=")
+        return Constraints.sq_distance(i[keep], j[keep], bound[keep], sense[keep])
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         n = self.X.shape[0]
@@ -277,39 +284,3 @@ class SpanProblem(KernelProblem):
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])
         return SpanMap(result, len(pivots.rows), self.base, points, pivots, train=self.X)
-
-
-def _constraints_of_kernel(
-    X: Any,
-    base: KernelFunction,
-    y: Any,
-    n_constraints: int | None,
-    *,
-    strategy: Strategy,
-    percentiles: tuple[float, float],
-    unlabeled: Any,
-    random_state: Any,
-) -> Constraints:
-    """Pairs as :func:`bregmat.constraints_from_labels` draws them, bounded by percentiles of the *kernel's* distances.
-
-    Pairs that coincide in the space of the kernel are left out.
-    """
-    rng = generator(random_state)
-    drawing: dict[str, Any] = {"strategy": strategy, "unlabeled": unlabeled, "random_state": rng}
-    drawn = constraints_from_labels(CheckedPoints(X), y, n_constraints, **drawing)
-    rows = np.flatnonzero(label_codes(y, unlabeled=unlabeled) >= 0)
-    a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
-    sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
-    apart = sq > COINCIDENT * size
-    if not apart.any():
-        text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
-        raise NothingToCompare(text, tuple(rows[:2].tolist()))
-    near, far = np.percentile(sq[apart], percentiles)
-    i, j = drawn.index[:, :2].T.astype(np.int64)
-    sq, size = base.sq_distances(X, i, j)
-    keep, same = sq > COINCIDENT * size, drawn.sense > 0
-    if not keep.any():
-        raise NothingToCompare(
-            "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
-        )
-    return Constraints.sq_distance(i[keep], j[keep], np.where(same, near, far)[keep], np.where(same, "<=", ">=")[keep])

@@ -1,8 +1,8 @@
-"""A Mahalanobis metric from its parts: a prior from the data, components in the order of what they explain, distances."""
+"""The methods of a learned Mahalanobis metric: points in the learned map, and distances."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat.base.arrays import array_space, is_foreign, to_numpy
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import blocks, eigh, product
+from bregmat.base.linalg import blocks, product
 from bregmat.base.points import as_array_points, check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import validated
-from bregmat.estimators.priors import RANK_TOL, covariance
 from bregmat.run.result import MatrixResult
 from bregmat.typing import Pairs, Points
 
-MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
-MOST_ROWS = 20_000  # rows looked at to order the components
-MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
-CHUNK = 1_000_000  # numbers per block when many pairs are transformed
+CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time
 
 
-# ---------------------------------------------------------------------- distances
 @dataclass(frozen=True, eq=False)
 class MahalanobisDistance:
     """``|(u - v) components'|``, a distance (not squared) between two points; picklable.
@@ -198,60 +193,3 @@ def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.n
     for part in blocks(len(i), points.shape[1], CHUNK):
         out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ components.T), axis=1)
     return out
-
-
-# ---------------------------------------------------------------------- the order of the components
-def principal_components(
-    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Components along which the mapped X varies most, then second most, ...; uncorrelated over X.
-
-    Parameters
-    ----------
-    result : MatrixResult
-    X : ndarray or scipy.sparse, shape (n, d)
-    n_components : int or None
-        None is all of them: they leave the learned distances as they are.
-    order : ndarray, shape (k, k), optional
-        Other orthogonal directions of the mapped points ``X B``, best first, as columns; up to 2,000 features.
-
-    Returns
-    -------
-    ndarray, shape (r, d), or None
-        None with very many features and all components wanted: the map is better left in the form the solver has it in.
-    """
-    n, d = X.shape
-    if d <= MOST_FEATURES:
-        B = result.B
-        if order is None:
-            order = eigh(B.T @ covariance(X[:: -(-n // MOST_ROWS)]) @ B)[1][:, ::-1]
-        return _signed((B @ order[:, :n_components]).T)
-    if n_components is None:
-        return None
-    T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
-    T -= T.mean(axis=0)
-    values, U = eigh(T @ T.T)
-    rank = int((values > RANK_TOL * values[-1]).sum())
-    if n_components > rank:
-        raise ValueError(
-            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
-            f"there are more than {MOST_FEATURES} features; got {n_components}."
-        )
-    top = slice(None, -n_components - 1, -1)
-    return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
-
-
-def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
-    """``B @ V`` without B: where a span is in use the map within it is symmetric."""
-    place = result.coordinates
-    if place.span is None:
-        return result.B @ V
-    inner = replace(place, R=None).transform(V.T, result.iterate).T
-    return inner if place.R is None else place.R @ inner
-
-
-def _signed(components: np.ndarray) -> np.ndarray:
-    """Signs that do not depend on the eigenvalue routine: the largest entry of each row is positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(components * signs[:, None])

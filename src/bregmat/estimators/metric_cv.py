@@ -11,9 +11,9 @@ import numpy as np
 from bregmat.base.checks import as_choice
 from bregmat.estimators.base import check_at_most, validated
 from bregmat.estimators.candidates import Params
+from bregmat.estimators.linear_maps import PRIORS
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.metric import MetricLearner
-from bregmat.estimators.priors import PRIORS
 from bregmat.estimators.search import LearnerSearch, listed, sizes
 from bregmat.typing import MetricPrior
 

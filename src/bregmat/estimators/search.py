@@ -19,8 +19,8 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
-from bregmat.from_labels.labels import STRATEGIES, as_kinds
-from bregmat.from_labels.neighbors import comparable
+from bregmat.from_labels.kinds import as_kinds
+from bregmat.from_labels.neighbors import STRATEGIES, comparable
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 
@@ -104,12 +104,12 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
             y = np.asarray(y)
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-            weight = point_weights(sample_weight, X.shape[0])
+            weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
             kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
             comparable(kinds)  # raises if there is nothing to learn; on folds this would be a warning
-            self._search(data.of(np.flatnonzero(kinds.codes >= 0), template), template)
+            self._search(data.of(kinds.labelled, template), template)
             self.best_learner_: Any = None
             self.best_learner_ = self._fitted(clone(template), data.of(here, template))
             with held_interrupts():

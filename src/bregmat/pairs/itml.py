@@ -17,7 +17,7 @@ from bregmat.base.sampling import generator, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
-from bregmat.estimators.priors import inverse_covariance
+from bregmat.estimators.linear_maps import inverse_covariance
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.tuple_rows import as_bounds, pair_rows

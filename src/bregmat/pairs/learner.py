@@ -14,7 +14,7 @@ from bregmat.base.sampling import check_percentiles, generator, sq_distance_perc
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
-from bregmat.estimators.priors import POINTS_PRIORS, points_in_prior
+from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier

@@ -1,7 +1,8 @@
-"""Prior metrics from the data: scaled columns, and inverse covariances of all rows and within classes."""
+"""Linear maps from data: prior metrics (scaled columns, inverse covariances), and the components of a learned metric."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
 from bregmat.base.linalg import dense, eigh
+from bregmat.run.result import MatrixResult
 from bregmat.typing import MetricPrior, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
@@ -17,6 +19,9 @@ CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
 RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
 # variance within classes, relative to that of the widest direction, below which none is told from another
 LEAST_WITHIN = 1e-6
+MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
+MOST_ROWS = 20_000  # rows that determine the order of the components
+MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
 KEPT_VARIANCE = 0.95  # of leading components; MNIST's error is no higher than with all (docs/performance.md)
 
 
@@ -208,3 +213,60 @@ def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
     scale = np.zeros(len(variance))
     scale[varies] = 1.0 / np.sqrt(variance[varies])
     return scale
+
+
+# ---------------------------------------------------------------------- components of a learned metric
+def principal_components(
+    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Components along which the mapped X varies most, then second most, ...; uncorrelated over X.
+
+    Parameters
+    ----------
+    result : MatrixResult
+    X : ndarray or scipy.sparse, shape (n, d)
+    n_components : int or None
+        None is all of them: they leave the learned distances as they are.
+    order : ndarray, shape (k, k), optional
+        Other orthogonal directions of the mapped points ``X B``, best first, as columns; up to 2,000 features.
+
+    Returns
+    -------
+    ndarray, shape (r, d), or None
+        None with very many features and all components wanted: the map is better left in the form the solver has it in.
+    """
+    n, d = X.shape
+    if d <= MOST_FEATURES:
+        B = result.B
+        if order is None:
+            order = eigh(B.T @ covariance(X[:: -(-n // MOST_ROWS)]) @ B)[1][:, ::-1]
+        return _signed((B @ order[:, :n_components]).T)
+    if n_components is None:
+        return None
+    T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
+    T -= T.mean(axis=0)
+    values, U = eigh(T @ T.T)
+    rank = int((values > RANK_TOL * values[-1]).sum())
+    if n_components > rank:
+        raise ValueError(
+            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
+            f"there are more than {MOST_FEATURES} features; got {n_components}."
+        )
+    top = slice(None, -n_components - 1, -1)
+    return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
+
+
+def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
+    """``B @ V`` without B: where a span is in use the map within it is symmetric."""
+    place = result.coordinates
+    if place.span is None:
+        return result.B @ V
+    inner = replace(place, R=None).transform(V.T, result.iterate).T
+    return inner if place.R is None else place.R @ inner
+
+
+def _signed(components: np.ndarray) -> np.ndarray:
+    """Signs that do not depend on the eigenvalue routine: the largest entry of each row is positive."""
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(components * signs[:, None])
