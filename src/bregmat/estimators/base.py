@@ -164,13 +164,12 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         fewest=1,
     )
     check_random_state(estimator.random_state)
-    check_verbose(estimator.verbose)
-
-
-def check_verbose(verbose: Any) -> None:
-    """Raise for a bad verbosity."""
-    if not isinstance(verbose, bool):
-        check_integer("verbose", verbose, 0, optional=False)
+    check_integer(
+        "verbose",
+        int(estimator.verbose) if isinstance(estimator.verbose, bool) else estimator.verbose,
+        0,
+        optional=False,
+    )
 
 
 def callback_of(estimator: Any) -> Callable[[Any], Any] | None:

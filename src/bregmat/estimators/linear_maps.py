@@ -25,13 +25,8 @@ MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
 KEPT_VARIANCE = 0.95  # of leading components; MNIST's error is no higher than with all (docs/performance.md)
 
 
-def covariance(X: Any) -> np.ndarray:
-    """Covariance of the rows, shape (d, d)."""
-    return _scatter(X)[0] / max(1, X.shape[0] - 1)
-
-
 def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """``(X - mean)' (X - mean)``, and the sums of squares of the columns."""
+    """``(X - mean)' (X - mean)``, shape (d, d), and the sums of squares of the columns, shape (d,)."""
     if sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
         S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
@@ -182,7 +177,8 @@ def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
     n_least : int
         Components at least.
     """
-    values, vectors = eigh(covariance(X if P is None else X @ P))
+    mapped = X if P is None else X @ P
+    values, vectors = eigh(_scatter(mapped)[0] / max(1, len(X) - 1))
     share = np.cumsum(values[::-1]) / values.sum()
     axes = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
     return axes if P is None else np.asarray(P @ axes)
@@ -195,9 +191,9 @@ def root_of_prior(prior: np.ndarray) -> np.ndarray:
 
 
 def inverse_deviations(X: Any) -> np.ndarray:
-    """1 / standard deviation of each column, 0 for constant ones, shape (d,); ones if all are constant."""
+    """1 / standard deviation of each column, 0 for constant columns, shape (d,); ones if all are constant."""
     squares = X.multiply(X) if sp.issparse(X) else X * X
-    size, mean = (np.asarray(x.mean(axis=0)).ravel() for x in (squares, X))
+    size, mean = [np.asarray(x.mean(axis=0)).ravel() for x in (squares, X)]
     return inverse_deviations_of(size, mean)
 
 
@@ -239,34 +235,34 @@ def principal_components(
     if d <= MOST_FEATURES:
         B = result.B
         if order is None:
-            order = eigh(B.T @ covariance(X[:: -(-n // MOST_ROWS)]) @ B)[1][:, ::-1]
-        return _signed((B @ order[:, :n_components]).T)
-    if n_components is None:
+            seen = X[:: -(-n // MOST_ROWS)]
+            order = eigh(B.T @ (_scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
+        components = (B @ order[:, :n_components]).T
+    elif n_components is None:
         return None
-    T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
-    T -= T.mean(axis=0)
-    values, U = eigh(T @ T.T)
-    rank = int((values > RANK_TOL * values[-1]).sum())
-    if n_components > rank:
-        raise ValueError(
-            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
-            f"there are more than {MOST_FEATURES} features; got {n_components}."
-        )
-    top = slice(None, -n_components - 1, -1)
-    return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
+    else:
+        # eigenvectors of the covariance from those of the n x n inner products
+        T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
+        T -= T.mean(axis=0)
+        values, U = eigh(T @ T.T)
+        rank = int((values > RANK_TOL * values[-1]).sum())
+        if n_components > rank:
+            raise ValueError(
+                f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
+                f"there are more than {MOST_FEATURES} features; got {n_components}."
+            )
+        top = slice(None, -n_components - 1, -1)
+        components = _map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T
+    # signs that do not depend on the eigenvalue routine: the largest entry of each row is positive
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(components * signs[:, None])
 
 
 def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
-    """``B @ V`` without B: where a span is in use the map within it is symmetric."""
+    """``B @ V`` without B, of size d x d: the map within the span that is in use is symmetric."""
     place = result.coordinates
     if place.span is None:
         return result.B @ V
     inner = replace(place, R=None).transform(V.T, result.iterate).T
     return inner if place.R is None else place.R @ inner
-
-
-def _signed(components: np.ndarray) -> np.ndarray:
-    """Signs that do not depend on the eigenvalue routine: the largest entry of each row is positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(components * signs[:, None])

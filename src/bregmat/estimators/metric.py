@@ -296,7 +296,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         task = Task(self, points, given, labels)
         self.comparison_ = {}
         self._decide(task)
-        prior = block_prior(points, self.prior_) if isinstance(self.prior, str) else self._prior(task)
+        d = points.shape[1]
+        prior = self._given_prior(d) if self.prior_ == "given" else block_prior(points, self.prior_)
         problem = BlockProblem(points, prior, block_size)
         self._keep_all(problem, task, *self._learn(problem, task))
 
@@ -325,28 +326,29 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return {"prior": self.prior_, "n_components": None}
 
     def _problem(self, task: Task) -> MetricProblem:
-        prior, (n, d) = self._prior(task), task.X.shape
+        X: Any = task.X
+        prior: Any = None
+        n, d = X.shape
+        if self.prior_ == "given":
+            prior = self._given_prior(d)
+        elif self.prior_ == "variance":
+            prior = Factor(sp.diags_array(inverse_deviations(X), format="csr"))
+        elif self.prior_ != "identity":
+            codes = task.kinds.codes if self.prior_ == "within" and task.kinds is not None else None
+            prior = Factor(prior_components(X, self.prior_, codes).T)
         # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
         is_free = isinstance(self.prior, str) and self.prior == "auto" and task.kinds is not None
-        is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(task.X)
+        is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(X)
         if is_free and is_large and self.strategy_ == "neighbors":
-            prior = Factor(pruned(task.X, None if prior is None else prior.G0, self.n_components or 1))
-        return MetricProblem(CheckedPoints(task.X, task.space), prior)
+            prior = Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
+        return MetricProblem(CheckedPoints(X, task.space), prior)
 
-    def _prior(self, task: Task) -> Any:
-        """The prior metric as :func:`bregmat.nearest_metric` takes it; None for the identity."""
-        X = task.X
-        if not isinstance(self.prior, str):
-            prior, d = as_matrix("prior", self.prior), X.shape[1]
-            if prior.shape != (d, d):
-                raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
-            return prior
-        if self.prior_ == "variance":
-            return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-        if self.prior_ == "identity":
-            return None
-        codes = task.kinds.codes if self.prior_ == "within" and task.kinds is not None else None
-        return Factor(prior_components(X, self.prior_, codes).T)
+    def _given_prior(self, d: int) -> np.ndarray:
+        """The prior of the caller, checked."""
+        prior = as_matrix("prior", self.prior)
+        if prior.shape != (d, d):
+            raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
+        return prior
 
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""

@@ -16,7 +16,7 @@ from bregmat.base.checks import as_choice, as_column, check_integer, check_posit
 from bregmat.base.interrupts import held_interrupts, is_interrupted, take_interrupt
 from bregmat.base.sampling import check_random_state, generator
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, is_watched, say
+from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
 from bregmat.from_labels.kinds import as_kinds
@@ -187,8 +187,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         check_random_state(self.random_state)
-        if self.verbose is not None:
-            check_verbose(self.verbose)
+        check_integer("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, 0)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
