@@ -24,7 +24,7 @@ from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import handed_in
 from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, validated
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
@@ -149,7 +149,9 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
-            check_at_most(name, getattr(self, name), n, "points", known_as="n_samples=")
+            value = getattr(self, name)
+            if value is not None and value > n:  # scikit-learn's checks look for "n_samples="
+                raise ValueError(f"{name} must be at most n_samples={n}, the number of points; got {value}.")
         if base.is_precomputed:
             check_given(X)
         weights = np.ones(n)

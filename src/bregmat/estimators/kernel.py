@@ -21,7 +21,6 @@ from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.task import Task
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
-from bregmat.objective.divergences import as_divergence
 from bregmat.run.result import MatrixResult
 from bregmat.typing import Points
 
@@ -244,7 +243,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         return X
 
     def _problem(self, task: Task) -> KernelProblem:
-        return kernel_problem(task.X, self._fit_base, self.rank, as_divergence(self.divergence))
+        return kernel_problem(task.X, self._fit_base, self)
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
         self._fit_map = problem.map_of(result)

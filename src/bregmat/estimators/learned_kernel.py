@@ -1,4 +1,4 @@
-"""Learned kernels on any points, and the three forms in which they are learned. See :class:`KernelLearner`.
+"""The three forms in which a kernel is learned, and the values of a learned kernel on any points. See :class:`KernelLearner`.
 
 Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 """
@@ -20,18 +20,17 @@ from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import check_at_most
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.spectral import SpectralDivergence
+from bregmat.objective.divergences import as_divergence
 from bregmat.run.result import MatrixResult
 
-MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
-BLOCK = 10_000_000  # kernel values at a time
-REST_TOL = 1e-10  # squared distance to the touched points' span, relative to the largest k(x, x), that is rounding
+MOST_POINTS = 10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
+BLOCK = 10_000_000  # kernel values that are computed at a time
+REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
 
 # ---------------------------------------------------------------------- kernels on any points
@@ -41,12 +40,12 @@ class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
 
     result: MatrixResult
-    width: int  # columns of what the result transforms
-    train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
+    width: int  # number of columns that ``result.transform`` expects
+    train: Any = field(default=None, kw_only=True)  # the training points, if the map needs them
 
     @property
     def captured(self) -> float:
-        """Share of the trace of the prior kernel that is kept."""
+        """Fraction of the trace of the prior kernel that its approximation contains."""
         return 1.0
 
     def transform(self, X: Any) -> np.ndarray:
@@ -76,7 +75,7 @@ class FactorMap:
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class LowRankMap(FactorMap):
-    """Coordinates by pivots, then the learned map: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
+    """Coordinates are computed from kernel values with the pivots: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
 
     base: KernelFunction
     points: Any  # the pivots, or their column numbers
@@ -97,7 +96,7 @@ class LowRankMap(FactorMap):
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class SpanMap(LowRankMap):
-    """The prior kernel outside the span of the touched points S, the learned one inside.
+    """The learned kernel within the span of the points S in constraints, and the prior kernel outside of it.
 
     ``k(x, y) = k0(x, y) + g(x)' (B B' - I) g(y)``, which is ``k0(x, y) + k0(x, S) C k0(S, y)``.
     """
@@ -122,7 +121,7 @@ class SpanMap(LowRankMap):
         return self.base(X, Y) + self._change_between(X, Y)
 
     def _change_between(self, X: Any, Y: Any) -> np.ndarray:
-        """``k - k0``, shape (n, m): triangular solves for the smaller set only, the larger one block by block."""
+        """``k - k0``, shape (n, m). Triangular systems are solved for the smaller set only; the larger set is processed in blocks."""
         if X.shape[0] > Y.shape[0]:
             return self._change_between(Y, X).T
         A = self.pivots.dual(self.coordinates(X) @ self.change)
@@ -135,7 +134,7 @@ class SpanMap(LowRankMap):
         return self.kernel(self.train, None)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features: those of the span, mapped, and those of the prior outside the span."""
+        """Learned features of the part within the span, and features of the prior for the part outside of it."""
         rows, rest = self._rest
         g = self.coordinates(X)
         if not len(rows):
@@ -150,7 +149,7 @@ class SpanMap(LowRankMap):
 
     @cached_property
     def _rest(self) -> tuple[np.ndarray, Pivots]:
-        """Training points that stand for what is outside the span, by their pivots of ``k0(x, y) - g(x)'g(y)``."""
+        """Training points whose parts outside the span generate those of all others: pivots of ``k0(x, y) - g(x)'g(y)``."""
         n = self.train.shape[0]
         if n > MOST_POINTS:
             raise ValueError(
@@ -166,23 +165,24 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def kernel_problem(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelProblem:
-    """The problem in the form that data and parameters ask for (see :class:`KernelLearner`)."""
-    n, d = X.shape
+def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> KernelProblem:
+    """The problem in the form that the data and the parameters ask for (see :class:`KernelLearner`)."""
+    (n, d), rank = X.shape, learner.rank
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
-    if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
+    if rank is None and (d > n or sp.issparse(X)) and not as_divergence(learner.divergence).is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
         return FactorProblem(X)
-    check_at_most("rank", rank, n, "training points")
+    if rank > n:
+        raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
     return LowRankProblem(G0, X, base, pivots)
 
 
 class KernelProblem(TrainingProblem):
-    """A problem that knows its learned kernel on any points."""
+    """A problem whose result gives a kernel on any points."""
 
     @abstractmethod
     def map_of(self, result: MatrixResult) -> FactorMap:
@@ -213,7 +213,7 @@ class FactorProblem(KernelProblem):
 
 @dataclass(frozen=True, eq=False)
 class LowRankProblem(FactorProblem):
-    """A factor computed from some columns of the prior."""
+    """A factor of an approximation that is computed from some columns of the prior kernel."""
 
     X: Any
     base: KernelFunction
@@ -226,7 +226,7 @@ class LowRankProblem(FactorProblem):
 
 @dataclass(eq=False)
 class SpanProblem(KernelProblem):
-    """The prior stays as it is outside the span of the touched points, which each problem finds anew."""
+    """The problem on the span of the points in constraints, which ``solve`` determines; outside of it the prior stays as it is."""
 
     X: Any
     base: KernelFunction
@@ -270,7 +270,7 @@ class SpanProblem(KernelProblem):
         n = self.X.shape[0]
         named = rows.touched(n)
         touched = np.arange(n) if named is None else named
-        # the prior kernel between the touched points, and its pivots, which are kept
+        # the prior kernel between the points in constraints
         K = self.base.block(self.X, touched, touched)
         tol = max(PIVOT_TOL, self.base.rounding)
         pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=tol)

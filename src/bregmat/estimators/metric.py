@@ -15,7 +15,7 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import check_at_most, validated
+from bregmat.estimators.base import validated
 from bregmat.estimators.choice import scaled_or_not
 from bregmat.estimators.learner import ConstraintLearner, given_constraints, nothing_given
 from bregmat.estimators.linear_maps import (
@@ -303,8 +303,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _checked_points(self, X: Any) -> Any:
         X = validated(self, to_numpy("X", X), accept_sparse="csr", ensure_min_samples=2)
-        if self.n_components is not None:
-            check_at_most("n_components", self.n_components, X.shape[1], "features")
+        k, d = self.n_components, X.shape[1]
+        if k is not None and k > d:
+            raise ValueError(f"n_components must be at most {d}, the number of features; got {k}.")
         return X
 
     def _decide(self, task: Task) -> None:

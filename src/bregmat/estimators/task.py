@@ -129,24 +129,19 @@ class Task:
         return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
 
     def solve(
-        self,
-        problem: TrainingProblem,
-        rows: Constraints,
-        start: MatrixResult | None,
-        stage: int | None = None,
-        **settings: Any,
+        self, problem: TrainingProblem, rows: Constraints, start: MatrixResult | None, **settings: Any
     ) -> MatrixResult:
-        """Solve the problem of some rows with the parameters of the learner, or with other settings; records get the stage."""
-        learner = self.learner
+        """The result for some rows with the parameters of the learner, or with other settings; records get the ``stage`` among them."""
+        learner, stage = self.learner, settings.pop("stage", None)
         callback = callback_of(learner)
+        if callback is not None and stage is not None:
+            told = callback
+            callback = lambda row: told(replace(row, stage=stage))  # noqa: E731
         given = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
-        return problem.solve(
-            rows,
-            slack_weight=settings.pop("slack_weight", learner.slack_weight_),
-            warm_start=start if start is not None and len(start.dual) == rows.n_constraints else None,
-            callback=callback if callback is None or stage is None else lambda row: callback(replace(row, stage=stage)),
-            **given | settings,
-        )
+        given |= {"slack_weight": learner.slack_weight_, "callback": callback}
+        if start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        return problem.solve(rows, warm_start=start, **given | settings)
 
     def _nothing_left(self) -> str:
         n_dropped = self.learner.n_dropped_constraints_
@@ -266,11 +261,13 @@ class _Passes:
             if np.array_equal(keys, before.keys):
                 return None
             start = replace(before.result, dual=before.carried_to(keys))
-        settings: dict[str, Any] = {} if learner.loss is not None else {"loss": "squared_hinge"}
+        settings: dict[str, Any] = {"stage": self.stage}
+        if learner.loss is None:
+            settings["loss"] = "squared_hinge"
         if sample is not None:
             weight = learner.usual_slack_weight(len(sample))
             settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
-        result = task.solve(problem, rows, start, self.stage, **settings)
+        result = task.solve(problem, rows, start, **settings)
         if sample is not None:
             rows = replace(rows, index=rows.renumbered(sample.__getitem__))
         return _Pass(result, rows, keys)

@@ -40,7 +40,13 @@ COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both po
 
 
 def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any) -> None:
-    """Raise for parameters of :func:`bregmat.constraints_from_labels` that are invalid for any data."""
+    """Raise for parameters that are invalid for any data.
+
+    Parameters
+    ----------
+    strategy, n_neighbors, n_impostors, form
+        As in :func:`bregmat.constraints_from_labels`.
+    """
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_neighbors", n_neighbors, 1, optional=False)
     check_integer("n_impostors", n_impostors, 1, optional=False)
