@@ -15,14 +15,15 @@ from bregmat.typing import MetricPrior, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
 PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
-CONSTANT = 1e-14  # variance of a constant column, relative to its mean square
-RANK_TOL = 1e-10  # smallest eigenvalue of a correlation or Gram matrix that counts, relative to the largest
-# variance within classes, relative to that of the widest direction, below which none is told from another
-LEAST_WITHIN = 1e-6
+CONSTANT = 1e-14  # largest variance of a constant column, relative to its mean square
+RANK_TOL = 1e-10  # eigenvalue of a correlation or Gram matrix, relative to the largest, up to which it counts as 0
+LEAST_WITHIN = 1e-6  # smallest variance within classes that is used, relative to the largest: weights stay bounded
 MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
 MOST_ROWS = 20_000  # rows that determine the order of the components
 MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
-KEPT_VARIANCE = 0.95  # of leading components; MNIST's error is no higher than with all (docs/performance.md)
+KEPT_VARIANCE = (
+    0.95  # fraction in the leading components; MNIST's error is no higher than with all (docs/performance.md)
+)
 
 
 def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -45,11 +46,12 @@ def _axes_of_scatter(S: np.ndarray, size: np.ndarray, n: int) -> tuple[np.ndarra
 
 
 def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1 / standard deviations of the columns (d,), eigenvalues of the correlations that are not 0, their eigenvectors (d, r)."""
+    """1 / standard deviation of each column (d,), nonzero eigenvalues of the correlation matrix (r,), their eigenvectors (d, r)."""
     n, d = X.shape
     if d <= n:
         return _axes_of_scatter(*_scatter(X), n)
-    Z = np.asarray(dense(X[:]), dtype=float)  # the same from the n x n products of the standardised rows
+    # with fewer rows than columns the eigenvectors are computed from the n x n inner products of the standardised rows
+    Z = np.asarray(dense(X[:]), dtype=float)
     size = np.einsum("ij,ij->j", Z, Z)
     Z = Z - Z.mean(axis=0)
     variance = np.einsum("ij,ij->j", Z, Z)
@@ -61,13 +63,13 @@ def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def inverse_covariance(X: Any) -> np.ndarray:
-    """Factor P of the inverse covariance of the rows, ``W0 = P P'``; a pseudo-inverse where that is singular.
+    """Factor P of the inverse covariance of the rows, ``W0 = P P'``, or of its pseudo-inverse if it is singular.
 
         S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
 
-    Never fails. Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest (columns that are linear
-    combinations of others, fewer rows than columns) count as 0, and W0 is 0 along them. Working on correlations makes
-    this independent of the units of the columns. For a nonsingular S, W0 is its inverse.
+    Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest count as 0, and so does W0 along their eigenvectors; they
+    occur if columns are linear combinations of others, or if there are fewer rows than columns. The result does not depend
+    on the units of the columns.
 
     Parameters
     ----------
@@ -80,9 +82,9 @@ def inverse_covariance(X: Any) -> np.ndarray:
 
     Notes
     -----
-    Cost n d min(n, d) and a cube of min(n, d); with more columns than rows the centred data is formed densely. With a
-    prior of rank r the "logdet" metric keeps that rank and range (Kulis 2009, Theorem 6): directions in which the data
-    does not vary stay at weight 0.
+    The cost is n d min(n, d) + min(n, d)^3 operations. With more columns than rows, the centred data is formed densely. A "logdet"
+    metric keeps the rank and the range of its prior (Kulis 2009, Theorem 6): directions in which the data does not vary keep
+    weight 0.
     """
     return _whitening(*_principal_axes(X))
 
@@ -97,13 +99,13 @@ def _whitening(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np
 
 
 def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
-    """Factor P of the inverse covariance within classes, ``W0 = P P'``: what differs within classes counts little, what parts them much.
+    """Factor P of the inverse covariance within classes, ``W0 = P P'``: directions that vary within classes get small weights.
 
         S = D (C_s) D,   D: standard deviations,   C_s = (1 - a) C + a tr(C)/r I,   W0 = S^-1
 
-    C is the covariance, within classes, of columns scaled to unit variance, shrunk toward a multiple of the identity by as much (a) as
-    Ledoit and Wolf estimate that its entries err by: few rows, or many columns, give the metric of scaled columns. Relevant component
-    analysis (Bar-Hillel 2005) and the whitening of linear discriminants are the same with a = 0.
+    C is the covariance within classes of columns scaled to unit variance. It is shrunk toward a multiple of the identity; Ledoit and Wolf
+    estimate the amount a from the data. With few rows or many columns the result is near the metric of scaled columns. With a = 0 it is
+    relevant component analysis (Bar-Hillel 2005), and the whitening of linear discriminant analysis.
 
     Parameters
     ----------
@@ -114,8 +116,8 @@ def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
     Returns
     -------
     ndarray, shape (d, r)
-        Units 1 / (X units). Directions in which no point differs from another count 0; scaled columns where every point is alone
-        in its class, or equal to the others; the identity if every column is constant.
+        Units 1 / (X units). Directions in which the points do not vary get weight 0. If nothing varies within classes, the
+        columns are scaled. If every column is constant, the result is the identity.
     """
     from sklearn.covariance import ledoit_wolf  # half of what else is imported
 
@@ -138,44 +140,37 @@ def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
     return axes @ turned / np.sqrt(np.maximum(values, LEAST_WITHIN * values[-1]))
 
 
-def prior_components(X: Any, prior: str, codes: np.ndarray | None = None) -> np.ndarray:
-    """Components (r, d) of a prior metric by its name, from rows X (n, d); "within" from their classes, too."""
+def prior_factor(X: Any, prior: str, codes: np.ndarray | None = None) -> Any:
+    """Factor P (d, r), dense or sparse, of a named prior metric ``W0 = P P'`` for the rows of X; None for "identity".
+
+    ``codes`` are the classes of the rows, which only "within" needs.
+    """
+    if prior == "variance":
+        return sp.diags_array(inverse_deviations(X), format="csr")
+    if prior == "covariance":
+        return inverse_covariance(X)
     if prior == "within":
         if codes is None:
             raise ValueError('prior="within" is a covariance within classes, and there are none: it needs labels y.')
-        return inverse_within(X, codes).T
-    if prior == "covariance":
-        return inverse_covariance(X).T
-    return np.diag(inverse_deviations(X)) if prior == "variance" else np.eye(X.shape[1])
+        return inverse_within(X, codes)
+    return None
 
 
 def points_in_prior(X: Any, prior: Any) -> Any:
-    """Points as a prior metric sees them: their Euclidean distances are its; sparse ones stay sparse where columns are scaled.
+    """Points (n, r) whose Euclidean distances are those of a prior metric; sparse if X is and the metric only scales columns.
 
-    Parameters
-    ----------
-    X : ndarray or scipy.sparse, shape (n, d)
-    prior : {"identity", "variance", "covariance"} or array-like, shape (d, d)
+    ``prior`` is "identity", "variance", "covariance" or an array (d, d).
     """
     if not isinstance(prior, str):
         return np.asarray(X @ root_of_prior(as_matrix("prior", prior, square=True)))
-    if prior == "identity":
-        return X
-    if prior == "variance":
-        return X @ sp.diags_array(inverse_deviations(X), format="csr")
-    return np.asarray(X @ prior_components(X, prior).T)
+    P = prior_factor(X, prior)
+    return X if P is None else X @ P
 
 
 def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
-    """Factor (d, r) of the prior ``P P'`` on the leading principal components of the points ``X P`` that have 95 % of their variance.
+    """Factor (d, r) of the prior ``P P'`` on the leading principal components of the points ``X P``.
 
-    Parameters
-    ----------
-    X : ndarray, shape (n, d)
-    P : ndarray or scipy.sparse, shape (d, k), or None
-        None is the identity.
-    n_least : int
-        Components at least.
+    There are as many components as hold 95 % of the variance, and at least ``n_least``. P (d, k) is dense or sparse; None is the identity.
     """
     mapped = X if P is None else X @ P
     values, vectors = eigh(_scatter(mapped)[0] / max(1, len(X) - 1))
@@ -185,7 +180,7 @@ def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
 
 
 def root_of_prior(prior: np.ndarray) -> np.ndarray:
-    """A factor (d, d) of a metric that was given, ``P P' = prior``: points times it are as the prior sees them."""
+    """Factor P (d, d) of a metric that was given, ``P P' = prior``."""
     values, vectors = eigh(prior)
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
@@ -215,21 +210,22 @@ def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
 def principal_components(
     result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """Components along which the mapped X varies most, then second most, ...; uncorrelated over X.
+    """Components of a learned metric, ordered by the variance of X along them, largest first; uncorrelated over X.
 
     Parameters
     ----------
     result : MatrixResult
     X : ndarray or scipy.sparse, shape (n, d)
     n_components : int or None
-        None is all of them: they leave the learned distances as they are.
+        None keeps all, and so the learned distances.
     order : ndarray, shape (k, k), optional
-        Other orthogonal directions of the mapped points ``X B``, best first, as columns; up to 2,000 features.
+        Orthogonal directions of the mapped points ``X B`` as columns, to be used in place of those of largest variance; up to 2,000
+        features.
 
     Returns
     -------
     ndarray, shape (r, d), or None
-        None with very many features and all components wanted: the map is better left in the form the solver has it in.
+        None for more than 2,000 features if all components are kept: they are then not formed.
     """
     n, d = X.shape
     if d <= MOST_FEATURES:

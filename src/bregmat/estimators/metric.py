@@ -24,9 +24,8 @@ from bregmat.estimators.linear_maps import (
     MOST_ROWS,
     POINTS_PRIORS,
     PRIORS,
-    inverse_deviations,
     principal_components,
-    prior_components,
+    prior_factor,
     pruned,
     root_of_prior,
 )
@@ -127,9 +126,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Label in y that means "unknown", in addition to None and NaN.
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         The prior metric W0. "variance" scales each column to unit variance and ignores constant columns. "covariance" is the inverse
-        covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.priors.inverse_covariance`).
+        covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.linear_maps.inverse_covariance`).
         "within" is the inverse covariance within the classes of y, shrunk toward "variance" if there are few rows
-        (:func:`bregmat.estimators.priors.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
+        (:func:`bregmat.estimators.linear_maps.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
         "auto" is "identity" for random pairs and for given constraints, because their bounds have the units of the data. With neighbours
         it is "variance", unless 4-nearest-neighbour classification of the training rows is more accurate without scaling by one and a
         half standard errors. Columns that share a unit, such as pixels, principal components and embeddings, are often better unscaled.
@@ -328,15 +327,14 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _problem(self, task: Task) -> MetricProblem:
         X: Any = task.X
-        prior: Any = None
         n, d = X.shape
+        prior: Any
         if self.prior_ == "given":
             prior = self._given_prior(d)
-        elif self.prior_ == "variance":
-            prior = Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-        elif self.prior_ != "identity":
+        else:
             codes = task.kinds.codes if self.prior_ == "within" and task.kinds is not None else None
-            prior = Factor(prior_components(X, self.prior_, codes).T)
+            P = prior_factor(X, self.prior_, codes)
+            prior = None if P is None else Factor(P)
         # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
         is_free = isinstance(self.prior, str) and self.prior == "auto" and task.kinds is not None
         is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(X)

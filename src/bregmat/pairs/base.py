@@ -62,11 +62,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
             ``X @ components_.T``; float32 if X is, else float64.
         """
         check_is_fitted(self)
-        return super().transform(
-            as_plain_points(
-                X, as_preprocessor(self.preprocessor), type(self).__name__, is_lost="preprocessor" in self._left_out
-            )
-        )
+        return super().transform(as_plain_points(self, X))
 
     def pair_distance(self, pairs: Tuples) -> np.ndarray:
         """Learned distances, *not* squared.
@@ -93,19 +89,14 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         )
         return self.pair_distance(pairs)
 
-    def _check_preprocessor(self) -> None:
-        """Raise for an object that is no preprocessor."""
-        as_preprocessor(self.preprocessor)
-
     def _check_parameters(self) -> None:
         """Raise for a parameter that is invalid for any data."""
         check_run(self)
-        self._check_preprocessor()
+        as_preprocessor(self.preprocessor)
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; a fit (``reset``) takes the number and the names of the columns from them."""
-        is_lost = "preprocessor" in self._left_out
-        given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__, is_lost=is_lost)
+        given = as_tuples(self, tuples, sizes)
         if not reset:
             check_is_fitted(self)
         points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)
