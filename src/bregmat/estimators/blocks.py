@@ -25,11 +25,10 @@ from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.kinds import Kinds, label_codes, too_few_labelled
 from bregmat.from_labels.neighbors import (
     BLOCK,
-    MOST_DEFAULT_ROWS,
     Nearest,
+    Neighbors,
     Space,
     check_kinds,
-    drawn_points,
     rows_between,
     smallest,
     warn_of_left_out,
@@ -179,50 +178,43 @@ def _ranked(
 
 
 # ---------------------------------------------------------------------- neighbours
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The k nearest points of m points: squared distances (m, k), inf where there is none, row numbers, squared norms."""
-
-    sq: np.ndarray
-    rows: np.ndarray
-    sizes: np.ndarray
-
-    def joined(self, other: _Found) -> _Found:
-        """The k nearest of both; of equal distances the one with the lower row number."""
-        k = self.sq.shape[1]
-        sq, rows, sizes = (np.hstack([getattr(self, x), getattr(other, x)]) for x in ("sq", "rows", "sizes"))
-        order = np.lexsort((rows, sq))[:, :k]
-        return _Found(*(np.take_along_axis(x, order, axis=1) for x in (sq, rows, sizes)))
-
-
-def _joined(a: tuple[_Found, _Found], b: tuple[_Found, _Found]) -> tuple[_Found, _Found]:
-    return a[0].joined(b[0]), a[1].joined(b[1])
+# The k nearest points of m points are an array (3, m, k): squared distances (inf if there are fewer), row numbers, squared norms.
+def _joined(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    """The k nearest of two blocks, for targets and for impostors; of equal distances the one with the lower row number."""
+    joined = []
+    for one, other in zip(a, b):
+        both = np.concatenate([one, other], axis=2)
+        order = np.lexsort((both[1], both[0]))[:, : one.shape[2]]
+        joined.append(np.take_along_axis(both, order[None], axis=2))
+    return joined
 
 
 def _mapped(block: PointBlock, P: Any) -> np.ndarray:
+    """The points of a block, mapped."""
     return block.X if P is None else np.asarray(block.X @ P)
 
 
 def _nearest(
     block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
-) -> tuple[_Found, _Found]:
+) -> list[np.ndarray]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
     known = np.flatnonzero(codes >= 0)
-    found = [_Found(np.full((len(Q), n), np.inf), np.full((len(Q), n), -1), np.zeros((len(Q), n))) for n in k]
+    found = [np.broadcast_to(np.array([np.inf, -1.0, 0.0])[:, None, None], (3, len(Q), n)).copy() for n in k]
     sizes = sq_norms(Z[known])
     for part in blocks(len(Q), len(known), BLOCK):
-        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # but for |q|^2
+        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # without |q|^2, which is the same for all
         sq[numbers[part, None] == block.first + known] = np.inf
         is_alike = kind[part, None] == codes[known]
-        for which, wanted in enumerate((is_alike, ~is_alike)):
-            near, columns = smallest(np.where(wanted, sq, np.inf), k[which])
+        for one, wanted in zip(found, (is_alike, ~is_alike)):
+            near, columns = smallest(np.where(wanted, sq, np.inf), one.shape[2])
             rows, is_found = known[columns], np.isfinite(near)
             exact = sq_norms((Z[rows] - Q[part, None]).reshape(-1, Q.shape[1])).reshape(rows.shape)
-            one, width = found[which], slice(rows.shape[1])
-            one.sq[part, width] = np.where(is_found, exact, np.inf)
-            one.rows[part, width] = np.where(is_found, block.first + rows, -1)
-            one.sizes[part, width] = sizes[columns]
-    return found[0], found[1]
+            one[:, part, : rows.shape[1]] = (
+                np.where(is_found, exact, np.inf),
+                np.where(is_found, block.first + rows, -1),
+                sizes[columns],
+            )
+    return found
 
 
 # ---------------------------------------------------------------------- the problem of a fit
@@ -267,31 +259,29 @@ class BlockProblem(TrainingProblem):
     def pairs(self, task: Task) -> Constraints:
         return task.random_pairs(self.points, apart=self.points.differ)
 
-    def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
-        """Constraints between neighbours. If there are too many points, those that take part are drawn first."""
-        names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
-        n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
-        sizes = kinds.sizes
-        able = np.flatnonzero(sizes > 1)
-        check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
-        most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-        numbers = drawn_points(Ranked(kinds, able, is_by_class=False), n_targets, n_impostors, form, most, rng)
-        near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
+    def neighbors(self, result: MatrixResult | None, *given: Any, **options: Any) -> Constraints:
+        """Comparisons of neighbours. If there are too many points, those that are compared are drawn before the search."""
+        labels, drawing, rng = given
+        able = np.flatnonzero(labels.sizes > 1)
+        check_kinds(len(labels.sizes) > 1, len(able) > 0, "labelled point")
+        numbers = drawing.points(Ranked(labels, able, is_by_class=False), rng)
+        near, far = self._nearest(self._map(result), labels, numbers, (drawing.n_neighbors, drawing.n_impostors))
+        sq, rows = far[0], far[1].astype(np.int64)
         size = sq_norms(self._read(numbers, self._map(result)))
-        coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
-        if is_first:
-            warn_of_left_out(np.sort(Ranked(kinds, np.flatnonzero(sizes == 1))[:]), numbers[coincides.any(axis=1)])
-        has_impostor = ((far.rows >= 0) & ~coincides).any(axis=1)
-        if not has_impostor.any():
-            pair = int(numbers[0]), int(far.rows[0, 0])
+        coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
+        if options["is_first"]:
+            alone = np.sort(Ranked(labels, np.flatnonzero(labels.sizes == 1))[:])
+            warn_of_left_out(alone, numbers[coincides.any(axis=1)])
+        is_left_out = (rows < 0) | coincides
+        kept = np.flatnonzero(~is_left_out.all(axis=1))
+        if not len(kept):
+            pair = int(numbers[0]), int(rows[0, 0])
             raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
-        kept = np.flatnonzero(has_impostor)
-        targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
-        is_left_out = (far.rows < 0) | coincides
-        rows, distances = np.where(is_left_out, -1, far.rows), np.where(is_left_out, np.inf, np.sqrt(far.sq))
-        others = Nearest(rows, distances).of(kept)
+        targets = Nearest(near[1].astype(np.int64), np.sqrt(near[0]))
+        others = Nearest(np.where(is_left_out, -1, rows), np.where(is_left_out, np.inf, np.sqrt(sq)))
+        found = Neighbors(numbers[kept], targets.of(kept), others.of(kept))
         coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
-        return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
+        return rows_between(found, coincide, drawing, options["typical"])
 
     def sq_distance(self, i: int, j: int) -> float:
         a, b = self._read(np.array([i, j]), self._map(None))
@@ -301,20 +291,14 @@ class BlockProblem(TrainingProblem):
         Q = self.points[numbers]
         return Q if P is None else Q @ P
 
-    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
+    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> list[np.ndarray]:
         """Exact neighbours: every block is searched, for some of the points at a time."""
         Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
         found = []
         for part in blocks(len(numbers), self.points.shape[1], QUERIES):
-            Q = self._read(numbers[part], P)
-            found.append(
-                self.points.reduce(_nearest, labels.codes, Z, Q, numbers[part], kind[part], k, combine=_joined)
-            )
-        pieces = [
-            [np.concatenate([getattr(one[which], x) for one in found]) for x in ("sq", "rows", "sizes")]
-            for which in (0, 1)
-        ]
-        return _Found(*pieces[0]), _Found(*pieces[1])
+            query = self._read(numbers[part], P), numbers[part], kind[part]
+            found.append(self.points.reduce(_nearest, labels.codes, Z, *query, k, combine=_joined))
+        return [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
 
     def solve(self, rows: Any, **settings: Any) -> MatrixResult:
         points = self.points

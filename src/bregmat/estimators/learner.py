@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.arrays import to_numpy, working_space
-from bregmat.base.checks import as_column, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.checks import as_choice, as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.html import listed
 from bregmat.base.interrupts import held_interrupts
 from bregmat.base.points import row_names
@@ -39,7 +39,7 @@ from bregmat.estimators.base import AllOrNothing, check_run, say
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
 from bregmat.estimators.task import Task, TrainingProblem, weighted
 from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import check_drawing
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.losses import as_loss
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
@@ -274,7 +274,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         as_loss(self.loss)
         check_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
-        check_drawing("neighbors" if is_open else self.strategy, self.n_neighbors, self.n_impostors, self.form)
+        as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
+        Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)

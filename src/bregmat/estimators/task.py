@@ -16,7 +16,7 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.from_labels.labels import random_pairs
-from bregmat.from_labels.neighbors import Space, neighbor_constraints
+from bregmat.from_labels.neighbors import Drawing, Space, neighbor_constraints
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # multiplier, relative to the largest, above which a row is active
@@ -46,9 +46,9 @@ class TrainingProblem(ABC):
         """The problem of some points, whose results also map the other points; None if there is no such problem."""
         return None
 
-    def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
+    def neighbors(self, result: MatrixResult | None, *drawing: Any, **options: Any) -> Constraints:
         """Comparisons of neighbours, as :func:`bregmat.from_labels.neighbors.neighbor_constraints` draws them."""
-        return neighbor_constraints(self.space(result), kinds, **options)
+        return neighbor_constraints(self.space(result), *drawing, **options)
 
     def sq_distance(self, i: int, j: int) -> float:
         """Squared distance of two points before learning."""
@@ -175,8 +175,8 @@ class _Passes:
         self.seed = int(
             generator(learner.random_state).integers(2**63)
         )  # if points are drawn, every pass draws the same
-        names = ("n_neighbors", "n_impostors", "form", "n_constraints")
-        self.options: dict[str, Any] = {name: getattr(learner, name) for name in names}
+        self.drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
+        self.typical: float | None = None
         self.last: _Pass | None = None
         self.history: list[Record] = [] if after is None else list(after.history)
         self.seconds = 0.0 if after is None else after.seconds
@@ -245,8 +245,10 @@ class _Passes:
         metric = None if self.last is None else self.last.result
         is_first = before is None and self.after is None and sample is None
         try:
-            drawn = problem.neighbors(metric, kinds, rng=generator(self.seed), is_first=is_first, **self.options)
-            self.options.setdefault("typical", float(np.median(np.abs(drawn.bound[drawn.sense > 0]))))
+            options = {"is_first": is_first, "typical": self.typical}
+            drawn = problem.neighbors(metric, kinds, self.drawing, generator(self.seed), **options)
+            if self.typical is None:
+                self.typical = float(np.median(np.abs(drawn.bound[drawn.sense > 0])))
             rows = task.with_given(drawn)
         except NothingToCompare as nothing:
             if metric is not None:  # the learned metric maps points of different classes to one point

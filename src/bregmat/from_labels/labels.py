@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bregmat.base.checks import check_integer, rows_text
+from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.points import as_points
 from bregmat.base.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import PointSpace, check_drawing, neighbor_constraints
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -113,22 +113,15 @@ def constraints_from_labels(
     200
     """
     points = as_points("X", np.asarray(X) if isinstance(X, np.memmap) else X)  # also looks for NaN in a memory map
-    check_drawing(strategy, n_neighbors, n_impostors, form)
+    as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_constraints", n_constraints, 1)
+    drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
     percentiles = check_percentiles(percentiles)
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
-    if strategy != "neighbors":
-        return random_pairs(points, kinds, n_constraints, percentiles, rng, is_balanced=strategy == "random")
-    return neighbor_constraints(
-        PointSpace(points),
-        kinds,
-        n_neighbors=n_neighbors,
-        n_impostors=n_impostors,
-        form=form,
-        n_constraints=n_constraints,
-        rng=rng,
-    )
+    if strategy == "neighbors":
+        return neighbor_constraints(PointSpace(points), kinds, drawing, rng)
+    return random_pairs(points, kinds, n_constraints, percentiles, rng, is_balanced=strategy == "random")
 
 
 def random_pairs(

@@ -39,18 +39,45 @@ CLOSE = 1e-6  # squared distance, relative to the squared norms of both points, 
 COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both points, below which it may be rounding
 
 
-def check_drawing(strategy: Any, n_neighbors: Any, n_impostors: Any, form: Any) -> None:
-    """Raise for parameters that are invalid for any data.
+@dataclass(frozen=True)
+class Drawing:
+    """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, checked.
 
-    Parameters
+    Attributes
     ----------
-    strategy, n_neighbors, n_impostors, form
-        As in :func:`bregmat.constraints_from_labels`.
+    n_neighbors, n_impostors : int
+        Number of targets and of impostors of each point, at least 1.
+    form : {"comparison", "sq_distance"}
+        "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
+        target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
+        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median squared distance between points and targets.
+    n_constraints : int, optional
+        Maximum number of rows, by default 300,000. If there would be more, the points that are compared are drawn at random. All
+        points remain possible neighbours.
     """
-    as_choice("strategy", strategy, STRATEGIES)
-    check_integer("n_neighbors", n_neighbors, 1, optional=False)
-    check_integer("n_impostors", n_impostors, 1, optional=False)
-    as_choice("form", form, FORMS)
+
+    n_neighbors: int = 3
+    n_impostors: int = 10
+    form: Form = "comparison"
+    n_constraints: int | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
+        check_integer("n_impostors", self.n_impostors, 1, optional=False)
+        as_choice("form", self.form, FORMS)
+
+    @property
+    def most(self) -> int:
+        """Maximum number of rows."""
+        return MOST_DEFAULT_ROWS if self.n_constraints is None else self.n_constraints
+
+    def points(self, able: Any, rng: np.random.Generator) -> np.ndarray:
+        """The points to compare, ascending: all of ``able`` (row numbers), or a random part of them that gives the most rows allowed."""
+        k, l = self.n_neighbors, self.n_impostors
+        each = k * l if self.form == "comparison" else k + l
+        if len(able) * each <= self.most:
+            return able[:]
+        return able[np.sort(rng.choice(len(able), size=-(-self.most // each), replace=False))]
 
 
 # ---------------------------------------------------------------------- where distances are measured
@@ -272,12 +299,9 @@ def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarra
 def neighbor_constraints(
     space: Space,
     kinds: Kinds,
-    *,
-    n_neighbors: int = 3,
-    n_impostors: int = 10,
-    form: str = "comparison",
-    n_constraints: int | None = None,
+    drawing: Drawing,
     rng: np.random.Generator,
+    *,
     is_first: bool = True,
     typical: float | None = None,
 ) -> Constraints:
@@ -289,15 +313,7 @@ def neighbor_constraints(
         Where distances are measured.
     kinds : Kinds
         Which of n points belong together.
-    n_neighbors, n_impostors : int
-        Number of targets and of impostors of each point, at least 1.
-    form : {"comparison", "sq_distance"}
-        "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
-        target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
-        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median squared distance between points and targets.
-    n_constraints : int, optional
-        Maximum number of rows, by default 300,000. If there would be more, the points that are compared are drawn at random. All
-        points remain possible neighbours.
+    drawing : Drawing
     rng : Generator
     is_first : bool
         Whether to warn of points that are left out.
@@ -309,10 +325,8 @@ def neighbor_constraints(
     Constraints
         Each row has the weight 1000 / (number of rows).
     """
-    able = comparable(kinds)
-    most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-    points = drawn_points(able, n_neighbors, n_impostors, form, most, rng)
-    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, n_neighbors, n_impostors)
+    points = drawing.points(comparable(kinds), rng)
+    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, drawing.n_neighbors, drawing.n_impostors)
     kept = np.flatnonzero((targets.rows[:, 0] >= 0) & (impostors.rows[:, 0] >= 0))
     if not len(kept):
         i = int(points[0])
@@ -325,52 +339,40 @@ def neighbor_constraints(
         is_alone = (kinds.codes >= 0) & (((kinds.relation == ALIKE) @ kinds.sizes)[kinds.codes] == 1)
         if is_alone.any() or coincides.any():
             warn_of_left_out(np.flatnonzero(is_alone), points[coincides])
-    return rows_between(points[kept], targets.of(kept), impostors.of(kept), space.coincide, form, most, typical)
+    found = Neighbors(points[kept], targets.of(kept), impostors.of(kept))
+    return rows_between(found, space.coincide, drawing, typical)
 
 
-def drawn_points(
-    able: Any, n_neighbors: int, n_impostors: int, form: str, most: int, rng: np.random.Generator
-) -> np.ndarray:
-    """The points to compare, ascending: all of ``able``, or a random part of them that gives ``most`` rows.
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """Some points (m,), with their nearest targets and impostors; each point has at least one impostor."""
 
-    Parameters
-    ----------
-    able : ndarray of int
-        Row numbers; or an object that gives some of them by their places.
-    n_neighbors, n_impostors, form, most, rng
-        As in :func:`neighbor_constraints`.
-    """
-    each = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
-    if len(able) * each <= most:
-        return able[:]
-    return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
+    points: np.ndarray
+    targets: Nearest
+    impostors: Nearest
 
 
 def rows_between(
-    points: np.ndarray,
-    targets: Nearest,
-    impostors: Nearest,
+    found: Neighbors,
     coincide: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    form: str,
-    most: int,
-    typical: float | None = None,
+    drawing: Drawing,
+    typical: float | None,
 ) -> Constraints:
     """Rows of some points, their targets and their impostors.
 
     Parameters
     ----------
-    points : ndarray of int, shape (m,)
-    targets, impostors : Nearest
-        Of these points; each has at least one impostor.
+    found : Neighbors
     coincide : callable
         Row numbers of m pairs -> which of them are identical, shape (m,).
-    form, most, typical
-        As ``form``, ``n_constraints`` and ``typical`` of :func:`neighbor_constraints`.
+    drawing, typical
+        As in :func:`neighbor_constraints`.
     """
+    points, targets, impostors = found.points, found.targets, found.impostors
     near, far, sq = targets.rows, impostors.rows, targets.distances**2
     # margin if all targets are copies of their points
     beyond = float(np.median(impostors.distances.min(axis=1) ** 2))
-    if form == "comparison":
+    if drawing.form == "comparison":
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         # no metric makes a target nearer than an impostor that is a copy of it
         reach, beside = targets.distances[p, a], impostors.distances[p, b]
@@ -382,7 +384,7 @@ def rows_between(
             raise NothingToCompare(
                 "y gives different classes to copies of every point that others could be nearer to.", pair
             )
-        p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
+        p, a, b = [np.delete(column, void)[: drawing.most] for column in (p, a, b)]
         i, j, l = points[p], near[p, a], far[p, b]
         farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
