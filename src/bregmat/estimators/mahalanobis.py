@@ -44,9 +44,9 @@ class MahalanobisDistance:
 
 @on_one_blas_thread
 class MahalanobisMetric:
-    """What a learner says of its metric: the map ``components_`` (r, d), points mapped, distances.
+    """Methods of an estimator with a learned map ``components_`` (r, d): mapped points and distances.
 
-    An estimator's fit sets ``_fit_components``, or leaves them unformed (very many features) and sets ``result_``, which maps.
+    ``fit`` sets ``_fit_components``. With very many features they stay None, and ``result_`` maps the points.
     """
 
     _fit_components: np.ndarray | None = None
@@ -63,8 +63,8 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64. Of torch, CuPy or another library of the array API standard, and on
-            the same device, where X is.
+            ``X @ components_.T``; float32 if X is, otherwise float64. If X is an array of torch, CuPy or another library of the array
+            API standard, so is the result, on the same device.
         """
         check_is_fitted(self)
         if is_foreign(X):
@@ -133,63 +133,29 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (m,)
-            Where the pairs are, if they are a tensor.
+            For a tensor, a tensor on the same device.
         """
         given: Any = pairs
+        components, d = self.components_, self.components_.shape[1]
         if not is_foreign(given):
             check_numeric("pairs", given)
             given = np.asarray(given)
-        return pair_distances(self.components_, given)
+        if given.ndim != 3 or tuple(given.shape[1:]) != (2, d):
+            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(given.shape)}.")
+        space = array_space(given)
+        if space is not None:
+            flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
+            apart = product(flat[:, :d] - flat[:, d:], components.T)
+            return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
+        out = np.empty(len(given))
+        for part in blocks(len(given), d, CHUNK):
+            some = np.asarray(given[part], dtype=float)
+            bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
+            if len(bad):
+                raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
+            out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
+        return out
 
     def pair_score(self, pairs: Pairs) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""
         return -self.pair_distance(pairs)
-
-
-def pair_distances(components: np.ndarray, pairs: Any) -> Any:
-    """Distances, not squared, of points two by two after a map.
-
-    Parameters
-    ----------
-    components : ndarray, shape (r, d)
-    pairs : ndarray or tensor, shape (m, 2, d)
-
-    Returns
-    -------
-    ndarray or tensor, shape (m,)
-    """
-    d = components.shape[1]
-    if pairs.ndim != 3 or tuple(pairs.shape[1:]) != (2, d):
-        raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(pairs.shape)}.")
-    space = array_space(pairs)
-    if space is not None:
-        flat = as_array_points("pairs", space.xp.reshape(pairs, (pairs.shape[0], 2 * d)))
-        apart = product(flat[:, :d] - flat[:, d:], components.T)
-        return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
-    out = np.empty(len(pairs))
-    for part in blocks(len(pairs), d, CHUNK):
-        some = np.asarray(pairs[part], dtype=float)
-        bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
-        if len(bad):
-            raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-        out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
-    return out
-
-
-def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Distances, not squared, of points i and j after a map.
-
-    Parameters
-    ----------
-    components : ndarray, shape (r, d)
-    points : ndarray or scipy.sparse, shape (n, d)
-    i, j : ndarray of int, shape (m,)
-
-    Returns
-    -------
-    ndarray, shape (m,)
-    """
-    out = np.empty(len(i))
-    for part in blocks(len(i), points.shape[1], CHUNK):
-        out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ components.T), axis=1)
-    return out
