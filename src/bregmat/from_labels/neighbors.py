@@ -66,18 +66,13 @@ class Drawing:
         check_integer("n_impostors", self.n_impostors, 1, optional=False)
         as_choice("form", self.form, FORMS)
 
-    @property
-    def most(self) -> int:
-        """Maximum number of rows."""
-        return MOST_DEFAULT_ROWS if self.n_constraints is None else self.n_constraints
-
     def points(self, able: Any, rng: np.random.Generator) -> np.ndarray:
         """The points to compare, ascending: all of ``able`` (row numbers), or a random part of them that gives the most rows allowed."""
-        k, l = self.n_neighbors, self.n_impostors
+        k, l, most = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
         each = k * l if self.form == "comparison" else k + l
-        if len(able) * each <= self.most:
+        if len(able) * each <= most:
             return able[:]
-        return able[np.sort(rng.choice(len(able), size=-(-self.most // each), replace=False))]
+        return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
 
 
 # ---------------------------------------------------------------------- where distances are measured
@@ -384,7 +379,8 @@ def rows_between(
             raise NothingToCompare(
                 "y gives different classes to copies of every point that others could be nearer to.", pair
             )
-        p, a, b = [np.delete(column, void)[: drawing.most] for column in (p, a, b)]
+        most = drawing.n_constraints or MOST_DEFAULT_ROWS
+        p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
         i, j, l = points[p], near[p, a], far[p, b]
         farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
