@@ -13,11 +13,12 @@ from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
 from bregmat.estimators import KernelLearner, task
+from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.kinds import Kinds, as_kinds
 from bregmat.from_labels.labels import constraints_from_labels
-from bregmat.from_labels.neighbors import KernelSpace, PointSpace, nearest_of_kinds
+from bregmat.from_labels.neighbors import PointSpace, nearest_of_kinds
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
-"""MetricLearner on points in blocks: constraints are drawn from labels block by block, the same ones as in memory.
+"""MetricLearner for points in blocks: labels, neighbours and the problem. The same constraints are drawn as in memory.
 
-The driver receives counts of classes, the points that are drawn, and the constraints between them. It never holds a number for every point.
+The process that calls ``fit`` receives counts of classes, the points that are drawn, and the constraints between them. It never holds an
+array with an entry for every point.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000
-QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: 8 MB are sent to every block
+QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: every block receives 8 MB
 
 
 # ---------------------------------------------------------------------- labels
@@ -103,7 +104,7 @@ class BlockLabels:
 
 
 class Ranked:
-    """Row numbers of the points of some classes, ascending or class by class; they are found when they are asked for.
+    """Row numbers of the points of some classes, ascending or class by class; indexing reads the blocks for the wanted ones.
 
     Parameters
     ----------
@@ -111,7 +112,7 @@ class Ranked:
     classes : ndarray of int
         The points of other classes are left out.
     is_by_class : bool
-        Whether the points of one class follow those of another.
+        Whether to order points by class.
     """
 
     def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
@@ -137,27 +138,31 @@ class Ranked:
 
 
 def _distinct(block: PointBlock) -> list[Any]:
-    """Different labels of a block that are known, in the order of their appearance, at most one more than are allowed."""
+    """Different known labels of a block in the order of their first appearance, at most one more than is allowed."""
     assert block.y is not None
-    label_codes(block.y, unlabeled=None)  # raises for what are no classes
+    label_codes(block.y, unlabeled=None)  # raises if they are no classes
     known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
     return known[: MOST_CLASSES + 1]
 
 
 def _merged(a: list[Any], b: list[Any]) -> list[Any]:
+    """Different labels of two blocks."""
     return list(dict.fromkeys(a + b))[: MOST_CLASSES + 1]
 
 
 def _codes(block: PointBlock, table: dict[Any, int]) -> np.ndarray:
+    """Class numbers of the points of a block, -1 for unknown ones."""
     assert block.y is not None
     return np.array([table.get(value, -1) for value in block.y.tolist()], dtype=np.int64)
 
 
 def _counts(block: PointBlock, codes: np.ndarray, k: int) -> list[np.ndarray]:
+    """Number of points of each class in a block."""
     return [np.bincount(codes[codes >= 0], minlength=k)]
 
 
 def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    """Class numbers of those of some rows (ascending) that are in the block."""
     a, b = np.searchsorted(numbers, [block.first, block.first + len(codes)])
     return [codes[numbers[a:b] - block.first]]
 

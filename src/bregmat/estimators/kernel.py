@@ -16,9 +16,9 @@ from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
-from bregmat.estimators.learned_kernel import FactorMap, KernelProblem, SpanMap, kernel_problem
+from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.task import Task
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.run.result import MatrixResult
@@ -242,7 +242,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
             check_given(X)
         return X
 
-    def _problem(self, task: Task) -> KernelProblem:
+    def _problem(self, task: Task) -> TrainingProblem:
         return kernel_problem(task.X, self._fit_base, self)
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:

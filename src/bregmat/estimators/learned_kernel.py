@@ -5,7 +5,7 @@ Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
+from bregmat.from_labels.neighbors import COINCIDENT, Distances, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
@@ -165,7 +165,7 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> KernelProblem:
+def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem | SpanProblem:
     """The problem in the form that the data and the parameters ask for (see :class:`KernelLearner`)."""
     (n, d), rank = X.shape, learner.rank
     if rank is None and base.kernel != "linear":
@@ -181,16 +181,34 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> KernelProblem:
     return LowRankProblem(G0, X, base, pivots)
 
 
-class KernelProblem(TrainingProblem):
-    """A problem whose result gives a kernel on any points."""
+@dataclass(eq=False)
+class KernelSpace:
+    """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
 
-    @abstractmethod
-    def map_of(self, result: MatrixResult) -> FactorMap:
-        """The learned kernel."""
+    block: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    sizes: np.ndarray  # k(x, x), shape (n,)
+    work: float = 0.0  # a user's kernel may not be called by several threads at once
+
+    def sq_distances_to(self, among: np.ndarray) -> Distances:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``."""
+        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``, and 0 if that may be rounding."""
+        values, order = np.empty(len(i)), np.argsort(i, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
+            values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
+        size = self.sizes[i] + self.sizes[j]
+        sq = size - 2.0 * values
+        return np.where(sq <= COINCIDENT * size, 0.0, sq)
+
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of rows the kernel maps to one point up to rounding, shape (m,)."""
+        return self.close_sq_distances(i, j) == 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class FactorProblem(KernelProblem):
+class FactorProblem(TrainingProblem):
     """X is a factor of the prior kernel."""
 
     G0: Any
@@ -208,6 +226,7 @@ class FactorProblem(KernelProblem):
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
     def map_of(self, result: MatrixResult) -> FactorMap:
+        """The learned kernel on any points."""
         return FactorMap(result, self.G0.shape[1])
 
 
@@ -225,7 +244,7 @@ class LowRankProblem(FactorProblem):
 
 
 @dataclass(eq=False)
-class SpanProblem(KernelProblem):
+class SpanProblem(TrainingProblem):
     """The problem on the span of the points in constraints, which ``solve`` determines; outside of it the prior stays as it is."""
 
     X: Any
@@ -280,6 +299,7 @@ class SpanProblem(KernelProblem):
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
     def map_of(self, result: MatrixResult) -> SpanMap:
+        """The learned kernel on any points."""
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])

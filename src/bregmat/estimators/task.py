@@ -133,17 +133,16 @@ class Task:
     ) -> MatrixResult:
         """The result for some rows with the parameters of the learner, or with other settings; records get the ``stage`` among them."""
         learner, stage = self.learner, settings.pop("stage", None)
-        callback = callback_of(learner)
-        if callback is not None and stage is not None:
-            told = callback
-            callback = lambda row: told(replace(row, stage=stage))  # noqa: E731
+        told = callback_of(learner)
         given = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
-        given |= {"slack_weight": learner.slack_weight_, "callback": callback}
+        given["slack_weight"] = learner.slack_weight_
+        given["callback"] = told if told is None or stage is None else lambda row: told(replace(row, stage=stage))
         if start is not None and len(start.dual) != rows.n_constraints:
             start = None
         return problem.solve(rows, warm_start=start, **given | settings)
 
     def _nothing_left(self) -> str:
+        """The message of the error if there is neither a constraint nor a label."""
         n_dropped = self.learner.n_dropped_constraints_
         if n_dropped:
             return f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."

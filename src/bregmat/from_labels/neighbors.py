@@ -135,32 +135,6 @@ class PointSpace:
         return ~differ(self.Z)(i, j)
 
 
-@dataclass(eq=False)
-class KernelSpace:
-    """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
-
-    block: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    sizes: np.ndarray  # k(x, x), shape (n,)
-    work: float = 0.0  # a user's kernel may not be called by several threads at once
-
-    def sq_distances_to(self, among: np.ndarray) -> Distances:
-        """``k(x, x) + k(y, y) - 2 k(x, y)``."""
-        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
-
-    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """``k(x, x) + k(y, y) - 2 k(x, y)``, and 0 if that may be rounding."""
-        values, order = np.empty(len(i)), np.argsort(i, kind="stable")
-        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
-            values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
-        size = self.sizes[i] + self.sizes[j]
-        sq = size - 2.0 * values
-        return np.where(sq <= COINCIDENT * size, 0.0, sq)
-
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of rows the kernel maps to one point up to rounding, shape (m,)."""
-        return self.close_sq_distances(i, j) == 0.0
-
-
 # ---------------------------------------------------------------------- the search
 @dataclass(frozen=True, eq=False)
 class Nearest:
