@@ -113,7 +113,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         """Set ``strategy_`` and ``slack_weight_``; add the accuracies that decided them to ``comparison_``."""
         factor, weight = 1.0, self.slack_weight
         self.strategy_: Strategy | None = self.strategy if self.strategy != "auto" else "neighbors"
-        if self.strategy == "auto" and task.kinds is not None and task.given is None and self._may_compare:
+        if self.strategy == "auto" and task.kinds is not None and task.given is None:
             self.strategy_, factor = self._compared_strategy(task)
         if isinstance(weight, str):  # "auto"
             weight = factor * self.usual_slack_weight(task.X.shape[0], None if task.kinds is None else self.strategy_)
@@ -123,11 +123,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             n = min(task.X.shape[0], MOST_COMPARED)
             say(f"accuracy of 4 neighbours on {n} training rows: {found}")
 
-    def _compared_strategy(self, task: Task) -> tuple[Strategy | None, float]:
-        """The strategy that is best on held-out halves of some rows, and the factor of its slack weight."""
+    def _compared_strategy(self, task: Task, **settings: Any) -> tuple[Strategy | None, float]:
+        """The strategy that is best on held-out halves of some rows, and the factor of its slack weight.
+
+        ``settings`` are those of the learners that are compared, besides ``QUICKLY``.
+        """
         rows, codes = self._sample(task)
         sample = task.X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else task.X[rows]
-        quick = type(self)(**self.get_params(deep=False) | QUICKLY | self._quickly)
+        quick = type(self)(**self.get_params(deep=False) | QUICKLY | settings)
 
         def mapped(strategy: Strategy | None, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
             quick.set_params(strategy=strategy, slack_weight=self.usual_slack_weight(len(train), strategy))
@@ -139,16 +142,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         strategy, factor, found = best_strategy(mapped, codes)
         self.comparison_ |= found
         return strategy, factor
-
-    @property
-    def _may_compare(self) -> bool:
-        """Whether a subset of the points can be learned from with the same prior."""
-        return True
-
-    @property
-    def _quickly(self) -> dict[str, Any]:
-        """Additional settings of learners that are compared."""
-        return {}
 
     def usual_slack_weight(self, n: int, strategy: Strategy | None | Literal["own"] = "own") -> float:
         """The value of ``slack_weight`` for n training points, where "auto" depends on the strategy (by default the learner's own)."""

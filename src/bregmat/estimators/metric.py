@@ -317,13 +317,12 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 self.prior_, self.comparison_ = scaled_or_not(task.X[rows], codes)
         super()._decide(task)
 
-    @property
-    def _may_compare(self) -> bool:
-        return self.prior_ in POINTS_PRIORS
-
-    @property
-    def _quickly(self) -> dict[str, Any]:
-        return {"prior": self.prior_, "n_components": None}
+    def _compared_strategy(self, task: Task, **settings: Any) -> tuple[Strategy | None, float]:
+        if (
+            self.prior_ not in POINTS_PRIORS
+        ):  # "within" needs all labels, and an array may have been computed from all rows
+            return "neighbors", 1.0
+        return super()._compared_strategy(task, prior=self.prior_, n_components=None, **settings)
 
     def _problem(self, task: Task) -> MetricProblem:
         X: Any = task.X
