@@ -11,7 +11,8 @@ import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
 from bregmat.base.sampling import PairGroups, generator
-from bregmat.from_labels.labels import constraints_from_labels, label_codes
+from bregmat.from_labels.kinds import label_codes
+from bregmat.from_labels.labels import constraints_from_labels
 
 
 def pairs_of(c):

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import bregmat as bm
 from bregmat.estimators.candidates import choose, usual_folds
-from bregmat.estimators.priors import inverse_within
+from bregmat.estimators.linear_maps import inverse_within
 from estimator_suite import REPEATED, sklearn_checks
 
 LIGHT = bm.MetricLearner(passes=1, n_neighbors=1, n_impostors=3)

@@ -13,11 +13,12 @@ from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
 from bregmat.estimators import KernelLearner, task
+from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.kinds import Kinds
-from bregmat.from_labels.labels import as_kinds, constraints_from_labels
-from bregmat.from_labels.neighbors import KernelSpace, PointSpace, nearest_of_kinds
+from bregmat.from_labels.kinds import Kinds, as_kinds
+from bregmat.from_labels.labels import constraints_from_labels
+from bregmat.from_labels.neighbors import PointSpace, nearest_of_kinds
 
 
 @pytest.fixture(scope="module")
@@ -369,6 +370,19 @@ def test_points_that_coincide_and_more_components_than_there_are_leave_the_leadi
 
 
 # ---------------------------------------------------------------------- many points
+@pytest.mark.parametrize("decimals", [12, 2])
+def test_the_smallest_entries_of_long_rows_are_those_of_short_ones(rng, decimals):
+    """Ties are resolved as by a partition of the whole row; infinite entries come last."""
+    values = rng.random((30, 2000)).round(decimals)
+    values[:10, rng.permutation(2000)[:1000]] = np.inf
+    values[10:12, 3:] = np.inf  # fewer finite entries than are wanted
+    found, columns = neighbors.smallest(values, 5)
+    chosen = np.sort(np.argpartition(values, 4, axis=1)[:, :5], axis=1)
+    order = np.argsort(np.take_along_axis(values, chosen, axis=1), axis=1, kind="stable")
+    assert np.array_equal(columns, np.take_along_axis(chosen, order, axis=1))
+    assert np.array_equal(found, np.sort(values, axis=1)[:, :5])
+
+
 def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     monkeypatch.setattr(task, "MANY_POINTS", 300)
     monkeypatch.setattr(task, "SAMPLED_POINTS", 100)

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from bad_inputs import WORD, column, count, number, table
 from bregmat import CyclicProjection, SolverError, Status, load, save
 from bregmat.pairs import ITML, ITML_Supervised, PairsLearner
-from bregmat.pairs.threshold import calibrated
+from bregmat.pairs.base import calibrated
 from bregmat.verification.saved import verify_saved
 from bregmat_app.cli.app import app
 from estimator_suite import sklearn_checks

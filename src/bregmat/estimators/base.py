@@ -1,6 +1,6 @@
-"""What estimators share: fits that set all fitted attributes or none, kernel parameters, checks, lines of progress.
+"""Common parts of the estimators: the context of a fit, kernel parameters, checks, lines of progress.
 
-Estimators are dataclasses: each parameter is one line with its default, and the constructor only stores it.
+Estimators are dataclasses, whose constructors only store the parameters.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from bregmat.typing import KernelName
 
 
 class AllOrNothing:
-    """Fitted attributes that are all there or not at all; their names end in ``_`` or begin with ``_fit_``."""
+    """An estimator whose fit sets all fitted attributes or none. Their names end in ``_`` or begin with ``_fit_``."""
 
     verbose: Any = 0
-    _last: ClassVar[str] = "result_"  # the attribute that is set last: without it nothing can be predicted or mapped
+    _last: ClassVar[str] = (
+        "result_"  # the attribute that a fit sets last, without which the estimator counts as not fitted
+    )
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
-        """Context of a fit: fitted attributes are dropped first, and again if the fit fails.
+        """Context of a fit: deletes the fitted attributes at the start, and again if the fit fails.
 
-        Ctrl-C always raises `KeyboardInterrupt` in the end, so that a search around the fit ends, too. A usable result is kept.
+        After Ctrl-C a usable result is kept, and `KeyboardInterrupt` is raised all the same, so that a search around the fit stops.
         """
         self._forget()
         with call_under_way() as (call, is_outermost):
@@ -53,19 +55,24 @@ class AllOrNothing:
                 say(f"{type(self).__name__}: {self._ending()}")
             if not call.is_interrupted:
                 return
-            call.is_interrupted = is_outermost  # an inner call raises again below, and the outer one reports it
+            call.is_interrupted = is_outermost  # an inner fit raises again below; the outermost one warns
         text = f"{type(self).__name__} was interrupted {self._progress()}"
         raise_interrupt(text, is_told=not is_outermost)
 
-    def _keeps_something(self) -> bool:
-        """Whether an interrupted fit has left what can be used."""
-        return self.__sklearn_is_fitted__()
+    def _forget(self) -> None:
+        """Delete every fitted attribute."""
+        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit_")]:
+            delattr(self, name)
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._last in vars(self)
 
+    def _keeps_something(self) -> bool:
+        """Whether an interrupted fit has set attributes that are of use."""
+        return self.__sklearn_is_fitted__()
+
     def _progress(self) -> str:
-        """How far the fit came, to go on after "interrupted"."""
+        """How far an interrupted fit came, in words that follow "interrupted"."""
         results = vars(self)["result_"]
         if isinstance(results, list):
             n_done = sum(result.exit_reason != "INTERRUPTED" for result in results)
@@ -73,7 +80,7 @@ class AllOrNothing:
         return f"{results.progress}; result_ and the other fitted attributes are set."
 
     def _ending(self) -> str:
-        """The closing line of a verbose fit: status, objective, gap, time."""
+        """The last line of a verbose fit: status, objective, gap, time."""
         results = vars(self)["result_"]
         if not isinstance(results, list):
             return results.ending
@@ -81,15 +88,10 @@ class AllOrNothing:
         seconds = sum(result.seconds for result in results)
         return f"{len(results)} machines, {seconds:.2f} s in all; the one of the largest gap: {worst.ending}"
 
-    def _forget(self) -> None:
-        """Drop every fitted attribute."""
-        for name in [name for name in vars(self) if name.endswith("_") or name.startswith("_fit_")]:
-            delattr(self, name)
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelEstimator:
-    """Estimators with a kernel among their parameters."""
+    """Parameters and tags of estimators that have a kernel."""
 
     kernel: KernelName | Callable[..., Any] = field(default="rbf", kw_only=False)
     gamma: float | None = None
@@ -111,51 +113,33 @@ class KernelEstimator:
 
 
 def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
-    """Points checked by :func:`sklearn.utils.validation.validate_data`; what that would convert silently raises an error first.
+    """Points checked by :func:`sklearn.utils.validation.validate_data`, after entries that it would convert silently raised an error.
 
     Parameters
     ----------
     estimator : estimator
-        Its columns are compared, or set.
+        Number and names of its columns are set, or compared with those of X.
     X : array-like or scipy.sparse, shape (n, d)
     *y : array-like, shape (n,)
-        Labels that are checked along.
+        Labels, checked as well.
     name : str
-        The argument, as the caller knows it.
+        Name of the argument, for messages.
     **options
-        Of ``validate_data``; the type is float64 unless it is given.
+        Of ``validate_data``; the default dtype is float64.
     """
     check_numeric(name, X)
     return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
 
 
 def check_labelled(estimator: Any, y: Any, *, but: str = "") -> None:
-    """Raise scikit-learn's error for missing labels, after a text of the caller's."""
+    """Raise scikit-learn's error if there are no labels; ``but`` is put before it."""
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"{but}This {name} estimator requires y to be passed, but the target y is None.")
 
 
-def check_at_most(name: str, value: Any, most: int, of: str, *, known_as: str = "") -> None:
-    """Raise for a number that is larger than what the data has; None passes.
-
-    Parameters
-    ----------
-    name : str
-        The argument, as the caller knows it.
-    value : int or None
-    most : int
-    of : str
-        What is counted, for the message.
-    known_as : str
-        scikit-learn's name of that number, such as ``"n_samples="``.
-    """
-    if value is not None and value > most:
-        raise ValueError(f"{name} must be at most {known_as}{most}, the number of {of}; got {value}.")
-
-
 def check_run(estimator: Any, max_seconds: float | None = None) -> None:
-    """Raise for a bad tol, max_iter, callback, random_state or verbosity of an estimator, or a bad limit on time."""
+    """Raise if tol, max_iter, callback, random_state or verbose of an estimator is invalid, or the time limit."""
     check_limits(
         tol=estimator.tol,
         max_iter=estimator.max_iter,
@@ -164,28 +148,24 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         fewest=1,
     )
     check_random_state(estimator.random_state)
-    check_verbose(estimator.verbose)
+    verbose = estimator.verbose
+    check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)
 
 
-def check_verbose(verbose: Any) -> None:
-    """Raise for a bad verbosity."""
-    if not isinstance(verbose, bool):
-        check_integer("verbose", verbose, 0, optional=False)
-
-
+# ---------------------------------------------------------------------- lines of progress
 def callback_of(estimator: Any) -> Callable[[Any], Any] | None:
-    """The callback of an estimator, behind a line of progress if it is verbose."""
+    """The callback of an estimator; a verbose estimator also prints progress."""
     return VerboseCallback(int(estimator.verbose), estimator.callback) if estimator.verbose else estimator.callback
 
 
 class Lines:
-    """Decides when a line of progress is due: at doubling counts and a second after the last line (verbose 1), or always (2)."""
+    """Decides when to print progress: at doubled counts and a second after the last line (verbose 1), or always (2)."""
 
     def __init__(self, verbose: int) -> None:
         self.verbose, self._count, self._time = verbose, 0, 0.0
 
     def is_due(self, count: int) -> bool:
-        """Whether to write a line now; the caller is expected to write it."""
+        """Whether to print now, which the caller then does."""
         now = time.monotonic()
         is_due = self.verbose > 1 or now >= self._time or count >= self._count
         if is_due:
@@ -194,18 +174,18 @@ class Lines:
 
 
 def is_watched() -> bool:
-    """Whether standard output is a terminal or a notebook, where somebody may wait for progress."""
+    """Whether standard output is a terminal or a notebook."""
     return sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
 
 
 def say(text: str) -> None:
-    """A line of progress on standard output."""
+    """Print a line of progress to standard output."""
     sys.stdout.write(f"[bregmat] {text}\n")
     sys.stdout.flush()
 
 
 class VerboseCallback:
-    """Callback that prints a record when a line is due, then calls the user's callback and returns its answer."""
+    """Callback that prints a record if a line is due, then calls the user's callback and returns its value."""
 
     def __init__(self, verbose: int, callback: Callable[[Any], Any] | None = None) -> None:
         self.lines, self.callback = Lines(verbose), callback

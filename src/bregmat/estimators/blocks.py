@@ -1,6 +1,7 @@
-"""MetricLearner on points in blocks: constraints are drawn from labels block by block, the same ones as in memory.
+"""MetricLearner for points in blocks: labels, neighbours and the problem. The same constraints are drawn as in memory.
 
-The driver receives counts of classes, the points that are drawn, and the constraints between them. It never holds a number for every point.
+The process that calls ``fit`` receives counts of classes, the points that are drawn, and the constraints between them. It never holds an
+array with an entry for every point.
 """
 
 from __future__ import annotations
@@ -12,20 +13,23 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.base.sampling import IDENTICAL, NothingToCompare, check_percentiles, generator
+from bregmat.base.sampling import IDENTICAL, NothingToCompare
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.priors import inverse_covariance, inverse_covariance_of, inverse_deviations_of, root_of_prior
-from bregmat.estimators.task import TrainingProblem
-from bregmat.from_labels.kinds import Kinds
-from bregmat.from_labels.labels import Classes, check_labelled, label_codes, random_pairs
+from bregmat.estimators.linear_maps import (
+    inverse_covariance,
+    inverse_covariance_of,
+    inverse_deviations_of,
+    root_of_prior,
+)
+from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.from_labels.kinds import Kinds, label_codes, too_few_labelled
 from bregmat.from_labels.neighbors import (
     BLOCK,
-    MOST_DEFAULT_ROWS,
     Nearest,
+    Neighbors,
     Space,
     check_kinds,
-    drawn_points,
     rows_between,
     smallest,
     warn_of_left_out,
@@ -35,7 +39,7 @@ from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000
-QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: 8 MB are sent to every block
+QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: every block receives 8 MB
 
 
 # ---------------------------------------------------------------------- labels
@@ -70,7 +74,8 @@ class BlockLabels:
         code = label_codes(values, unlabeled=unlabeled) if len(values) else np.zeros(0, np.int64)
         codes = points.cached(_codes, dict(zip(distinct, code.tolist())))
         counts = np.array(points.reduce(_counts, codes, int(code.max(initial=-1)) + 1))
-        check_labelled(int(counts.sum()), points.shape[0], unlabeled)
+        if counts.sum() < 2:
+            raise too_few_labelled(int(counts.sum()), points.shape[0], unlabeled)
         return cls(points, codes, counts)
 
     def code_of(self, numbers: np.ndarray) -> np.ndarray:
@@ -78,26 +83,28 @@ class BlockLabels:
         wanted, place = np.unique(numbers, return_inverse=True)
         return np.concatenate(self.points.reduce(_codes_at, self.codes, wanted))[place]
 
-    def classes(self) -> Classes:
-        """What random pairs are drawn from."""
-        every = np.arange(self.counts.shape[1])
-        return Classes(
-            self.counts.sum(axis=0), Ranked(self, every, is_by_class=False), Ranked(self, every), self.code_of
-        )
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of points of each class, shape (k,)."""
+        return self.counts.sum(axis=0)
 
     @property
-    def kinds(self) -> Kinds:
-        """Those of all points would be a number for every point."""
-        raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
+    def labelled(self) -> Ranked:
+        """Row numbers of the labelled points, ascending."""
+        return Ranked(self, np.arange(self.counts.shape[1]), is_by_class=False)
 
-    def kinds_of(self, numbers: np.ndarray) -> Kinds:
-        """Who belongs together among some rows."""
-        kinds = Kinds.of_classes(np.arange(self.counts.shape[1]))
-        return replace(kinds, codes=self.code_of(numbers))
+    @property
+    def ordered(self) -> Ranked:
+        """Row numbers of the labelled points, class by class."""
+        return Ranked(self, np.arange(self.counts.shape[1]))
+
+    def of_rows(self, numbers: np.ndarray) -> Kinds:
+        """Classes of some rows, in memory."""
+        return replace(Kinds.of_classes(np.arange(self.counts.shape[1])), codes=self.code_of(numbers))
 
 
 class Ranked:
-    """Row numbers of the points of some classes, ascending or class by class; they are found when they are asked for.
+    """Row numbers of the points of some classes, ascending or class by class; indexing reads the blocks for the wanted ones.
 
     Parameters
     ----------
@@ -105,7 +112,7 @@ class Ranked:
     classes : ndarray of int
         The points of other classes are left out.
     is_by_class : bool
-        Whether the points of one class follow those of another.
+        Whether to order points by class.
     """
 
     def __init__(self, labels: BlockLabels, classes: np.ndarray, is_by_class: bool = True) -> None:
@@ -131,27 +138,31 @@ class Ranked:
 
 
 def _distinct(block: PointBlock) -> list[Any]:
-    """Different labels of a block that are known, in the order of their appearance, at most one more than are allowed."""
+    """Different known labels of a block in the order of their first appearance, at most one more than is allowed."""
     assert block.y is not None
-    label_codes(block.y, unlabeled=None)  # raises for what are no classes
+    label_codes(block.y, unlabeled=None)  # raises if they are no classes
     known = [value for value in dict.fromkeys(block.y.tolist()) if value is not None and value == value]
     return known[: MOST_CLASSES + 1]
 
 
 def _merged(a: list[Any], b: list[Any]) -> list[Any]:
+    """Different labels of two blocks."""
     return list(dict.fromkeys(a + b))[: MOST_CLASSES + 1]
 
 
 def _codes(block: PointBlock, table: dict[Any, int]) -> np.ndarray:
+    """Class numbers of the points of a block, -1 for unknown ones."""
     assert block.y is not None
     return np.array([table.get(value, -1) for value in block.y.tolist()], dtype=np.int64)
 
 
 def _counts(block: PointBlock, codes: np.ndarray, k: int) -> list[np.ndarray]:
+    """Number of points of each class in a block."""
     return [np.bincount(codes[codes >= 0], minlength=k)]
 
 
 def _codes_at(block: PointBlock, codes: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
+    """Class numbers of those of some rows (ascending) that are in the block."""
     a, b = np.searchsorted(numbers, [block.first, block.first + len(codes)])
     return [codes[numbers[a:b] - block.first]]
 
@@ -172,50 +183,43 @@ def _ranked(
 
 
 # ---------------------------------------------------------------------- neighbours
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The k nearest points of m points: squared distances (m, k), inf where there is none, row numbers, squared norms."""
-
-    sq: np.ndarray
-    rows: np.ndarray
-    sizes: np.ndarray
-
-    def joined(self, other: _Found) -> _Found:
-        """The k nearest of both; of equal distances the one with the lower row number."""
-        k = self.sq.shape[1]
-        sq, rows, sizes = (np.hstack([getattr(self, x), getattr(other, x)]) for x in ("sq", "rows", "sizes"))
-        order = np.lexsort((rows, sq))[:, :k]
-        return _Found(*(np.take_along_axis(x, order, axis=1) for x in (sq, rows, sizes)))
-
-
-def _joined(a: tuple[_Found, _Found], b: tuple[_Found, _Found]) -> tuple[_Found, _Found]:
-    return a[0].joined(b[0]), a[1].joined(b[1])
+# The k nearest points of m points are an array (3, m, k): squared distances (inf if there are fewer), row numbers, squared norms.
+def _joined(a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    """The k nearest of two blocks, for targets and for impostors; of equal distances the one with the lower row number."""
+    joined = []
+    for one, other in zip(a, b):
+        both = np.concatenate([one, other], axis=2)
+        order = np.lexsort((both[1], both[0]))[:, : one.shape[2]]
+        joined.append(np.take_along_axis(both, order[None], axis=2))
+    return joined
 
 
 def _mapped(block: PointBlock, P: Any) -> np.ndarray:
+    """The points of a block, mapped."""
     return block.X if P is None else np.asarray(block.X @ P)
 
 
 def _nearest(
     block: PointBlock, codes: np.ndarray, Z: np.ndarray, Q: np.ndarray, numbers: np.ndarray, kind: np.ndarray, k: Any
-) -> tuple[_Found, _Found]:
+) -> list[np.ndarray]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
     known = np.flatnonzero(codes >= 0)
-    found = [_Found(np.full((len(Q), n), np.inf), np.full((len(Q), n), -1), np.zeros((len(Q), n))) for n in k]
+    found = [np.broadcast_to(np.array([np.inf, -1.0, 0.0])[:, None, None], (3, len(Q), n)).copy() for n in k]
     sizes = sq_norms(Z[known])
     for part in blocks(len(Q), len(known), BLOCK):
-        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # but for |q|^2
+        sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # without |q|^2, which is the same for all
         sq[numbers[part, None] == block.first + known] = np.inf
         is_alike = kind[part, None] == codes[known]
-        for which, wanted in enumerate((is_alike, ~is_alike)):
-            near, columns = smallest(np.where(wanted, sq, np.inf), k[which])
+        for one, wanted in zip(found, (is_alike, ~is_alike)):
+            near, columns = smallest(np.where(wanted, sq, np.inf), one.shape[2])
             rows, is_found = known[columns], np.isfinite(near)
             exact = sq_norms((Z[rows] - Q[part, None]).reshape(-1, Q.shape[1])).reshape(rows.shape)
-            one, width = found[which], slice(rows.shape[1])
-            one.sq[part, width] = np.where(is_found, exact, np.inf)
-            one.rows[part, width] = np.where(is_found, block.first + rows, -1)
-            one.sizes[part, width] = sizes[columns]
-    return found[0], found[1]
+            one[:, part, : rows.shape[1]] = (
+                np.where(is_found, exact, np.inf),
+                np.where(is_found, block.first + rows, -1),
+                sizes[columns],
+            )
+    return found
 
 
 # ---------------------------------------------------------------------- the problem of a fit
@@ -257,46 +261,32 @@ class BlockProblem(TrainingProblem):
             return None if self.prior is None else dense(self.prior.G0)
         return root_of_prior(self.prior)
 
-    def kinds(self, labels: BlockLabels) -> BlockLabels:
-        return labels
+    def pairs(self, task: Task) -> Constraints:
+        return task.random_pairs(self.points, apart=self.points.differ)
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        percentiles, rng = check_percentiles(options["percentiles"]), generator(options["random_state"])
-        is_balanced = options["strategy"] == "random"
-        return random_pairs(
-            self.points,
-            labels.classes(),
-            n_constraints,
-            percentiles,
-            rng,
-            is_balanced=is_balanced,
-            apart=self.points.differ,
-        )
-
-    def neighbors(self, result: MatrixResult | None, kinds: Any, **options: Any) -> Constraints:
-        """Constraints between neighbours. If there are too many points, those that take part are drawn first."""
-        names = ("n_neighbors", "n_impostors", "form", "n_constraints", "rng", "is_first")
-        n_targets, n_impostors, form, n_constraints, rng, is_first = (options[name] for name in names)
-        sizes = kinds.counts.sum(axis=0)
-        able = np.flatnonzero(sizes > 1)
-        check_kinds(len(sizes) > 1, len(able) > 0, "labelled point")
-        most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-        numbers = drawn_points(Ranked(kinds, able, is_by_class=False), n_targets, n_impostors, form, most, rng)
-        near, far = self._nearest(self._map(result), kinds, numbers, (n_targets, n_impostors))
+    def neighbors(self, result: MatrixResult | None, *given: Any, **options: Any) -> Constraints:
+        """Comparisons of neighbours. If there are too many points, those that are compared are drawn before the search."""
+        labels, drawing, rng = given
+        able = np.flatnonzero(labels.sizes > 1)
+        check_kinds(len(labels.sizes) > 1, len(able) > 0, "labelled point")
+        numbers = drawing.points(Ranked(labels, able, is_by_class=False), rng)
+        near, far = self._nearest(self._map(result), labels, numbers, (drawing.n_neighbors, drawing.n_impostors))
+        sq, rows = far[0], far[1].astype(np.int64)
         size = sq_norms(self._read(numbers, self._map(result)))
-        coincides = (far.rows >= 0) & (far.sq <= IDENTICAL * (size[:, None] + far.sizes))
-        if is_first:
-            alone = Ranked(kinds, np.flatnonzero(sizes == 1))[:]
-            warn_of_left_out(*(_marked(self.points.shape[0], rows) for rows in (alone, numbers[coincides.any(axis=1)])))
-        has_impostor = ((far.rows >= 0) & ~coincides).any(axis=1)
-        if not has_impostor.any():
-            pair = int(numbers[0]), int(far.rows[0, 0])
+        coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
+        if options["is_first"]:
+            alone = np.sort(Ranked(labels, np.flatnonzero(labels.sizes == 1))[:])
+            warn_of_left_out(alone, numbers[coincides.any(axis=1)])
+        is_left_out = (rows < 0) | coincides
+        kept = np.flatnonzero(~is_left_out.all(axis=1))
+        if not len(kept):
+            pair = int(numbers[0]), int(rows[0, 0])
             raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
-        kept = np.flatnonzero(has_impostor)
-        targets = Nearest(near.rows[kept], np.sqrt(near.sq[kept]))
-        others = Nearest(far.rows, np.sqrt(far.sq)).without((far.rows < 0) | coincides).of(kept)
+        targets = Nearest(near[1].astype(np.int64), np.sqrt(near[0]))
+        others = Nearest(np.where(is_left_out, -1, rows), np.where(is_left_out, np.inf, np.sqrt(sq)))
+        found = Neighbors(numbers[kept], targets.of(kept), others.of(kept))
         coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
-        return rows_between(numbers[kept], targets, others, coincide, form, most, options.get("typical"))
+        return rows_between(found, coincide, drawing, options["typical"])
 
     def sq_distance(self, i: int, j: int) -> float:
         a, b = self._read(np.array([i, j]), self._map(None))
@@ -306,20 +296,14 @@ class BlockProblem(TrainingProblem):
         Q = self.points[numbers]
         return Q if P is None else Q @ P
 
-    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> tuple[_Found, _Found]:
+    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> list[np.ndarray]:
         """Exact neighbours: every block is searched, for some of the points at a time."""
         Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
         found = []
         for part in blocks(len(numbers), self.points.shape[1], QUERIES):
-            Q = self._read(numbers[part], P)
-            found.append(
-                self.points.reduce(_nearest, labels.codes, Z, Q, numbers[part], kind[part], k, combine=_joined)
-            )
-        pieces = [
-            [np.concatenate([getattr(one[which], x) for one in found]) for x in ("sq", "rows", "sizes")]
-            for which in (0, 1)
-        ]
-        return _Found(*pieces[0]), _Found(*pieces[1])
+            query = self._read(numbers[part], P), numbers[part], kind[part]
+            found.append(self.points.reduce(_nearest, labels.codes, Z, *query, k, combine=_joined))
+        return [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
 
     def solve(self, rows: Any, **settings: Any) -> MatrixResult:
         points = self.points
@@ -331,9 +315,3 @@ class BlockProblem(TrainingProblem):
         # the driver has these rows: it fetches their columns, too
         dual, values, violation = (np.asarray(x) for x in (result.dual, result.values, result.violation))
         return replace(result, dual=dual, values=values, violation=violation)
-
-
-def _marked(n: int, rows: np.ndarray) -> np.ndarray:
-    found = np.zeros(n if len(rows) else 0, dtype=bool)
-    found[rows] = True
-    return found

@@ -1,4 +1,4 @@
-"""Candidates of a search: scored on inner folds one after the other within a time limit, and the choice among them."""
+"""Scores of the candidates of a search on folds, within a time limit, and the choice among them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,17 @@ from bregmat.base.sampling import generator
 from bregmat.estimators.base import say
 from bregmat.estimators.learner import ConstraintLearner
 
-FIRST = 3  # one in so many folds is scored first: a candidate that is behind there is not scored on the others
-SEARCH_TOL = 1e-3  # relative gap of what is compared; what is kept has the caller's
+FIRST = 3  # a third of the folds is scored first: a candidate that is behind there is not scored on the others
+SEARCH_TOL = 1e-3  # relative gap of fits that are compared; the chosen one is fitted to the caller's tol
 SEARCH_STEPS = (
-    60  # of each pass of what is compared: heavy weights on columns of very different size take many times as long
+    60  # iterations of each pass of such fits: large weights and badly scaled columns would take many times as long
 )
 N_FOLDS = 5
-FEW_ROWS = 300  # below, folds are drawn more than once: the draw decides more than the candidates differ
+FEW_ROWS = (
+    300  # below, folds are drawn up to MOST_REPEATS times, since one draw changes scores more than candidates differ
+)
 MOST_REPEATS = 3
-MANY_ROWS = 3000  # above, folds are samples, of which these rows learn and as many at most are predicted
+MANY_ROWS = 3000  # above, there are N_SAMPLES folds with SAMPLED_ROWS training rows and at most as many test rows
 SAMPLED_ROWS, N_SAMPLES = 2000, 3
 
 Params = dict[str, Any]
@@ -47,7 +49,7 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Rows that learn and are scored."""
+    """Points, labels, groups and weights of some rows."""
 
     X: Any
     y: np.ndarray
@@ -55,7 +57,7 @@ class TrainingRows:
     weight: np.ndarray | None
 
     def of(self, rows: np.ndarray, learner: Any) -> TrainingRows:
-        """Some of the rows; of a precomputed kernel the same columns, too."""
+        """Some of the rows; of a precomputed kernel also the same columns."""
         if len(rows) == self.X.shape[0]:
             return self
         X = self.X[np.ix_(rows, rows)] if get_tags(learner).input_tags.pairwise else self.X[rows]
@@ -64,7 +66,7 @@ class TrainingRows:
 
 
 class Search:
-    """Candidates scored one after the other by ``cross_validate``, the baselines first and whatever the time."""
+    """Candidates, scored one after the other by ``cross_validate``. Baselines are first and do not depend on the time limit."""
 
     def __init__(self, settings: Any, data: TrainingRows, template: ConstraintLearner) -> None:
         self.settings, self.data, self.template = settings, data, template
@@ -91,11 +93,11 @@ class Search:
 
     @property
     def is_whole(self) -> np.ndarray:
-        """Which candidates have a score on every fold."""
+        """Which candidates have scores on all folds."""
         return np.asarray(np.isfinite(self.scores).all(axis=1))
 
     def run(self, baselines: list[Params], starts: list[Params]) -> None:
-        """Score the baselines, then every start with every strategy, and the other slack weights for the best of these."""
+        """Score the baselines, every start with every strategy, and then the best of these with the other slack weights."""
         first, *weights = map(float, self.settings.slack_weights)
         for params in baselines:
             self._score(params, is_baseline=True)
@@ -115,7 +117,7 @@ class Search:
             raise ValueError("no candidate could be fitted and scored on every fold.")
 
     def _score(self, params: Params, *, is_baseline: bool = False) -> None:
-        """Score a candidate on the first folds and, unless it is behind the best so far there or the time is up, on the others."""
+        """Score a candidate on the first folds, and on the others unless it is behind the best one there or the time is over."""
         row, seconds, end = np.full(len(self.folds), np.nan), 0.0, -(-len(self.folds) // FIRST)
         best = max((scores[:end].mean() for scores in self.scores[self.is_whole]), default=-np.inf)
         for part in (slice(0, end), slice(end, None)):
@@ -132,13 +134,13 @@ class Search:
             self._tell()
 
     def _on_folds(self, params: Params, folds: Any) -> tuple[np.ndarray, float]:
-        """Scores on some folds, nan where nothing could be learned, and the seconds of all their fits."""
+        """Scores on some folds, nan if a fit failed, and the seconds of all fits."""
         data, template = self.data, clone(self.template)
         learner = self.settings._set(template, params, data.X, len(folds[0][0]))
         steps = min(template.max_iter or SEARCH_STEPS, SEARCH_STEPS)
         learner.set_params(tol=max(template.tol, SEARCH_TOL), max_iter=steps, warm_start=False, verbose=0)
         with warnings.catch_warnings(), config_context(enable_metadata_routing=False):
-            # of a fold: not converged, a class of one point, nothing to compare; a fit that failed
+            # of one fold: no convergence, a class of one point, nothing to compare, a failed fit
             warnings.simplefilter("ignore", UserWarning)
             warnings.simplefilter("ignore", RuntimeWarning)
             try:
@@ -168,7 +170,7 @@ class Search:
         say(f"candidate {n}: {in_words(self.candidates[-1])}: score {mean:.4f}{of}; {seconds:.1f} s")
 
     def table(self) -> dict[str, Any]:
-        """As ``cv_results_`` of scikit-learn's searches; means are of the folds that a candidate was scored on."""
+        """The scores as ``cv_results_`` of scikit-learn; means are over the folds on which a candidate was scored."""
         scores = self.scores
         n_folds = np.isfinite(scores).sum(axis=1)
         with warnings.catch_warnings():
@@ -185,14 +187,14 @@ class Search:
         }
 
     def chosen(self) -> int:
-        """The place of the candidate that is chosen."""
+        """Index of the chosen candidate."""
         rows = np.flatnonzero(self.is_whole)
         is_learned = np.array([self.candidates[row]["strategy"] is not None for row in rows])
         return int(rows[choose(is_learned, self.scores[rows])])
 
 
 def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> Any:
-    """The folds where none are asked for: of groups if there are some, else drawn at random; several times of few rows, samples of many."""
+    """Default folds: whole groups if there are groups, otherwise random; repeated for few rows, and samples of many rows."""
     is_class = type_of_target(y) in ("binary", "multiclass")
     if groups is not None:
         return (StratifiedGroupKFold if is_class else GroupKFold)(N_FOLDS)
@@ -207,11 +209,12 @@ def usual_folds(y: np.ndarray, groups: np.ndarray | None, random_state: Any) -> 
 
 
 def choose(is_learned: np.ndarray, scores: np.ndarray) -> int:
-    """The first of the good candidates: never worse on its folds than the first of all, nor than the best unlearned.
+    """Index of the first good candidate, which is never worse on the folds than the first candidate and the best one that does not learn.
 
-    Of those that learn, are better than the best unlearned and at least as good as the first candidate, that is the first that is
-    behind the best by no more than the standard error of their difference, fold by fold. Where there is none, the best unlearned. That
-    is not preferred for being simpler: with few rows a standard error hides what learning gains.
+    A candidate that learns is able if its mean is above that of every candidate that does not learn, and not below that of the first
+    candidate. The first able candidate is chosen whose mean is within one standard error (of the differences between folds) of the best
+    able one. If none is able, the best candidate is chosen. Not learning is not preferred within a standard error: with few rows
+    that would hide what learning gains.
 
     Parameters
     ----------
@@ -231,12 +234,12 @@ def choose(is_learned: np.ndarray, scores: np.ndarray) -> int:
 
 # ---------------------------------------------------------------------- tables of candidates
 def in_words(params: Params) -> str:
-    """Settings of a candidate in a line."""
+    """Settings of a candidate in one line."""
     return ", ".join(f"{name}={value!r}" for name, value in params.items() if value is not None or name == "strategy")
 
 
 def described(params: Iterable[Params]) -> dict[str, Any]:
-    """``params`` and a masked column for each of them."""
+    """The column ``params`` and a masked column for each parameter."""
     rows = list(params)
     table: dict[str, Any] = {"params": rows}
     for name in dict.fromkeys(name for row in rows for name in row):

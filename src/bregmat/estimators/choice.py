@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import dense, sq_norms
-from bregmat.estimators.priors import points_in_prior
+from bregmat.estimators.linear_maps import points_in_prior
 from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
@@ -65,7 +65,9 @@ def shares_right(
         mean = known.mean(axis=0)
         known, others = known - mean, others - mean
     # |x - z|^2 = |z|^2 - 2 x'z + |x|^2; the last term is the same for all neighbours z of x
-    sq = sq_norms(known) - 2.0 * dense(others @ known.T)
+    sq = dense(others @ known.T)
+    sq *= -2.0
+    sq += sq_norms(known)
     if asked is None:
         np.fill_diagonal(sq, np.inf)
     votes = codes[smallest(sq, min(N_NEIGHBORS, len(codes) - (asked is None)))[1]]
@@ -90,7 +92,7 @@ def scaled_or_not(X: Any, codes: np.ndarray) -> tuple[str, dict[str, float]]:
     known = codes >= 0
     if known.sum() < 3:
         return "variance", {}
-    given, scaled = (shares_right(points_in_prior(X, name)[known], codes[known]) for name in ("identity", "variance"))
+    given, scaled = [shares_right(points_in_prior(X, name)[known], codes[known]) for name in ("identity", "variance")]
     accuracy = {"as given": float(given.mean()), "scaled": float(scaled.mean())}
     return "identity" if _is_better(given, scaled, 1.5) else "variance", accuracy
 

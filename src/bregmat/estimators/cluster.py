@@ -23,7 +23,7 @@ from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import handed_in
 from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
-from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_at_most, validated
+from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
@@ -37,34 +37,34 @@ _DTYPES = [np.float64, np.float32]
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
-    """Clusters of least squared distance to their means in the space of a kernel.
+    """K-means clustering in the space of a kernel.
 
         minimize over labels:   sum_i w_i |phi(x_i) - m_label(i)|^2,    m_c the weighted mean of cluster c
 
-    Use it on a learned kernel: ``kernel="linear"`` on ``learner.transform(X)`` or ``result.factor``, which costs O(n r k)
-    an iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, O(n^2 k). Both minimise the same thing.
+    For a learned kernel use ``kernel="linear"`` on ``learner.transform(X)`` or ``result.factor``, which takes O(n r k) operations per
+    iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, which takes O(n^2 k). Both minimise the same objective.
 
     Parameters
     ----------
     n_clusters : int
         At least 1, at most the number of points.
     kernel : str or callable
-        "linear": X are features, and scikit-learn's :class:`sklearn.cluster.KMeans` iterates on them. "precomputed": X is
-        the kernel (n, n), positive semidefinite. Else a name of scikit-learn's pairwise kernels, or a function of (X, Y)
+        With "linear", X contains features, and :class:`sklearn.cluster.KMeans` does the iterations. With "precomputed", X is the
+        kernel (n, n), positive semidefinite. Otherwise the name of one of scikit-learn's pairwise kernels, or a function of (X, Y)
         that returns the (n, m) array of values.
     gamma, degree, coef0, kernel_params
         As in :class:`bregmat.KernelLearner`.
     rank : int, optional
-        Replace the kernel by features from that many of its columns (pivoted incomplete Cholesky): for large n. At most n.
+        For large n: number of columns of the kernel from which features are computed (pivoted incomplete Cholesky); at most n.
     n_init : int
-        Starts from different k-means++ seeds; the best is kept.
+        Number of starts from different k-means++ seeds; the best one is kept.
     max_iter : int
-        Most iterations of a start.
+        Maximum number of iterations of a start.
     tol : float
-        Where a start ends before labels stop changing; at least 0. With features the tolerance of ``KMeans``; with a kernel the
-        relative fall of the inertia in an iteration.
+        Tolerance at which a start ends, at least 0. With features it is that of ``KMeans``; with a kernel it is the relative
+        decrease of the inertia in an iteration.
     random_state : int, RandomState or None
-        Seed of the seeds.
+        Seed for drawing the k-means++ seeds.
 
     Attributes
     ----------
@@ -74,18 +74,18 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     n_iter_ : int
         Iterations of the best start.
     cluster_centers_ : ndarray, shape (n_clusters, r)
-        Means, with features only.
+        Means; with features only.
     dual_coef_ : ndarray, shape (n, n_clusters)
-        Means as weights of the training points, with a kernel only.
+        Means as weights of the training points; with a kernel only.
     captured_trace_ : float
-        Share of the trace of the kernel that its approximation of rank ``rank`` holds; 1 without ``rank``.
+        Fraction of the trace of the kernel that its approximation of rank ``rank`` contains; 1 without ``rank``.
     n_features_in_ : int
 
     Notes
     -----
-    Dhillon, Guan and Kulis 2004; the clustering of Kulis 2009, section 7. A sample of weight 2 counts as the same sample
-    twice, in the draws of the seeds too. An empty cluster gets the point farthest from its centre. Fewer different points
-    than clusters give one ``ConvergenceWarning``. ``predict`` on the training data returns ``labels_``.
+    Dhillon, Guan and Kulis 2004; the clustering of Kulis 2009, section 7. A point of weight 2 counts as two points of weight 1, also when
+    seeds are drawn. An empty cluster gets the point farthest from its centre. If there are fewer different points than
+    clusters, there is one ``ConvergenceWarning``. ``predict`` on the training data returns ``labels_``.
 
     Examples
     --------
@@ -112,8 +112,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; kernel values (n, n) with "precomputed". Of a tensor on a GPU the products with the kernel are made there; with
-            features the iteration is scikit-learn's, on the host.
+            Points; kernel values (n, n) with "precomputed". For a tensor on a GPU, products with the kernel are computed there. With
+            features, scikit-learn iterates on the host.
         y : ignored
         sample_weight : array-like, shape (n,), optional
             Nonnegative, dimensionless; not all 0.
@@ -125,10 +125,10 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message; a kernel that is seen not to be positive semidefinite (a negative
-            ``K_ii`` or ``K_ii + K_jj - 2 K_ij``; with ``rank`` what its columns show). No fitted attribute is left.
+            A parameter or an input is invalid, and the message names it; or the kernel is not positive semidefinite: an entry ``K_ii``
+            or ``K_ii + K_jj - 2 K_ij`` is negative (with ``rank``, among the columns used). No fitted attributes are set.
         KeyboardInterrupt
-            Ctrl-C. The best clusters by then, if any, are kept and named in a RuntimeWarning.
+            After Ctrl-C. If a start has ended, the best clusters so far are kept, and a RuntimeWarning says so.
         """
         with self._fitting():
             self._check_parameters()
@@ -144,11 +144,13 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, sample_weight: Any, base: KernelFunction, space: ArraySpace | None) -> int:
-        """Set the fitted attributes; the number of different clusters."""
+        """Set the fitted attributes. Returns the number of different clusters."""
         X = validated(self, X, accept_sparse=base.accept_sparse, dtype=_DTYPES, order="C")
         n = X.shape[0]
         for name in ("n_clusters", "rank"):
-            check_at_most(name, getattr(self, name), n, "points", known_as="n_samples=")
+            value = getattr(self, name)
+            if value is not None and value > n:  # scikit-learn's checks look for "n_samples="
+                raise ValueError(f"{name} must be at most n_samples={n}, the number of points; got {value}.")
         if base.is_precomputed:
             check_given(X)
         weights = np.ones(n)
@@ -174,18 +176,18 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             n_found = self._fit_kernel(K if space is None else MatrixThere(space, space.put(K)), weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
-        self._fit_base = base  # predict goes by the kernel of the fit, whatever parameters are set later
+        self._fit_base = base  # predict uses the kernel of the fit, even if parameters are changed later
         return n_found
 
     def _fit_features(self, X: Any, weights: np.ndarray, rng: np.random.RandomState) -> int:
-        """scikit-learn's Lloyd iteration from seeds of ours; the number of different clusters."""
+        """Cluster features by scikit-learn's KMeans, from seeds drawn here. Returns the number of different clusters."""
         with_mean = X @ np.asarray(X.T @ (weights / weights.sum())).ravel()
         points = WeightedPoints(weights, sq_norms(X), with_mean, lambda rows: np.asarray(X @ dense(X[rows]).T))
         runs = []
         for _ in range(self.n_init):
             init = dense(X[points.seeds(self.n_clusters, rng)])
             one = KMeans(self.n_clusters, init=init, n_init=1, max_iter=self.max_iter, tol=self.tol, random_state=0)
-            # OpenMP's threads add up in the order in which they arrive; too few different points are reported once, by fit
+            # sums of several OpenMP threads depend on their order; fit warns once of too few different points
             with threadpool_limits(1, user_api="openmp"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 try:
@@ -203,6 +205,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         return len(np.unique(best.labels_))
 
     def _fit_kernel(self, K: np.ndarray | MatrixThere, weights: np.ndarray, rng: np.random.RandomState) -> int:
+        """Cluster the points of a kernel matrix. Returns the number of different clusters."""
         points = WeightedPoints(
             weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)
         )
@@ -240,7 +243,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         return D.argmin(axis=1).astype(np.int32)
 
     def _check_parameters(self) -> None:
-        """Raise for a hyper-parameter that no data could make valid."""
+        """Raise for a parameter that is invalid for any data."""
         for name in ("n_clusters", "n_init", "max_iter"):
             check_integer(name, getattr(self, name), 1, optional=False)
         check_integer("rank", self.rank, 1)

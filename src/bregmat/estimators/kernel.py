@@ -14,12 +14,11 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from bregmat.base.checks import check_integer
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
-from bregmat.estimators.learned_kernel import FactorMap, SpanMap, learn
+from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.task import Task
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.run.result import MatrixResult
@@ -243,11 +242,12 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
             check_given(X)
         return X
 
-    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        self._decide(X, task)
-        self._fit_map, result, rows = learn(X, self._fit_base, task)
+    def _problem(self, task: Task) -> TrainingProblem:
+        return kernel_problem(task.X, self._fit_base, self)
+
+    def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
+        self._fit_map = problem.map_of(result)
         self.captured_trace_: float = self._fit_map.captured
-        return result, rows
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -1,11 +1,11 @@
-"""Learned kernels on any points, and the three forms in which they are learned. See :class:`KernelLearner`.
+"""The three forms in which a kernel is learned, and the values of a learned kernel on any points. See :class:`KernelLearner`.
 
 Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,26 +15,22 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks
-from bregmat.base.points import CheckedPoints
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import check_at_most
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.labels import constraints_from_labels, label_codes
-from bregmat.from_labels.neighbors import COINCIDENT, KernelSpace, PointSpace, Space
+from bregmat.from_labels.neighbors import COINCIDENT, Distances, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import MatrixResult
-from bregmat.typing import Strategy
 
-MOST_POINTS = 10_000  # of which the features of a full-rank kernel are computed: memory 16 n^2 bytes, time n^3 / 3
-BLOCK = 10_000_000  # kernel values at a time
-REST_TOL = 1e-10  # squared distance to the touched points' span, relative to the largest k(x, x), that is rounding
+MOST_POINTS = 10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
+BLOCK = 10_000_000  # kernel values that are computed at a time
+REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
 
 # ---------------------------------------------------------------------- kernels on any points
@@ -44,12 +40,12 @@ class FactorMap:
     """Points are rows of the factor: ``k(x, y) = (B'x) . (B'y)``."""
 
     result: MatrixResult
-    width: int  # columns of what the result transforms
-    train: Any = field(default=None, kw_only=True)  # the training points, where they are needed
+    width: int  # number of columns that ``result.transform`` expects
+    train: Any = field(default=None, kw_only=True)  # the training points, if the map needs them
 
     @property
     def captured(self) -> float:
-        """Share of the trace of the prior kernel that is kept."""
+        """Fraction of the trace of the prior kernel that its approximation contains."""
         return 1.0
 
     def transform(self, X: Any) -> np.ndarray:
@@ -79,7 +75,7 @@ class FactorMap:
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class LowRankMap(FactorMap):
-    """Coordinates by pivots, then the learned map: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
+    """Coordinates are computed from kernel values with the pivots: ``k(x, y) = (B'g(x)) . (B'g(y))``, ``g(x) = L^-1 k0(pivots, x)``."""
 
     base: KernelFunction
     points: Any  # the pivots, or their column numbers
@@ -100,7 +96,7 @@ class LowRankMap(FactorMap):
 @on_one_blas_thread
 @dataclass(frozen=True, eq=False)
 class SpanMap(LowRankMap):
-    """The prior kernel outside the span of the touched points S, the learned one inside.
+    """The learned kernel within the span of the points S in constraints, and the prior kernel outside of it.
 
     ``k(x, y) = k0(x, y) + g(x)' (B B' - I) g(y)``, which is ``k0(x, y) + k0(x, S) C k0(S, y)``.
     """
@@ -125,7 +121,7 @@ class SpanMap(LowRankMap):
         return self.base(X, Y) + self._change_between(X, Y)
 
     def _change_between(self, X: Any, Y: Any) -> np.ndarray:
-        """``k - k0``, shape (n, m): triangular solves for the smaller set only, the larger one block by block."""
+        """``k - k0``, shape (n, m). Triangular systems are solved for the smaller set only; the larger set is processed in blocks."""
         if X.shape[0] > Y.shape[0]:
             return self._change_between(Y, X).T
         A = self.pivots.dual(self.coordinates(X) @ self.change)
@@ -138,7 +134,7 @@ class SpanMap(LowRankMap):
         return self.kernel(self.train, None)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Features: those of the span, mapped, and those of the prior outside the span."""
+        """Learned features of the part within the span, and features of the prior for the part outside of it."""
         rows, rest = self._rest
         g = self.coordinates(X)
         if not len(rows):
@@ -153,7 +149,7 @@ class SpanMap(LowRankMap):
 
     @cached_property
     def _rest(self) -> tuple[np.ndarray, Pivots]:
-        """Training points that stand for what is outside the span, by their pivots of ``k0(x, y) - g(x)'g(y)``."""
+        """Training points whose parts outside the span generate those of all others: pivots of ``k0(x, y) - g(x)'g(y)``."""
         n = self.train.shape[0]
         if n > MOST_POINTS:
             raise ValueError(
@@ -169,62 +165,74 @@ class SpanMap(LowRankMap):
 
 
 # ---------------------------------------------------------------------- forms of learning
-def learn(X: Any, base: KernelFunction, task: Task) -> tuple[FactorMap, MatrixResult, Constraints]:
-    """The learned kernel on any points, in the form that data and parameters ask for, its result, and the rows used in row
-    numbers of X."""
-    problem = _problem(X, base, task.learner.rank, as_divergence(task.learner.divergence))
-    result, rows = task.learn(problem)
-    with held_interrupts():
-        return problem.map_of(result), result, rows
-
-
-def _problem(X: Any, base: KernelFunction, rank: int | None, divergence: SpectralDivergence) -> KernelProblem:
-    n, d = X.shape
+def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem | SpanProblem:
+    """The problem in the form that the data and the parameters ask for (see :class:`KernelLearner`)."""
+    (n, d), rank = X.shape, learner.rank
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
-    if rank is None and (d > n or sp.issparse(X)) and not divergence.is_congruence_invariant:
+    if rank is None and (d > n or sp.issparse(X)) and not as_divergence(learner.divergence).is_congruence_invariant:
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
-        return FactorProblem(X, X if isinstance(X, np.memmap) else CheckedPoints(X))
-    check_at_most("rank", rank, n, "training points")
+        return FactorProblem(X)
+    if rank > n:
+        raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
     tol = max(PIVOT_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
-    return LowRankProblem(G0, CheckedPoints(G0), X, base, pivots)
+    return LowRankProblem(G0, X, base, pivots)
 
 
-class KernelProblem(TrainingProblem):
-    """A problem that knows its learned kernel on any points."""
+@dataclass(eq=False)
+class KernelSpace:
+    """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
 
-    @abstractmethod
-    def map_of(self, result: MatrixResult) -> FactorMap:
-        """The learned kernel."""
+    block: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    sizes: np.ndarray  # k(x, x), shape (n,)
+    work: float = 0.0  # a user's kernel may not be called by several threads at once
+
+    def sq_distances_to(self, among: np.ndarray) -> Distances:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``."""
+        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
+
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """``k(x, x) + k(y, y) - 2 k(x, y)``, and 0 if that may be rounding."""
+        values, order = np.empty(len(i)), np.argsort(i, kind="stable")
+        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
+            values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
+        size = self.sizes[i] + self.sizes[j]
+        sq = size - 2.0 * values
+        return np.where(sq <= COINCIDENT * size, 0.0, sq)
+
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of rows the kernel maps to one point up to rounding, shape (m,)."""
+        return self.close_sq_distances(i, j) == 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class FactorProblem(KernelProblem):
-    """The prior's factor: X itself."""
+class FactorProblem(TrainingProblem):
+    """X is a factor of the prior kernel."""
 
     G0: Any
-    points: Any  # the same for those who check
 
     def space(self, result: MatrixResult | None) -> Space:
         if result is None:
             return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0))
         return PointSpace(np.asarray(result.transform(self.G0)))
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return constraints_from_labels(self.points, labels.values, n_constraints, **options)
+    def pairs(self, task: Task) -> Constraints:
+        G0 = self.G0
+        return task.random_pairs(as_points("X", np.asarray(G0)) if isinstance(G0, np.memmap) else G0)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
     def map_of(self, result: MatrixResult) -> FactorMap:
+        """The learned kernel on any points."""
         return FactorMap(result, self.G0.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankProblem(FactorProblem):
-    """A factor computed from some columns of the prior."""
+    """A factor of an approximation that is computed from some columns of the prior kernel."""
 
     X: Any
     base: KernelFunction
@@ -236,8 +244,8 @@ class LowRankProblem(FactorProblem):
 
 
 @dataclass(eq=False)
-class SpanProblem(KernelProblem):
-    """The prior stays as it is outside the span of the touched points, which each problem finds anew."""
+class SpanProblem(TrainingProblem):
+    """The problem on the span of the points in constraints, which ``solve`` determines; outside of it the prior stays as it is."""
 
     X: Any
     base: KernelFunction
@@ -255,14 +263,33 @@ class SpanProblem(KernelProblem):
         diagonal = base.diagonal(X) + np.einsum("ij,ij->i", h, g)
         return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal)
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return _constraints_of_kernel(self.X, self.base, labels.values, n_constraints, **options)
+    def pairs(self, task: Task) -> Constraints:
+        """Pairs of different points of the kernel; bounds are percentiles of its distances."""
+        X, base, rng = self.X, self.base, generator(task.learner.random_state)
+        drawn = task.random_pairs(X, rng=rng, percentiles=(5, 95))
+        rows = task.kinds.labelled
+        a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
+        sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
+        apart = sq > COINCIDENT * size
+        if not apart.any():
+            text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
+            raise NothingToCompare(text, tuple(rows[:2].tolist()))
+        near, far = np.percentile(sq[apart], task.learner.percentiles)
+        i, j = drawn.index[:, :2].T.astype(np.int64)
+        sq, size = base.sq_distances(X, i, j)
+        keep, same = sq > COINCIDENT * size, drawn.sense > 0
+        if not keep.any():
+            raise NothingToCompare(
+                "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
+            )
+        bound, sense = np.where(same, near, far), np.where(same, "<=", ">=")
+        return Constraints.sq_distance(i[keep], j[keep], bound[keep], sense[keep])
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         n = self.X.shape[0]
         named = rows.touched(n)
         touched = np.arange(n) if named is None else named
-        # the prior kernel between the touched points, and its pivots, which are kept
+        # the prior kernel between the points in constraints
         K = self.base.block(self.X, touched, touched)
         tol = max(PIVOT_TOL, self.base.rounding)
         pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=tol)
@@ -272,43 +299,8 @@ class SpanProblem(KernelProblem):
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
     def map_of(self, result: MatrixResult) -> SpanMap:
+        """The learned kernel on any points."""
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])
         return SpanMap(result, len(pivots.rows), self.base, points, pivots, train=self.X)
-
-
-def _constraints_of_kernel(
-    X: Any,
-    base: KernelFunction,
-    y: Any,
-    n_constraints: int | None,
-    *,
-    strategy: Strategy,
-    percentiles: tuple[float, float],
-    unlabeled: Any,
-    random_state: Any,
-) -> Constraints:
-    """Pairs as :func:`bregmat.constraints_from_labels` draws them, bounded by percentiles of the *kernel's* distances.
-
-    Pairs that coincide in the space of the kernel are left out.
-    """
-    rng = generator(random_state)
-    drawing: dict[str, Any] = {"strategy": strategy, "unlabeled": unlabeled, "random_state": rng}
-    drawn = constraints_from_labels(CheckedPoints(X), y, n_constraints, **drawing)
-    rows = np.flatnonzero(label_codes(y, unlabeled=unlabeled) >= 0)
-    a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
-    sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
-    apart = sq > COINCIDENT * size
-    if not apart.any():
-        text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
-        raise NothingToCompare(text, tuple(rows[:2].tolist()))
-    near, far = np.percentile(sq[apart], percentiles)
-    i, j = drawn.index[:, :2].T.astype(np.int64)
-    sq, size = base.sq_distances(X, i, j)
-    keep, same = sq > COINCIDENT * size, drawn.sense > 0
-    if not keep.any():
-        raise NothingToCompare(
-            "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
-        )
-    return Constraints.sq_distance(i[keep], j[keep], np.where(same, near, far)[keep], np.where(same, "<=", ">=")[keep])

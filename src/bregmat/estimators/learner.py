@@ -1,12 +1,23 @@
-"""What MetricLearner and KernelLearner share: constraints from labels and from the caller, the course of a fit, files."""
+"""What MetricLearner and KernelLearner share: parameters, the course of a fit, and constraints named by samples.
+
+How a fit runs:
+
+1. ``fit`` checks parameters and input and collects them in a :class:`bregmat.estimators.task.Task`.
+2. ``_decide`` sets ``strategy_`` and ``slack_weight_``, by a comparison on held-out rows if they are "auto" (``choice``).
+3. ``_problem``, which each learner defines, combines the points and their prior into a ``TrainingProblem``.
+4. ``_learn`` calls ``Task.learn``, which draws constraints from the labels (``from_labels``), joins those of the caller, and has the
+   problem solved by :func:`bregmat.nearest_metric` or :func:`bregmat.nearest_kernel`. With "neighbors" this is repeated: each pass
+   searches neighbours in the metric of the pass before.
+5. ``_keep_all`` raises if the result is not usable; otherwise it sets the fitted attributes, including those that the learner adds
+   in ``_keep``.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,7 +26,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.arrays import to_numpy, working_space
-from bregmat.base.checks import as_column, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.checks import as_choice, as_column, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.html import listed
 from bregmat.base.points import row_names
 from bregmat.base.sampling import check_percentiles
@@ -25,8 +36,9 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_run, say
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
-from bregmat.estimators.task import PointLabels, Task
-from bregmat.from_labels.labels import check_drawing
+from bregmat.estimators.task import Task, TrainingProblem, weighted
+from bregmat.from_labels.kinds import as_kinds
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.losses import as_loss
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
@@ -37,7 +49,7 @@ from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, Rando
 
 @on_one_blas_thread
 class ResultLearner(AllOrNothing):
-    """A learner with a ``result_`` and the constraints it is of; in files, both go along."""
+    """A learner with a ``result_`` and its constraints; model files contain both."""
 
     result_: MatrixResult
     constraints_: Constraints
@@ -47,7 +59,7 @@ class ResultLearner(AllOrNothing):
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
-    """A transformer that learns from labels, constraints or both; subclasses say what they learn."""
+    """A transformer that learns from labels, constraints or both. Subclasses define the problem that is solved."""
 
     divergence: DivergenceName | SpectralDivergence = "logdet"
     slack_weight: Literal["auto"] | float = 1.0
@@ -68,95 +80,84 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     callback: Callable[[Any], Any] | None = None
     random_state: RandomState = None
 
-    _decided: ClassVar[tuple[str, ...]] = ()  # parameters that may be "auto"
-
-    # Whole by default when metadata routing is enabled: no set_fit_request is needed.
+    # If metadata routing is enabled, these are passed whole without set_fit_request.
     __metadata_request__fit = {"constraints": True, "sample_id": True}
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.target_tags.required = True  # unless constraints are given
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
-    # ------------------------------------------------------------------ what subclasses give
+    # ------------------------------------------------------------------ what subclasses define
     @abstractmethod
     def _checked_points(self, X: Any) -> Any:
-        """The training points, checked against the parameters."""
+        """The training points, checked together with the parameters that depend on them."""
 
     @abstractmethod
-    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+    def _problem(self, task: Task) -> TrainingProblem:
+        """The points and their prior."""
+
+    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result, and its constraints in row numbers of X."""
+        return task.learn(problem)
 
-    def _keep(self, X: Any, task: Task, result: MatrixResult) -> None:
-        """Set what else the subclass has to say once the result is known to be one."""
+    @abstractmethod
+    def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
+        """Set the fitted attributes that only this learner has."""
 
-    # ------------------------------------------------------------------ what "auto" stands for
-    def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
-        """Set :attr:`strategy_`, :attr:`slack_weight_`, and the accuracies that decided, after those compared before."""
-        self.comparison_: dict[str, float] = dict(compared)
-        self.strategy_: Strategy | None
-        self.strategy_, factor = self._decided_strategy(X, task)
-        self.slack_weight_: float = self._decided_weight(task, factor)
+    # ------------------------------------------------------------------ settings that are "auto"
+    def _decide(self, task: Task) -> None:
+        """Set ``strategy_`` and ``slack_weight_``; add the accuracies that decided them to ``comparison_``."""
+        factor, weight = 1.0, self.slack_weight
+        self.strategy_: Strategy | None = self.strategy if self.strategy != "auto" else "neighbors"
+        if self.strategy == "auto" and task.kinds is not None and task.given is None:
+            self.strategy_, factor = self._compared_strategy(task)
+        if isinstance(weight, str):  # "auto"
+            weight = factor * self.usual_slack_weight(task.X.shape[0], None if task.kinds is None else self.strategy_)
+        self.slack_weight_: float = float(weight)
         if self.comparison_ and self.verbose:
             found = ", ".join(f"{name} {value:.3f}" for name, value in self.comparison_.items())
-            n = min(X.shape[0], MOST_COMPARED)
+            n = min(task.X.shape[0], MOST_COMPARED)
             say(f"accuracy of 4 neighbours on {n} training rows: {found}")
 
-    def _decided_strategy(self, X: Any, task: Task) -> tuple[Strategy | None, float]:
-        """The strategy, and the factor of its slack weight."""
-        if self.strategy != "auto":
-            return self.strategy, 1.0
-        if task.labels is None or task.given is not None or not self._may_compare:
-            return "neighbors", 1.0
-        rows, codes = self._sample(X, task)
-        quick = type(self)(**self.get_params(deep=False) | QUICKLY | self._quickly)
+    def _compared_strategy(self, task: Task, **settings: Any) -> tuple[Strategy | None, float]:
+        """The strategy that is best on held-out halves of some rows, and the factor of its slack weight.
+
+        ``settings`` are those of the learners that are compared, besides ``QUICKLY``.
+        """
+        rows, codes = self._sample(task)
+        sample = task.X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else task.X[rows]
+        quick = type(self)(**self.get_params(deep=False) | QUICKLY | settings)
 
         def mapped(strategy: Strategy | None, train: np.ndarray, test: np.ndarray) -> tuple[Any, Any]:
-            quick.set_params(strategy=strategy, slack_weight=self._usual_weight(strategy, len(train)))
+            quick.set_params(strategy=strategy, slack_weight=self.usual_slack_weight(len(train), strategy))
             A, y = _safe_split(quick, sample, codes, train)
             B, _ = _safe_split(quick, sample, codes, test, train)
             ConstraintLearner.fit(quick, A, y)  # a subclass may count its own fits
             return np.asarray(quick.transform(A)), np.asarray(quick.transform(B))
 
-        sample = X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else X[rows]
-        best, factor, found = best_strategy(mapped, codes)
+        strategy, factor, found = best_strategy(mapped, codes)
         self.comparison_ |= found
-        return best, factor
+        return strategy, factor
 
-    @property
-    def _may_compare(self) -> bool:
-        """Whether a part of the points can be learned from as all of them are."""
-        return True
-
-    @property
-    def _quickly(self) -> dict[str, Any]:
-        """Further settings of learners that are compared."""
-        return {}
-
-    def _decided_weight(self, task: Task, factor: float) -> float:
+    def usual_slack_weight(self, n: int, strategy: Strategy | None | Literal["own"] = "own") -> float:
+        """The value of ``slack_weight`` for n training points, where "auto" depends on the strategy (by default the learner's own)."""
         weight: Any = self.slack_weight
-        if weight != "auto":
+        if not isinstance(weight, str):
             return float(weight)
-        return factor * self._usual_weight(None if task.labels is None else self.strategy_, task.n_points)
-
-    def _usual_weight(self, strategy: Strategy | None, n: int) -> float:
-        """The slack weight of a strategy that is to be compared or was chosen."""
-        weight: Any = self.slack_weight
-        if weight != "auto":
-            return float(weight)
-        if strategy == "random" and self.strategy == "auto":
+        if strategy == "own":
+            strategy = "neighbors" if self.strategy == "auto" else self.strategy
+        elif strategy == "random" and self.strategy == "auto":
             return RANDOM_WEIGHT
         return usual_weight(1.0, n) if strategy == "neighbors" else 1.0
 
-    def usual_slack_weight(self, n: int) -> float:
-        """What ``slack_weight`` is for n training points, apart from what their labels decide."""
-        return self._usual_weight("neighbors" if self.strategy == "auto" else self.strategy, n)
-
-    def _sample(self, X: Any, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows, evenly spaced, and their classes (-1: not known); none known where y is no class labels."""
-        rows = np.arange(X.shape[0])[:: -(-X.shape[0] // MOST_COMPARED)]
-        kinds = task.labels.kinds_of(rows)
+    def _sample(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
+        """Some rows, evenly spaced, and their classes; -1 for unknown ones, and for all if the labels are no classes."""
+        n = task.X.shape[0]
+        rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
+        kinds = task.kinds.of_rows(rows)
         return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
 
     # ------------------------------------------------------------------ fit
@@ -174,23 +175,22 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d), or Factor
-            Points; finite. For a :class:`bregmat.KernelLearner` kernel values (n, n) with "precomputed"; with "linear" a
-            memory-mapped array or a :class:`bregmat.Factor` of one is read only where constraints touch it ("logdet", without
-            y), else once. For a :class:`bregmat.MetricLearner` also a tensor on a GPU, where the long sums of the solver are made then.
+            Points; finite. For a :class:`bregmat.KernelLearner` kernel values (n, n) with "precomputed". With "linear" also a
+            memory-mapped array or a :class:`bregmat.Factor` of one; with "logdet" and without y only its rows in constraints are read. For
+            a :class:`bregmat.MetricLearner` also a tensor on a GPU, where the solver then computes its long sums.
         y : array-like, shape (n,), optional
-            Class labels of any type; rows labelled ``unlabeled``, None or NaN take no part in the pairs.
+            Class labels of any type. Rows with the label ``unlabeled``, None or NaN are not used in pairs.
         constraints : Constraints, optional
-            Name values of ``sample_id``, or row numbers of X.
+            Their samples are values of ``sample_id``, or row numbers of X.
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers.
         sample_weight : array-like, shape (n,), optional
-            How much each point counts; at least 0, not all 0; only ratios matter. The weight of a row is multiplied by the weights of
-            the different points it names, as often as the row would be drawn from points repeated that often; then rows drawn from
-            labels are scaled back to their sum, and those given to points of mean weight 1 (hard ones stay hard). What rows ask for
-            does not change: bounds, margins, neighbours and the prior count each point once. A point of weight 0 is absent: from
-            all of this, and constraints that name it are dropped and counted. With a kernel that is "precomputed" and for memory
-            maps weights are positive.
+            Weight of each point: at least 0, not all 0; only ratios matter. The weight of a constraint is multiplied by the weights of its
+            different points. Constraints drawn from labels are then scaled back to the sum of their weights. For given constraints the
+            points have mean weight 1, and hard constraints stay hard. Bounds, margins, neighbours and the prior do not depend on
+            the weights, except that points of weight 0 are absent: constraints that name them are dropped and counted. With
+            kernel="precomputed" and for memory maps, weights must be positive.
 
         Returns
         -------
@@ -199,12 +199,12 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the points looked
-            at; neither labels nor constraints.
+            A parameter or an input is invalid, and the message names it; a kernel is not positive semidefinite on the points that
+            were checked; or there are neither labels nor constraints.
         SolverError
-            The constraints are contradictory, or the computation is not finite. No fitted attribute is left.
+            The constraints contradict each other, or the computation is not finite. No fitted attributes are set.
         KeyboardInterrupt
-            Ctrl-C. What was learned by then, if anything, is kept: ``result_`` and all else, named in a RuntimeWarning.
+            After Ctrl-C. If an iterate was reached, all fitted attributes are set, and a RuntimeWarning says so.
         """
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
@@ -213,13 +213,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             space, y = working_space(X), to_numpy("y", y)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
-            weight = point_weights(sample_weight, X.shape[0])
-            self._check_asked(y, constraints)
+            weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
+            if y is None and constraints is None:
+                raise nothing_given(self)
             if given is None and constraints is not None and (y is None or self.n_constraints == 0):
                 raise _none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy not in ("auto", "neighbors", None)):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform")):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -227,62 +228,58 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 y = None if y is None else _safe_indexing(y, here)
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
-            is_used = y is not None and self.n_constraints != 0
-            labels = PointLabels(y, X.shape[0], self.unlabeled) if is_used else None
-            task = Task(self, X.shape[0], given, labels, previous, weight, space)
-            result, rows = self._learn(X, task)
-            self._keep_all(X, task, result, _named_constraints(rows, names))
+            kinds = None
+            if y is not None and self.n_constraints != 0:
+                kinds = as_kinds(y, X.shape[0], self.strategy, unlabeled=self.unlabeled)
+            if given is not None and weight is not None:
+                given = weighted(given, weight)
+            task = Task(self, X, given, kinds, previous, weight, space, names)
+            self.comparison_: dict[str, float] = {}
+            self._decide(task)
+            problem = self._problem(task)
+            self._keep_all(problem, task, *self._learn(problem, task))
         return self
 
-    def _check_asked(self, y: Any, constraints: Any) -> None:
-        """Raise where there is nothing to learn from."""
-        if y is None and constraints is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None "
-                "and so is constraints."
-            )
-
-    def _keep_all(self, X: Any, task: Task, result: MatrixResult, named: Any) -> None:
-        """Set the fitted attributes, unless the result is none."""
+    def _keep_all(self, problem: Any, task: Task, result: MatrixResult, rows: Constraints) -> None:
+        """Set the fitted attributes if the result is usable; constraints name their samples as the caller does."""
+        names = task.names
+        if names is not None and names.dtype.kind in "iu" and (names >= 0).all():
+            rows = replace(rows, index=rows.renumbered(names.__getitem__))
+        elif names is not None:
+            rows = replace(rows, ids=names)
         try:
             check(result)
         except SolverError as error:
-            error.constraints = named
+            error.constraints = rows
             raise
         with held_interrupts():
-            self._keep(X, task, result)
-            self.constraints_: Constraints = named
+            self._keep(problem, task, result)
+            self.constraints_: Constraints = rows
+            self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants at least one step
             self.result_: MatrixResult = result
-            self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants one step at least
 
     def _check_parameters(self) -> None:
         """Raise for a hyper-parameter that no data could make valid."""
         check_integer("n_constraints", self.n_constraints, 0)
-        if not is_auto(self.slack_weight):
+        if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         as_loss(self.loss)
         check_percentiles(self.percentiles)
-        is_drawn = self.strategy is not None and not is_auto(self.strategy)
-        check_drawing(self.strategy if is_drawn else "neighbors", self.n_neighbors, self.n_impostors, self.form)
+        is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
+        as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
+        Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
 
 
-def is_auto(value: Any) -> bool:
-    """Whether a parameter is left to the learner."""
-    return isinstance(value, str) and value == "auto"
-
-
 # ---------------------------------------------------------------------- constraints and the rows at hand
-def point_weights(sample_weight: Any, n: int) -> np.ndarray | None:
-    """Weights of points, of mean 1 where they are not 0; None where none are given."""
-    if sample_weight is None:
-        return None
+def point_weights(sample_weight: Any, n: int) -> np.ndarray:
+    """Weights of points: those that are not 0 have mean 1."""
     weight = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
     if not weight.any():
         raise ValueError("sample_weight must not be zero for every row of X: no point with a weight is left.")
-    top = weight.max()  # huge and tiny ones have a mean, too
+    top = weight.max()  # so that the sum does not overflow
     return weight / top / (weight[weight > 0] / top).mean()
 
 
@@ -299,10 +296,18 @@ def present(estimator: Any, X: Any, weight: np.ndarray) -> np.ndarray:
     return here
 
 
-def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Constraints | None, int]:
-    """Constraints in row numbers (None if none applies), and how many name a sample that is not there.
+def nothing_given(learner: Any) -> ValueError:
+    """The error if there are neither labels nor constraints."""
+    return ValueError(
+        f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None "
+        "and so is constraints."
+    )
 
-    Without names, a number beyond the data is an error: it would mean that the numbers are not those of these rows.
+
+def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Constraints | None, int]:
+    """Constraints in row numbers (None if none is left), and how many were dropped because they name a sample that is not there.
+
+    Without names, a number beyond the rows of X is an error, because the numbers can then not be those of these rows.
     """
     if names is not None:
         if len(names) != n:
@@ -320,7 +325,7 @@ def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tup
 
 
 def _none_is_left(constraints: Constraints, names: Any) -> ValueError:
-    """The error of constraints all of which name a sample that is not there: the first of these, and what is much like them."""
+    """The error if every constraint names an unknown sample; it names the first of these, and known samples of similar names."""
     used = constraints.index[~constraints.where("is_whole")]
     used = used[used >= 0]
     asked = dict.fromkeys((used if constraints.ids is None else constraints.ids[used]).tolist())
@@ -332,12 +337,3 @@ def _none_is_left(constraints: Constraints, names: Any) -> ValueError:
     return ValueError(
         f"no constraint is left: {constraints.n_constraints} name a sample that is not in sample_id{more}, and no labels are used."
     )
-
-
-def _named_constraints(rows: Constraints, names: np.ndarray | None) -> Constraints:
-    """Constraints in row numbers, named by ``names``."""
-    if names is None:
-        return rows
-    if names.dtype.kind not in "iu" or (names < 0).any():
-        return replace(rows, ids=names)
-    return replace(rows, index=rows.renumbered(names.__getitem__))

@@ -1,4 +1,4 @@
-"""Lloyd's iteration in the space of a kernel, many starts at once, and k-means++ seeds for it."""
+"""Lloyd's iteration in the space of a kernel for several starts at once, and k-means++ seeds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ import numpy as np
 from bregmat.base.arrays import MatrixThere
 from bregmat.base.threads import cached_property, is_interrupted, take_interrupt
 
-MOST_NUMBERS = 20_000_000  # in the products of one batch of starts
+MOST_NUMBERS = 20_000_000  # kernel products that a batch of starts keeps
 
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
-    """Labels (n,), the centres they belong to as weights of points (n, k) with their squared norms (k,), and the run.
+    """The result of Lloyd's iteration.
 
-    ``inertia`` holds the weighted sum of squared distances to the centres after each assignment.
+    Attributes
+    ----------
+    labels : ndarray of int, shape (n,)
+    weights : ndarray, shape (n, k)
+        Each centre as a weighted mean of the points.
+    sq_norms : ndarray, shape (k,)
+        Squared norms of the centres.
+    inertia : list of float
+        Weighted sum of squared distances to the centres after each assignment.
+    n_iter : int
     """
 
     labels: np.ndarray
@@ -29,14 +38,14 @@ class Clustering:
 
 @dataclass(frozen=True, eq=False)
 class WeightedPoints:
-    """Points in the space of a kernel, as k-means++ sees them.
+    """Points in the space of a kernel, from which k-means++ draws seeds.
 
     Attributes
     ----------
     weights, sq_norms, with_mean : ndarray, shape (n,)
-        Weights, squared norms, and inner products with the weighted mean of all.
+        Weights, squared norms, and inner products with the weighted mean of all points.
     products : callable
-        ``products(rows)`` are the inner products of all points with those, shape (n, len(rows)).
+        ``products(rows)`` gives the inner products of all points with those of some rows, shape (n, len(rows)).
     """
 
     weights: np.ndarray
@@ -45,11 +54,11 @@ class WeightedPoints:
     products: Callable[[np.ndarray], np.ndarray]
 
     def seeds(self, k: int, rng: np.random.RandomState) -> np.ndarray:
-        """Rows of k seeds, each drawn by weight times squared distance to those before it, the best of a few draws.
+        """Row numbers of k seeds; the probability of each is its weight times the squared distance to the nearest earlier seed.
 
-        Arthur and Vassilvitskii 2007, with scikit-learn's 2 + log k draws. Draws go by cumulative weight along the distance to
-        the mean, which depends on the points only: a point of weight 2 is drawn as two points of weight 1 are, whatever the
-        order of the rows.
+        Each seed is the best of 2 + log k draws, as in scikit-learn (Arthur and Vassilvitskii 2007). For the draws, points are sorted by
+        their distance from the mean. Results then do not depend on the order of the rows, and a point of weight 2 is drawn as two
+        points of weight 1.
         """
         trials = 2 + int(np.log(k))
         seeds = np.empty(k, dtype=np.int64)
@@ -81,24 +90,24 @@ def _drawn(share: np.ndarray, order: np.ndarray, u: np.ndarray) -> np.ndarray:
 def kernel_lloyd(
     K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
 ) -> tuple[Clustering, int]:
-    """The best of several starts, and how many of its clusters are empty because there are too few different points.
+    """The best of several starts, and the number of its empty clusters, which occur if there are too few different points.
 
     Parameters
     ----------
     K : ndarray or MatrixThere, shape (n, n)
-        Symmetric kernel; products with it are made where it is.
+        Symmetric kernel. Products with it are computed on its device.
     weights : ndarray, shape (n,)
         Nonnegative weights of the points.
     seeds : ndarray of int, shape (s, k)
         Rows of the first centres of each start.
     max_iter : int
     tol : float
-        Relative fall of the inertia at which a start ends; at 0 it ends when no label changes.
+        A start ends when the relative decrease of the inertia is at most this; with 0, when no label changes.
 
     Notes
     -----
-    The inertia never rises for a positive semidefinite K; a start also ends where it would. All starts share the
-    products with K: 2 n^2 k s operations for the first of a batch, then 2 n k s for each point that changed its cluster.
+    For a positive semidefinite K the inertia never increases; if it does, the start ends. All starts of a batch share the products
+    with K. The first product takes 2 n^2 k s operations, the later ones 2 n k s for each point that changed its cluster.
     """
     n, (s, k) = len(K), seeds.shape
     batch = max(1, MOST_NUMBERS // (n * k))
@@ -113,7 +122,7 @@ def kernel_lloyd(
         if is_interrupted():
             break
     labels, history, n_iter = runs[best_start([run[1][-1] for run in runs])]
-    # once more without update formulas, so that labels are those that the centres give
+    # without update formulas, so that the labels are those of the nearest centres exactly
     W, q, empty = _centres(K, weights, labels, k)
     D = _sq_distances(K.diagonal(), K @ W, q, empty)
     final = D.argmin(axis=1)
@@ -124,7 +133,7 @@ def kernel_lloyd(
 def _runs(
     K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
 ) -> list[tuple[np.ndarray, list[float], int]]:
-    """For each start the labels that its last centres are made of, the inertia by iteration, and their number."""
+    """For each start: the labels that define its last centres, the inertia after each iteration, and the number of iterations."""
     n, (s, k) = len(K), seeds.shape
     diagonal = K.diagonal()
     labels = np.stack([(diagonal[row] - 2.0 * np.asarray(K[row].T)).argmin(axis=1) for row in seeds])
@@ -150,7 +159,7 @@ def _runs(
                 nearest = np.maximum(D[every, new], 0.0)
                 inertia = float(weights @ nearest)
                 past = history[r][-1] if history[r] else np.inf
-                if inertia > past:  # rounding, or K is not positive semidefinite: the centres before were better
+                if inertia > past:  # rounding, or an indefinite K: the previous centres were better
                     n_iter[r] = iteration
                     continue
                 history[r].append(inertia)
@@ -184,13 +193,13 @@ def _runs(
 
 
 def best_start(inertia: list[float]) -> int:
-    """The first of the lowest: starts that differ by rounding only are the same."""
+    """The first start with the smallest inertia; differences within rounding do not count."""
     values = np.array(inertia)
     return int(np.flatnonzero(values <= values.min() + 1e-10 * abs(values.min()))[0])
 
 
 def _fill_empty_inplace(labels: np.ndarray, nearest: np.ndarray, weights: np.ndarray, k: int) -> None:
-    """Give every empty cluster the point farthest from its centre; points at distance 0 stay."""
+    """Move the point farthest from its centre to each empty cluster; points at distance 0 are not moved."""
     size = np.bincount(labels, weights=weights, minlength=k)
     empty = np.flatnonzero(size <= 0)
     if not len(empty):

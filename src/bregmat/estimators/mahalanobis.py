@@ -1,8 +1,8 @@
-"""A Mahalanobis metric from its parts: a prior from the data, components in the order of what they explain, distances."""
+"""The methods of a learned Mahalanobis metric: points in the learned map, and distances."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,21 +10,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat.base.arrays import array_space, is_foreign, to_numpy
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import blocks, eigh, product
+from bregmat.base.linalg import blocks, product
 from bregmat.base.points import as_array_points, check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import validated
-from bregmat.estimators.priors import RANK_TOL, covariance
 from bregmat.run.result import MatrixResult
 from bregmat.typing import Pairs, Points
 
-MOST_FEATURES = 2000  # beyond, nothing of size d x d is formed
-MOST_ROWS = 20_000  # rows looked at to order the components
-MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
-CHUNK = 1_000_000  # numbers per block when many pairs are transformed
+CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time
 
 
-# ---------------------------------------------------------------------- distances
 @dataclass(frozen=True, eq=False)
 class MahalanobisDistance:
     """``|(u - v) components'|``, a distance (not squared) between two points; picklable.
@@ -49,9 +44,9 @@ class MahalanobisDistance:
 
 @on_one_blas_thread
 class MahalanobisMetric:
-    """What a learner says of its metric: the map ``components_`` (r, d), points mapped, distances.
+    """Methods of an estimator with a learned map ``components_`` (r, d): mapped points and distances.
 
-    An estimator's fit sets ``_fit_components``, or leaves them unformed (very many features) and sets ``result_``, which maps.
+    ``fit`` sets ``_fit_components``. With very many features they stay None, and ``result_`` maps the points.
     """
 
     _fit_components: np.ndarray | None = None
@@ -68,8 +63,8 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, else float64. Of torch, CuPy or another library of the array API standard, and on
-            the same device, where X is.
+            ``X @ components_.T``; float32 if X is, otherwise float64. If X is an array of torch, CuPy or another library of the array
+            API standard, so is the result, on the same device.
         """
         check_is_fitted(self)
         if is_foreign(X):
@@ -138,120 +133,29 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (m,)
-            Where the pairs are, if they are a tensor.
+            For a tensor, a tensor on the same device.
         """
         given: Any = pairs
+        components, d = self.components_, self.components_.shape[1]
         if not is_foreign(given):
             check_numeric("pairs", given)
             given = np.asarray(given)
-        return pair_distances(self.components_, given)
+        if given.ndim != 3 or tuple(given.shape[1:]) != (2, d):
+            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(given.shape)}.")
+        space = array_space(given)
+        if space is not None:
+            flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
+            apart = product(flat[:, :d] - flat[:, d:], components.T)
+            return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
+        out = np.empty(len(given))
+        for part in blocks(len(given), d, CHUNK):
+            some = np.asarray(given[part], dtype=float)
+            bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
+            if len(bad):
+                raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
+            out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
+        return out
 
     def pair_score(self, pairs: Pairs) -> np.ndarray:
         """Minus :meth:`pair_distance`: larger for more similar pairs."""
         return -self.pair_distance(pairs)
-
-
-def pair_distances(components: np.ndarray, pairs: Any) -> Any:
-    """Distances, not squared, of points two by two after a map.
-
-    Parameters
-    ----------
-    components : ndarray, shape (r, d)
-    pairs : ndarray or tensor, shape (m, 2, d)
-
-    Returns
-    -------
-    ndarray or tensor, shape (m,)
-    """
-    d = components.shape[1]
-    if pairs.ndim != 3 or tuple(pairs.shape[1:]) != (2, d):
-        raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(pairs.shape)}.")
-    space = array_space(pairs)
-    if space is not None:
-        flat = as_array_points("pairs", space.xp.reshape(pairs, (pairs.shape[0], 2 * d)))
-        apart = product(flat[:, :d] - flat[:, d:], components.T)
-        return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
-    out = np.empty(len(pairs))
-    for part in blocks(len(pairs), d, CHUNK):
-        some = np.asarray(pairs[part], dtype=float)
-        bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
-        if len(bad):
-            raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-        out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
-    return out
-
-
-def mapped_distances(components: np.ndarray, points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Distances, not squared, of points i and j after a map.
-
-    Parameters
-    ----------
-    components : ndarray, shape (r, d)
-    points : ndarray or scipy.sparse, shape (n, d)
-    i, j : ndarray of int, shape (m,)
-
-    Returns
-    -------
-    ndarray, shape (m,)
-    """
-    out = np.empty(len(i))
-    for part in blocks(len(i), points.shape[1], CHUNK):
-        out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ components.T), axis=1)
-    return out
-
-
-# ---------------------------------------------------------------------- the order of the components
-def principal_components(
-    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Components along which the mapped X varies most, then second most, ...; uncorrelated over X.
-
-    Parameters
-    ----------
-    result : MatrixResult
-    X : ndarray or scipy.sparse, shape (n, d)
-    n_components : int or None
-        None is all of them: they leave the learned distances as they are.
-    order : ndarray, shape (k, k), optional
-        Other orthogonal directions of the mapped points ``X B``, best first, as columns; up to 2,000 features.
-
-    Returns
-    -------
-    ndarray, shape (r, d), or None
-        None with very many features and all components wanted: the map is better left in the form the solver has it in.
-    """
-    n, d = X.shape
-    if d <= MOST_FEATURES:
-        B = result.B
-        if order is None:
-            order = eigh(B.T @ covariance(X[:: -(-n // MOST_ROWS)]) @ B)[1][:, ::-1]
-        return _signed((B @ order[:, :n_components]).T)
-    if n_components is None:
-        return None
-    T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
-    T -= T.mean(axis=0)
-    values, U = eigh(T @ T.T)
-    rank = int((values > RANK_TOL * values[-1]).sum())
-    if n_components > rank:
-        raise ValueError(
-            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
-            f"there are more than {MOST_FEATURES} features; got {n_components}."
-        )
-    top = slice(None, -n_components - 1, -1)
-    return _signed(_map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T)
-
-
-def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
-    """``B @ V`` without B: where a span is in use the map within it is symmetric."""
-    place = result.coordinates
-    if place.span is None:
-        return result.B @ V
-    inner = replace(place, R=None).transform(V.T, result.iterate).T
-    return inner if place.R is None else place.R @ inner
-
-
-def _signed(components: np.ndarray) -> np.ndarray:
-    """Signs that do not depend on the eigenvalue routine: the largest entry of each row is positive."""
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(components * signs[:, None])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,20 +14,23 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import check_at_most, validated
+from bregmat.estimators.base import validated
 from bregmat.estimators.choice import scaled_or_not
-from bregmat.estimators.learner import ConstraintLearner, given_constraints
-from bregmat.estimators.mahalanobis import (
+from bregmat.estimators.learner import ConstraintLearner, given_constraints, nothing_given
+from bregmat.estimators.linear_maps import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
-    MahalanobisMetric,
+    POINTS_PRIORS,
+    PRIORS,
     principal_components,
+    prior_factor,
+    pruned,
+    root_of_prior,
 )
-from bregmat.estimators.priors import POINTS_PRIORS, PRIORS, inverse_deviations, prior_components, pruned, root_of_prior
-from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem, cut_short
+from bregmat.estimators.mahalanobis import MahalanobisMetric
+from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import nearest_metric
 from bregmat.objective.divergences import as_divergence
@@ -41,7 +42,7 @@ from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
 
-FEW_FEATURES = 200  # above, many points are learned from on their leading components
+FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to their leading components
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,17 +53,15 @@ class MetricProblem(TrainingProblem):
     prior: Any
 
     def space(self, result: MatrixResult | None) -> PointSpace:
-        X = self.points.points
+        X, prior = self.points.points, self.prior
         if result is not None:
             return PointSpace(np.asarray(result.transform(X)))
-        if self.prior is None:
+        if prior is None:
             return PointSpace(X)
-        if isinstance(self.prior, Factor):
-            return PointSpace(X @ self.prior.G0)
-        return PointSpace(np.asarray(X @ root_of_prior(self.prior)))
+        return PointSpace(X @ prior.G0 if isinstance(prior, Factor) else np.asarray(X @ root_of_prior(prior)))
 
-    def pairs(self, labels: Any, n_constraints: int | None, **options: Any) -> Constraints:
-        return constraints_from_labels(self.points, labels.values, n_constraints, **options)
+    def pairs(self, task: Task) -> Constraints:
+        return task.random_pairs(self.points.points)
 
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
@@ -126,9 +125,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Label in y that means "unknown", in addition to None and NaN.
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         The prior metric W0. "variance" scales each column to unit variance and ignores constant columns. "covariance" is the inverse
-        covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.priors.inverse_covariance`).
+        covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.linear_maps.inverse_covariance`).
         "within" is the inverse covariance within the classes of y, shrunk toward "variance" if there are few rows
-        (:func:`bregmat.estimators.priors.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
+        (:func:`bregmat.estimators.linear_maps.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
         "auto" is "identity" for random pairs and for given constraints, because their bounds have the units of the data. With neighbours
         it is "variance", unless 4-nearest-neighbour classification of the training rows is more accurate without scaling by one and a
         half standard errors. Columns that share a unit, such as pixels, principal components and embeddings, are often better unscaled.
@@ -201,13 +200,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
-    _decided = ("strategy", "slack_weight")
     transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # ------------------------------------------------------------------ fit
     def fit(
@@ -275,6 +268,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _fit_in_blocks(
         self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
     ) -> None:
+        """The same steps as in :meth:`bregmat.KernelLearner.fit` for points in blocks; ``others``: arguments that are refused."""
         from bregmat.estimators.blocks import BlockLabels, BlockProblem, block_prior
         from bregmat.sharded.points import PointsInBlocks
 
@@ -284,7 +278,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 raise TypeError(f"{name} is not taken where points are processed in blocks.")
         if self.warm_start:
             raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
-        self._check_asked(y, constraints)
+        if y is None and constraints is None:
+            raise nothing_given(self)
         points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
         self._checked_points(points.example)
         given: Any = constraints
@@ -296,63 +291,92 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
                 "constraints must be in memory to be joined with those drawn from y: leave out one of them."
             )
         labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
-        task = Task(self, points.shape[0], given, labels, None)
-        self._decide(points, task)
-        prior = block_prior(points, self.prior_) if isinstance(self.prior, str) else self._prior(points, task)
+        task = Task(self, points, given, labels)
+        self.comparison_ = {}
+        self._decide(task)
+        d = points.shape[1]
+        prior = self._given_prior(d) if self.prior_ == "given" else block_prior(points, self.prior_)
         problem = BlockProblem(points, prior, block_size)
-        result, rows = self._learn_on(problem, points, task)
-        self._keep_all(points, task, result, rows)
+        self._keep_all(problem, task, *self._learn(problem, task))
 
     def _checked_points(self, X: Any) -> Any:
-        X = to_numpy("X", X)
-        X = validated(self, X, accept_sparse="csr", ensure_min_samples=2)
-        check_at_most("n_components", self.n_components, X.shape[1], "features")
+        X = validated(self, to_numpy("X", X), accept_sparse="csr", ensure_min_samples=2)
+        k, d = self.n_components, X.shape[1]
+        if k is not None and k > d:
+            raise ValueError(f"n_components must be at most {d}, the number of features; got {k}.")
         return X
 
-    def _learn(self, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        self._decide(X, task)
-        prior = self._prior(X, task)
-        problem: Any = MetricProblem(CheckedPoints(X, task.space), self._leading(X, prior, task))
-        return self._learn_on(problem, X, task)
+    def _decide(self, task: Task) -> None:
+        """Decide all settings that are "auto": the prior, the strategy and the slack weight."""
+        self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
+        if self.prior_ == "auto":
+            self.prior_ = "identity"  # bounds of random pairs and of given constraints have the units of the data
+            if task.given is None and task.kinds is not None and self.strategy in ("auto", "neighbors", None):
+                rows, codes = self._sample(task)
+                self.prior_, self.comparison_ = scaled_or_not(task.X[rows], codes)
+        super()._decide(task)
 
-    def _leading(self, X: Any, prior: Any, task: Task) -> Any:
-        """The prior; on the leading components if it is "auto" for many points in many dimensions: a step costs O(n d^2)."""
-        is_free = isinstance(self.prior, str) and self.prior == "auto" and self.strategy_ == "neighbors"
-        is_large = task.n_points > MANY_POINTS and FEW_FEATURES < X.shape[1] <= MOST_FEATURES
-        if not (is_free and is_large) or task.labels is None or sp.issparse(X):
-            return prior
-        return Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
+    def _compared_strategy(self, task: Task, **settings: Any) -> tuple[Strategy | None, float]:
+        if (
+            self.prior_ not in POINTS_PRIORS
+        ):  # "within" needs all labels, and an array may have been computed from all rows
+            return "neighbors", 1.0
+        return super()._compared_strategy(task, prior=self.prior_, n_components=None, **settings)
 
-    def _learn_on(self, problem: Any, X: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+    def _problem(self, task: Task) -> MetricProblem:
+        X: Any = task.X
+        n, d = X.shape
+        prior: Any
+        if self.prior_ == "given":
+            prior = self._given_prior(d)
+        else:
+            codes = task.kinds.codes if self.prior_ == "within" and task.kinds is not None else None
+            P = prior_factor(X, self.prior_, codes)
+            prior = None if P is None else Factor(P)
+        # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
+        is_free = isinstance(self.prior, str) and self.prior == "auto" and task.kinds is not None
+        is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(X)
+        if is_free and is_large and self.strategy_ == "neighbors":
+            prior = Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
+        return MetricProblem(CheckedPoints(X, task.space), prior)
+
+    def _given_prior(self, d: int) -> np.ndarray:
+        """The prior of the caller, checked."""
+        prior = as_matrix("prior", self.prior)
+        if prior.shape != (d, d):
+            raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
+        return prior
+
+    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+        """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
         result, rows = task.learn(problem)
+        if self.n_components is None or not as_divergence(self.divergence).keeps_range:
+            return result, rows
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
         try:
-            points = self._neighborhood(X, task, result)
-            if points is None or not as_divergence(self.divergence).keeps_range:
-                return result, rows
-            assert self.n_components is not None
-            few = few_components(points, self.n_components)
+            points = self._neighborhood(task, result)
+            few = None if points is None else few_components(points, self.n_components)
             if few is None:
                 return result, rows
             return task.learn(replace(problem, prior=Factor(result.B @ few)), after=result)
         except KeyboardInterrupt:  # no map of that rank exists yet: keep the full one
             take_interrupt()
-            return cut_short(result), rows
+            return replace(result, exit_reason=ExitReason.INTERRUPTED), rows
 
-    def _keep(self, X: Any, task: Task, result: MatrixResult) -> None:
-        points = self._neighborhood(X, task, result)
+    def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
+        points = None if self.n_components is None else self._neighborhood(task, result)
         order = None if points is None else points.ordered()
-        self._fit_components = principal_components(result, X, self.n_components, order)
+        self._fit_components = principal_components(result, task.X, self.n_components, order)
 
-    def _neighborhood(self, X: Any, task: Task, result: MatrixResult) -> Neighborhood | None:
+    def _neighborhood(self, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None if the components to keep do not depend on them."""
-        n, d = X.shape
-        if self.n_components is None or self.strategy_ != "neighbors" or task.labels is None or d > MOST_FEATURES:
+        n, d = task.X.shape
+        if self.strategy_ != "neighbors" or task.kinds is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
-        kinds = task.labels.kinds_of(np.arange(n)[sample])
-        points = Neighborhood(np.asarray(X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
+        kinds = task.kinds.of_rows(np.arange(n)[sample])
+        points = Neighborhood(np.asarray(task.X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
         return points if len(points.compared) else None
 
     def _check_parameters(self) -> None:
@@ -362,39 +386,3 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
             )
-
-    def _decide(self, X: Any, task: Task, compared: Mapping[str, float] = MappingProxyType({})) -> None:
-        """Decide all settings that are "auto", the prior included."""
-        self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        if self.prior_ == "auto":
-            self.prior_ = "identity"  # bounds are in the units of the data
-            if task.given is None and task.labels is not None and self.strategy in ("auto", "neighbors", None):
-                rows, codes = self._sample(X, task)
-                self.prior_, compared = scaled_or_not(X[rows], codes)
-        super()._decide(X, task, compared)
-
-    @property
-    def _may_compare(self) -> bool:
-        return self.prior_ in POINTS_PRIORS
-
-    @property
-    def _quickly(self) -> dict[str, Any]:
-        return {"prior": self.prior_, "n_components": None}
-
-    def _prior(self, X: Any, task: Task) -> np.ndarray | Factor | None:
-        if isinstance(self.prior, str):
-            name = self.prior_
-            if name == "variance":
-                return Factor(sp.diags_array(inverse_deviations(X), format="csr"))
-            return None if name == "identity" else Factor(prior_components(X, name, self._codes(task)).T)
-        prior = as_matrix("prior", self.prior)
-        d = X.shape[1]
-        if prior.shape != (d, d):
-            raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
-        return prior
-
-    def _codes(self, task: Task) -> np.ndarray | None:
-        """The class of each point, for the prior "within" only."""
-        if self.prior != "within" or task.labels is None:
-            return None
-        return task.labels.kinds.codes

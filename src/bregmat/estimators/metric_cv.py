@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import as_choice
-from bregmat.estimators.base import check_at_most, validated
+from bregmat.estimators.base import validated
 from bregmat.estimators.candidates import Params
+from bregmat.estimators.linear_maps import PRIORS
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.metric import MetricLearner
-from bregmat.estimators.priors import PRIORS
 from bregmat.estimators.search import LearnerSearch, listed, sizes
 from bregmat.typing import MetricPrior
 
@@ -120,7 +120,9 @@ class MetricLearnerCV(MahalanobisMetric, LearnerSearch):
 
     def _checked_points(self, X: Any) -> Any:
         X = validated(self, X, accept_sparse="csr", ensure_min_samples=2)
-        check_at_most("n_components", max(c["n_components"] or 0 for c in self._starts()), X.shape[1], "features")
+        k, d = max(start["n_components"] or 0 for start in self._starts()), X.shape[1]
+        if k > d:
+            raise ValueError(f"n_components must be at most {d}, the number of features; got {k}.")
         return X
 
     def _keep(self, learner: Any) -> None:

@@ -1,4 +1,4 @@
-"""Base class of the searches over settings of a learner: parameters and fit. Candidates are compared in `candidates`."""
+"""Base class of the searches over settings of a learner: parameters and fit. ``candidates`` scores and chooses."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bregmat.base.checks import as_choice, as_column, check_integer, check_posit
 from bregmat.base.sampling import check_random_state, generator
 from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_labelled, check_verbose, is_watched, say
+from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
 from bregmat.estimators.learner import ConstraintLearner, point_weights, present
-from bregmat.from_labels.labels import STRATEGIES, as_kinds
-from bregmat.from_labels.neighbors import comparable
+from bregmat.from_labels.kinds import as_kinds
+from bregmat.from_labels.neighbors import STRATEGIES, comparable
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 
@@ -62,7 +62,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
 
     @abstractmethod
     def _keep(self, learner: Any) -> None:
-        """Keep the map of the learner that was fitted to all rows."""
+        """Set the attributes that map points from the learner that was fitted to all rows."""
 
     def _set(self, learner: ConstraintLearner, params: Params, X: Any, n: int) -> ConstraintLearner:
         """The learner with the settings of a candidate, for n training points that are rows of X."""
@@ -104,12 +104,12 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
                 raise ValueError(f"groups must have one entry a row of X ({X.shape[0]}); got shape {np.shape(groups)}.")
             y = np.asarray(y)
             y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-            weight = point_weights(sample_weight, X.shape[0])
+            weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
             kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
             comparable(kinds)  # raises if there is nothing to learn; on folds this would be a warning
-            self._search(data.of(np.flatnonzero(kinds.codes >= 0), template), template)
+            self._search(data.of(kinds.labelled, template), template)
             self.best_learner_: Any = None
             self.best_learner_ = self._fitted(clone(template), data.of(here, template))
             with held_interrupts():
@@ -117,7 +117,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return self
 
     def _search(self, data: TrainingRows, template: ConstraintLearner) -> None:
-        """Score the candidates on folds, and set the attributes with the table and the chosen candidate."""
+        """Score the candidates on folds; set ``cv_results_`` and the ``best_`` attributes."""
         search = Search(self, data, template)
         self.n_splits_ = len(search.folds)
         try:
@@ -134,7 +134,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             raise KeyboardInterrupt
 
     def _fitted(self, learner: ConstraintLearner, data: TrainingRows) -> ConstraintLearner:
-        """The learner with the chosen settings, fitted to all rows; after Ctrl-C as far as it was fitted."""
+        """The learner with the chosen settings, fitted to all rows; after Ctrl-C with its best iterate."""
         if self._is_verbose:
             say(f"fit to all rows: {in_words(self.best_params_)}")
         learner = self._set(learner, self.best_params_, data.X, data.X.shape[0])
@@ -168,7 +168,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return f"{in_words(self.best_params_)}, score {self.best_score_:.4f}; {self.best_learner_._ending()}"
 
     def _template(self) -> ConstraintLearner:
-        """The learner with all settings that are not searched."""
+        """A learner with the settings that are not searched."""
         kind = self._learner
         if self.learner is not None and not isinstance(self.learner, kind):
             raise TypeError(f"learner must be a {kind.__name__} or None; got {type(self.learner).__name__}.")
@@ -178,7 +178,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         return template
 
     def _check_parameters(self) -> None:
-        """Raise for a parameter that no data could make valid."""
+        """Raise for a parameter that is invalid for any data."""
         self._starts()
         for strategy in listed("strategies", self.strategies):
             as_choice("strategies", strategy, STRATEGIES)
@@ -187,8 +187,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
         check_random_state(self.random_state)
-        if self.verbose is not None:
-            check_verbose(self.verbose)
+        check_integer("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, 0)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:
             raise ValueError("n_jobs must be a number of processes, -1 for all, or None; got 0.")
@@ -205,7 +204,7 @@ def listed(name: str, values: Any) -> list[Any]:
 
 
 def sizes(name: str, values: Any) -> list[int | None]:
-    """Numbers of dimensions to try: one, None, or a sequence of them."""
+    """Numbers of dimensions to try, from one number, None, or a sequence of them."""
     found = listed(name, values) if isinstance(values, Iterable) else [values]
     for number in found:
         check_integer(name, number, 1)

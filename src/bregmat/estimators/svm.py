@@ -192,12 +192,12 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            Bad parameter or input, named in the message; a kernel that is not positive semidefinite on the examples checked.
+            A parameter or an input is invalid, and the message names it; or the kernel is not positive semidefinite on the examples
+            that were checked.
         SolverError
-            C is inf and it is proven that nothing separates the classes; or a number overflowed. No fitted attribute is left.
+            C is inf and it is proven that no machine separates the classes; or a number overflowed. No fitted attributes are set.
         KeyboardInterrupt
-            Ctrl-C. Machines are kept as far as they were trained, and a RuntimeWarning counts them. The remaining machines stop at
-            their first point.
+            After Ctrl-C. Trained machines are kept, the remaining ones stop at their first iterate, and a RuntimeWarning counts both.
 
         Warns
         -----
@@ -282,7 +282,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         self.n_iter_: np.ndarray = np.array([result.n_iter for result in results], dtype=np.int32)
 
     def _check_parameters(self) -> None:
-        """Raise for a hyper-parameter that no data could make valid."""
+        """Raise for a parameter that is invalid for any data."""
         check_positive("C", self.C)
         check_run(self, self.max_seconds)
         check_gap(self.tol)

@@ -84,7 +84,7 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
 
 
 class _PairTraining:
-    """What the machines of all pairs share: kernel, time limit, random generator, and the request to stop."""
+    """Kernel, time limit, random generator and request to stop, common to the machines of all pairs."""
 
     def __init__(self, machine: Any, examples: Examples) -> None:
         self.machine, self.examples = machine, examples
@@ -136,7 +136,7 @@ class _PairTraining:
         )
 
     def _train(self, problem: MarginProblem, *, may_raise: bool) -> MarginResult:
-        """Train; a KeyboardInterrupt before the first point is raised if no machine is there to keep, else the machine stops at once."""
+        """Train a machine. After Ctrl-C before its first iterate it stops there; if no machine is trained yet, the interrupt is raised."""
         machine = self.machine
         limits: dict[str, Any] = {
             "solver": machine.solver,

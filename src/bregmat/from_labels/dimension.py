@@ -8,7 +8,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
-from bregmat.base.threads import cached_property
 from bregmat.from_labels.kinds import Kinds
 from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
 
@@ -19,17 +18,23 @@ MOST_COMPARISONS = 50_000  # of one search
 RIDGE = 1e-2  # relative to the mean spread of neighbours, added to it in the starting point
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Neighborhood:
-    """Points (n, r) with the nearest of the same kind (targets) and of another (impostors) for each of them.
+    """Points (n, r) with the nearest points of the same kind (targets) and apart (impostors) of each of them.
 
     Attributes
     ----------
     Z : ndarray, shape (n, r)
     kinds : Kinds
-        Who belongs together.
+        Which points belong together.
     n_neighbors, n_impostors : int
-        Targets and impostors of each point.
+        Number of targets and of impostors of each point.
+    compared : ndarray of int, shape (m,)
+        Points that have both targets and impostors.
+    targets, impostors : Nearest
+        Neighbours of these points.
+    right : ndarray of bool, shape (m,)
+        Which of these points have a target as their nearest neighbour.
     """
 
     Z: np.ndarray
@@ -37,34 +42,14 @@ class Neighborhood:
     n_neighbors: int
     n_impostors: int
 
-    @cached_property
-    def _found(self) -> tuple[np.ndarray, Nearest, Nearest]:
-        known = np.flatnonzero(self.kinds.codes >= 0)
+    def __post_init__(self) -> None:
+        known = self.kinds.labelled
         targets, impostors, _ = nearest_of_kinds(
             PointSpace(self.Z), self.kinds, known, self.n_neighbors, self.n_impostors
         )
-        both = np.flatnonzero(targets.has_some & impostors.has_some)
-        return known[both], targets.of(both), impostors.of(both)
-
-    @property
-    def compared(self) -> np.ndarray:
-        """Points that have both targets and impostors, shape (m,)."""
-        return self._found[0]
-
-    @property
-    def targets(self) -> Nearest:
-        """The nearest alike of the points compared."""
-        return self._found[1]
-
-    @property
-    def impostors(self) -> Nearest:
-        """The nearest apart of the points compared."""
-        return self._found[2]
-
-    @property
-    def right(self) -> np.ndarray:
-        """Which of the points compared have a target as their nearest neighbour, shape (m,)."""
-        return self.targets.distances[:, 0] < self.impostors.distances[:, 0]
+        both = np.flatnonzero((targets.rows[:, 0] >= 0) & (impostors.rows[:, 0] >= 0))
+        self.compared, self.targets, self.impostors = known[both], targets.of(both), impostors.of(both)
+        self.right = self.targets.distances[:, 0] < self.impostors.distances[:, 0]
 
     def spread(self, nearest: Nearest) -> np.ndarray:
         """Mean of ``(z - z') (z - z')'`` over points compared and their nearest, shape (r, r)."""

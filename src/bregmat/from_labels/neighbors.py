@@ -1,7 +1,7 @@
-"""Comparisons of neighbours: each point's nearest of the same kind against its nearest of another (after LMNN).
+"""Comparisons of neighbours: the nearest points of the same kind against the nearest points of other kinds (after LMNN).
 
-Kinds come from class labels, from sets of labels, or from a number per point. Distances come from a :class:`Space`: points in their
-units, points as a learned metric maps them, or a kernel. Memory grows with the number of points, not with its square.
+Kinds of points are described in ``kinds``. Distances come from a :class:`Space`: points in their units, points in a learned map, or
+a kernel. Memory grows with the number of points, not with its square.
 """
 
 from __future__ import annotations
@@ -14,25 +14,65 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import rows_text
+from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
-from bregmat.base.threads import cached_property, in_parts
+from bregmat.base.threads import in_parts
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.kinds import ALIKE, APART, Kinds
-from bregmat.typing import Form
+from bregmat.typing import Form, Strategy
 
-TOTAL_WEIGHT = 1000.0  # sum of the weights of all rows drawn: so many relative squares of the margin against one unit of the divergence
-MARGIN = 2.0  # of a comparison, in squared distances of the point to its farthest target
-LEAST_MARGIN = 1e-2  # of a point, relative to the median one: copies of it would leave it none
+# Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
+TOTAL_WEIGHT = 1000.0
+MARGIN = 2.0  # of a comparison, in units of the point's largest squared distance to a target
+LEAST_MARGIN = (
+    1e-2  # of a point, relative to the median margin: a point with copies of itself as targets would have none
+)
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = (
     300_000  # comparisons of 10,000 points: on MNIST more of them change the error by less than its noise
 )
-BLOCK = 4_000_000  # squared distances at a time
-NEAR = 1e-6  # distance relative to the one compared with, below which two points are looked at more closely
-CLOSE = 1e-6  # squared distance, relative to the squared lengths of both points, below which a product leaves fewer than 10 digits
-COINCIDENT = 1e-12  # squared distance, relative to the squared lengths of both points, below which it may be rounding
+BLOCK = 4_000_000  # squared distances that are computed at a time
+NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
+CLOSE = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
+COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both points, below which it may be rounding
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, checked.
+
+    Attributes
+    ----------
+    n_neighbors, n_impostors : int
+        Number of targets and of impostors of each point, at least 1.
+    form : {"comparison", "sq_distance"}
+        "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
+        target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
+        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median squared distance between points and targets.
+    n_constraints : int, optional
+        Maximum number of rows, by default 300,000. If there would be more, the points that are compared are drawn at random. All
+        points remain possible neighbours.
+    """
+
+    n_neighbors: int = 3
+    n_impostors: int = 10
+    form: Form = "comparison"
+    n_constraints: int | None = None
+
+    def __post_init__(self) -> None:
+        check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
+        check_integer("n_impostors", self.n_impostors, 1, optional=False)
+        as_choice("form", self.form, FORMS)
+
+    def points(self, able: Any, rng: np.random.Generator) -> np.ndarray:
+        """The points to compare, ascending: all of ``able`` (row numbers), or a random part of them that gives the most rows allowed."""
+        k, l, most = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
+        each = k * l if self.form == "comparison" else k + l
+        if len(able) * each <= most:
+            return able[:]
+        return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
 
 
 # ---------------------------------------------------------------------- where distances are measured
@@ -40,63 +80,54 @@ Distances = Callable[[np.ndarray], np.ndarray]  # row numbers (m,) -> squared di
 
 
 class Space(Protocol):
-    """Points whose squared distances can be asked for by row numbers."""
+    """Points whose squared distances are computed for row numbers.
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """Squared lengths of the points, beside which distances are small or large; shape (n,)."""
+    Attributes
+    ----------
+    sizes : ndarray, shape (n,)
+        Squared norms of the points, the scale for rounding errors of squared distances.
+    work : float
+        Nanoseconds that a distance takes; 0 if the search must stay on one thread.
+    """
 
-    @property
-    def work(self) -> float:
-        """Nanoseconds that a distance takes; 0 where the search must stay on one thread."""
+    sizes: np.ndarray
+    work: float
 
     def sq_distances_to(self, among: np.ndarray) -> Distances:
-        """The function that gives squared distances to some points, up to rounding."""
+        """The function that computes squared distances to some points, up to rounding."""
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Squared distances of pairs that are near each other, shape (m,); exactly 0 for copies."""
+        """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of points are identical up to rounding, shape (m,)."""
 
 
-@dataclass(frozen=True, eq=False)
 class PointSpace:
     """Rows of Z (n, r), dense or sparse, with Euclidean distances."""
 
-    Z: Any
-
-    @property
-    def work(self) -> float:
-        """Of the product, and of the selection."""
-        return 5.0 + 0.05 * self.Z.shape[1]
-
-    @cached_property
-    def _centred(self) -> Any:
-        # |x|^2 - 2 x'y + |y|^2 loses the fewest digits around the origin
-        return sp.csr_array(self.Z) if sp.issparse(self.Z) else self.Z - self.Z.mean(axis=0)
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """Squared lengths of the centred points."""
-        return sq_norms(self._centred)
+    def __init__(self, Z: Any) -> None:
+        self.Z = Z
+        # |x|^2 - 2 x'y + |y|^2 loses the fewest digits if the origin is the mean
+        self.centred = sp.csr_array(Z) if sp.issparse(Z) else Z - Z.mean(axis=0)
+        self.sizes = sq_norms(self.centred)
+        self.work = 5.0 + 0.05 * Z.shape[1]  # of selecting the smallest, and of the product
 
     def sq_distances_to(self, among: np.ndarray) -> Distances:
         """Squared distances by one product for each block of rows."""
-        Z, sizes = self._centred, self.sizes
-        others = Z[among].T
+        others, sizes = self.centred[among].T, self.sizes[among]
 
         def distances(rows: np.ndarray) -> np.ndarray:
-            sq = dense(Z[rows] @ others)
+            sq = dense(self.centred[rows] @ others)
             sq *= -2.0
-            sq += sizes[among]
-            sq += sizes[rows, None]
+            sq += sizes
+            sq += self.sizes[rows, None]
             return sq
 
         return distances
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Squared lengths of differences, which cancel nothing."""
+        """Squared norms of differences, without cancellation."""
         return sq_distances(self.Z, i, j)
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
@@ -104,82 +135,58 @@ class PointSpace:
         return ~differ(self.Z)(i, j)
 
 
-@dataclass(frozen=True, eq=False)
-class KernelSpace:
-    """Distances of a kernel, from a function of two arrays of row numbers that gives the block of its values."""
-
-    block: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    sizes: np.ndarray  # k(x, x), shape (n,)
-    work: float = 0.0  # a user's kernel may not be called by several threads at once
-
-    def sq_distances_to(self, among: np.ndarray) -> Distances:
-        """``k(x, x) + k(y, y) - 2 k(x, y)``."""
-        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
-
-    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """``k(x, x) + k(y, y) - 2 k(x, y)``; 0 where that is rounding."""
-        values, order = np.empty(len(i)), np.argsort(i, kind="stable")
-        for run in np.split(order, np.flatnonzero(np.diff(i[order])) + 1) if len(i) else []:
-            values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
-        size = self.sizes[i] + self.sizes[j]
-        sq = size - 2.0 * values
-        return np.where(sq <= COINCIDENT * size, 0.0, sq)
-
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of rows the kernel maps to one point but for rounding, shape (m,)."""
-        return self.close_sq_distances(i, j) == 0.0
-
-
 # ---------------------------------------------------------------------- the search
 @dataclass(frozen=True, eq=False)
 class Nearest:
-    """Up to k nearest points of each of m points; row number -1 and distance inf where there are fewer."""
+    """Up to k nearest points of each of m points, nearest first; row number -1 and distance inf if there are fewer."""
 
     rows: np.ndarray  # (m, k)
     distances: np.ndarray  # (m, k)
 
-    @classmethod
-    def none(cls, m: int, k: int) -> Nearest:
-        """None found yet."""
-        return cls(np.full((m, k), -1, np.int64), np.full((m, k), np.inf))
-
-    @property
-    def has_some(self) -> np.ndarray:
-        """Which of the points have one, shape (m,)."""
-        return np.any(self.rows >= 0, axis=1)
-
     def of(self, points: np.ndarray) -> Nearest:
-        """Of some of the points."""
+        """Nearest points of some of the m points."""
         return Nearest(self.rows[points], self.distances[points])
-
-    def without(self, gone: np.ndarray) -> Nearest:
-        """Without those marked (m, k)."""
-        return Nearest(np.where(gone, -1, self.rows), np.where(gone, np.inf, self.distances))
-
-    def set_inplace(self, points: np.ndarray, sq: np.ndarray, rows: np.ndarray) -> None:
-        """Set the neighbours of some of the points from squared distances and row numbers, each (len(points), at most k)."""
-        is_found, k = np.isfinite(sq), sq.shape[1]
-        self.rows[points, :k] = np.where(is_found, rows, -1)
-        self.distances[points, :k] = np.where(is_found, np.sqrt(np.maximum(sq, 0.0)), np.inf)
 
 
 def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k smallest entries of each row in ascending order, and their columns; all where there are fewer; shapes (m, min(k, n))."""
-    if k < values.shape[1]:
-        columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-    else:
-        columns = np.broadcast_to(np.arange(values.shape[1]), values.shape)
-    found = np.take_along_axis(values, columns, axis=1)
-    order = np.argsort(found, axis=1, kind="stable")  # of equal ones that of the lower column first
-    return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    """The k smallest entries of each row in ascending order, and their columns; all if there are fewer; shapes (m, min(k, n)).
+
+    Long rows are not partitioned as a whole. The k-th smallest of the minima of disjoint sets of columns is an upper bound of the k-th
+    smallest entry, and only the few entries up to the bound are sorted.
+    """
+    (m, n), n_sets = values.shape, max(8 * k, 64)
+    size = n // n_sets
+    if size < 8:
+        columns = np.broadcast_to(np.arange(n), values.shape)
+        if k < n:
+            columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
+        found = np.take_along_axis(values, columns, axis=1)
+        order = np.argsort(found, axis=1, kind="stable")  # of equal entries the one in the lower column is first
+        return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    minima = values[:, : n_sets * size].reshape(m, size, n_sets).min(axis=1)
+    bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
+    rows, columns = np.nonzero(values <= bound[:, None])
+    entries = values[rows, columns]
+    order = np.lexsort((entries, rows))
+    first = np.searchsorted(rows, np.arange(m + 1))
+    kept = order[first[:-1, None] + np.arange(k)]
+    found, columns = entries[kept], columns[kept]
+    # rows in which the k-th entry is infinite or occurs again are partitioned, so that the choice does not depend on their length
+    following = np.append(entries[order], np.inf)[first[:-1] + k]
+    is_tied = (first[1:] - first[:-1] > k) & (following == found[:, -1])
+    for row in np.flatnonzero(is_tied | np.isinf(bound)):
+        some = np.sort(np.argpartition(values[row], k - 1)[:k])
+        columns[row] = some[np.argsort(values[row, some], kind="stable")]
+        found[row] = values[row, columns[row]]
+    return found, columns
 
 
 def nearest_of_kinds(
     space: Space, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int
 ) -> tuple[Nearest, Nearest, np.ndarray]:
-    """The nearest points alike and the nearest apart of some points, by one pass over all distances.
+    """The nearest points that belong together with some points, and the nearest apart from them, by one pass over all distances.
 
-    Points apart that coincide with the point itself are passed over: no metric parts them.
+    Points apart that coincide with the point itself are left out, since no metric separates them.
 
     Parameters
     ----------
@@ -187,22 +194,24 @@ def nearest_of_kinds(
     kinds : Kinds
         Of all n points.
     points : ndarray of int, shape (m,)
-        Points whose neighbours are wanted; their kinds are known.
+        Points whose neighbours are wanted; their groups are known.
     n_alike, n_apart : int
-        How many of either.
+        Number of neighbours of each sort.
 
     Returns
     -------
     targets, impostors : Nearest
-        Of the m points.
+        Neighbours that belong together with the m points, and neighbours apart from them.
     coincides : ndarray of bool, shape (m,)
-        Points that coincide with one apart from them, as far as such were met.
+        Points that coincide with their nearest point apart.
     """
-    among = np.concatenate(kinds.members)
+    among = kinds.ordered
     place = np.empty(len(kinds.codes), np.int64)
     place[among] = np.arange(len(among))
     group_of = kinds.codes[among]
-    targets, impostors = Nearest.none(len(points), n_alike), Nearest.none(len(points), n_apart)
+    targets, impostors = [
+        Nearest(np.full((len(points), k), -1, np.int64), np.full((len(points), k), np.inf)) for k in (n_alike, n_apart)
+    ]
     coincides = np.zeros(len(points), dtype=bool)
     distances = space.sq_distances_to(among)
     order = np.argsort(kinds.codes[points], kind="stable")
@@ -215,29 +224,33 @@ def nearest_of_kinds(
             group = kinds.codes[points[part]]
             cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
             for a, b in zip(cuts, cuts[1:]):
-                some, relation = sq[a:b], kinds.relation[group[a]][group_of]
+                some, relation, one = sq[a:b], kinds.relation[group[a]][group_of], part[a:b]
                 alike = np.flatnonzero(relation == ALIKE)
-                rows = points[part[a:b]]
                 found, columns = smallest(some[:, alike], n_alike)
-                targets.set_inplace(part[a:b], *_refined(found, rows, among[alike[columns]], space))
+                _set_inplace(targets, one, found, points[one], among[alike[columns]], space)
                 some[:, relation != APART] = np.inf
-                coincides[part[a:b]] = _leave_out_copies_inplace(some, rows, among, space)
+                coincides[one] = _leave_out_copies_inplace(some, points[one], among, space)
                 found, columns = smallest(some, n_apart)
-                impostors.set_inplace(part[a:b], *_refined(found, rows, among[columns], space))
+                _set_inplace(impostors, one, found, points[one], among[columns], space)
 
     in_parts(search, len(parts), space.work * len(points) * len(among))
     return targets, impostors, coincides
 
 
-def _refined(sq: np.ndarray, i: np.ndarray, j: np.ndarray, space: Space) -> tuple[np.ndarray, np.ndarray]:
-    """Squared distances (m, k) of points i (m,) and j (m, k), anew where cancellation has left few digits; and j."""
+def _set_inplace(
+    nearest: Nearest, places: np.ndarray, sq: np.ndarray, i: np.ndarray, j: np.ndarray, space: Space
+) -> None:
+    """Set the neighbours j (m, at most k) of the points i (m,), at some places of ``nearest``, from their squared distances."""
     p, column = np.nonzero(sq <= CLOSE * (space.sizes[i, None] + space.sizes[j]))
-    sq[p, column] = space.close_sq_distances(i[p], j[p, column])
-    return sq, j
+    if len(p):  # cancellation has left few digits
+        sq[p, column] = space.close_sq_distances(i[p], j[p, column])
+    is_found, k = np.isfinite(sq), sq.shape[1]
+    nearest.rows[places, :k] = np.where(is_found, j, -1)
+    nearest.distances[places, :k] = np.where(is_found, np.sqrt(np.maximum(sq, 0.0)), np.inf)
 
 
 def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarray, space: Space) -> np.ndarray:
-    """Make squared distances (m, n) to copies of a point infinite; returns which points had copies, shape (m,)."""
+    """Make squared distances (m, n) to copies of a point infinite. Returns which points had copies, shape (m,)."""
     size, column = space.sizes, sq.argmin(axis=1)
     nearest = sq[np.arange(len(rows)), column]
     may = np.flatnonzero(nearest <= COINCIDENT * (size[rows] + size[among[column]]))
@@ -255,113 +268,93 @@ def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarra
 def neighbor_constraints(
     space: Space,
     kinds: Kinds,
-    *,
-    n_neighbors: int = 3,
-    n_impostors: int = 10,
-    form: str = "comparison",
-    n_constraints: int | None = None,
+    drawing: Drawing,
     rng: np.random.Generator,
+    *,
     is_first: bool = True,
     typical: float | None = None,
 ) -> Constraints:
-    """Rows that put each point's nearest targets (alike) nearer than its nearest impostors (apart).
+    """Rows that make each point's nearest targets (points of its kind) nearer than its nearest impostors (points apart).
 
     Parameters
     ----------
     space : Space
-        Where neighbours are looked for.
+        Where distances are measured.
     kinds : Kinds
         Which of n points belong together.
-    n_neighbors, n_impostors : int
-        Targets and impostors of each point, at least 1.
-    form : {"comparison", "sq_distance"}
-        ``d(i, target) + margin <= d(i, impostor)``, the margin being twice the squared distance of the point and its farthest target,
-        so that dense and thin regions are asked for the same in their own units; or ``d(i, target) <= margin`` and
-        ``d(i, impostor) >= 2 margin``, with one margin, the median squared distance of point and target.
-    n_constraints : int, optional
-        Most rows, by default 300,000. Points whose neighbours are compared are drawn at random to keep to it; all are looked at as
-        neighbours.
+    drawing : Drawing
     rng : Generator
     is_first : bool
-        Whether to warn of points that take no part.
+        Whether to warn of points that are left out.
     typical : float, optional
-        The median margin of the rows, which sets the scale of what is learned; by default as the distances in ``space`` have it.
+        Median margin of the rows, which sets the scale of the learned metric. By default margins are measured in ``space``.
 
     Returns
     -------
     Constraints
-        Each with the weight 1000 / (number of rows).
+        Each row has the weight 1000 / (number of rows).
     """
-    able = comparable(kinds)
-    most = MOST_DEFAULT_ROWS if n_constraints is None else n_constraints
-    points = drawn_points(able, n_neighbors, n_impostors, form, most, rng)
-    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, n_neighbors, n_impostors)
-    kept = np.flatnonzero(targets.has_some & impostors.has_some)
+    points = drawing.points(comparable(kinds), rng)
+    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, drawing.n_neighbors, drawing.n_impostors)
+    kept = np.flatnonzero((targets.rows[:, 0] >= 0) & (impostors.rows[:, 0] >= 0))
     if not len(kept):
-        text = f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X."
         i = int(points[0])
-        others = kinds.related(int(kinds.codes[i]), APART)
-        raise NothingToCompare(text, (i, int(others[0])))
+        is_apart = kinds.relation[kinds.codes[i]] == APART
+        raise NothingToCompare(
+            f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
+            (i, int(kinds.ordered[is_apart[kinds.codes[kinds.ordered]]][0])),
+        )
     if is_first:
-        copies = np.zeros(len(kinds.codes), dtype=bool)
-        copies[points] = coincides
-        warn_of_left_out(kinds.alone, copies)
-    return rows_between(points[kept], targets.of(kept), impostors.of(kept), space.coincide, form, most, typical)
+        is_alone = (kinds.codes >= 0) & (((kinds.relation == ALIKE) @ kinds.sizes)[kinds.codes] == 1)
+        if is_alone.any() or coincides.any():
+            warn_of_left_out(np.flatnonzero(is_alone), points[coincides])
+    found = Neighbors(points[kept], targets.of(kept), impostors.of(kept))
+    return rows_between(found, space.coincide, drawing, typical)
 
 
-def drawn_points(
-    able: Any, n_neighbors: int, n_impostors: int, form: str, most: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Those of some points, ascending, whose neighbours are compared: all, or as many as make the most rows that are wanted.
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """Some points (m,), with their nearest targets and impostors; each point has at least one impostor."""
 
-    Parameters
-    ----------
-    able : ndarray of int
-        Row numbers; or what gives some of them by their places.
-    n_neighbors, n_impostors, form, most, rng
-        As in :func:`neighbor_constraints`.
-    """
-    each = n_neighbors * n_impostors if form == "comparison" else n_neighbors + n_impostors
-    if len(able) * each <= most:
-        return able[:]
-    return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
+    points: np.ndarray
+    targets: Nearest
+    impostors: Nearest
 
 
 def rows_between(
-    points: np.ndarray,
-    targets: Nearest,
-    impostors: Nearest,
+    found: Neighbors,
     coincide: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    form: str,
-    most: int,
-    typical: float | None = None,
+    drawing: Drawing,
+    typical: float | None,
 ) -> Constraints:
     """Rows of some points, their targets and their impostors.
 
     Parameters
     ----------
-    points : ndarray of int, shape (m,)
-    targets, impostors : Nearest
-        Of these points; each has at least one impostor.
+    found : Neighbors
     coincide : callable
         Row numbers of m pairs -> which of them are identical, shape (m,).
-    form, most, typical
-        As ``form``, ``n_constraints`` and ``typical`` of :func:`neighbor_constraints`.
+    drawing, typical
+        As in :func:`neighbor_constraints`.
     """
+    points, targets, impostors = found.points, found.targets, found.impostors
     near, far, sq = targets.rows, impostors.rows, targets.distances**2
-    beyond = float(np.median(impostors.distances.min(axis=1) ** 2))  # where all targets are copies of their points
-    if form == "comparison":
+    # margin if all targets are copies of their points
+    beyond = float(np.median(impostors.distances.min(axis=1) ** 2))
+    if drawing.form == "comparison":
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
-        # a target that is a copy of the impostor is as far in every metric
+        # no metric makes a target nearer than an impostor that is a copy of it
         reach, beside = targets.distances[p, a], impostors.distances[p, b]
-        ties = np.flatnonzero(np.abs(reach - beside) <= NEAR * beside)
-        void = ties[coincide(near[p[ties], a[ties]], far[p[ties], b[ties]])]
+        void = np.flatnonzero(np.abs(reach - beside) <= NEAR * beside)
+        if len(void):
+            void = void[coincide(near[p[void], a[void]], far[p[void], b[void]])]
         if len(void) == len(p):
             pair = int(near[p[0], a[0]]), int(far[p[0], b[0]])
             raise NothingToCompare(
                 "y gives different classes to copies of every point that others could be nearer to.", pair
             )
-        p, a, b = (np.delete(column, void)[:most] for column in (p, a, b))
+        most = drawing.n_constraints or MOST_DEFAULT_ROWS
+        p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
         i, j, l = points[p], near[p, a], far[p, b]
         farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
@@ -376,21 +369,16 @@ def rows_between(
     return alike + Constraints.sq_distance(points[q], far[q, b], 2.0 * margin, ">=", weight=weight)
 
 
-def median_margin(rows: Constraints) -> float:
-    """The median margin of rows that were drawn, in their squared units."""
-    return float(np.median(np.abs(rows.bound[rows.sense > 0])))
-
-
 def comparable(kinds: Kinds) -> np.ndarray:
-    """Points that have others alike and others apart, ascending; raises where there are none."""
-    counts = np.array([len(rows) for rows in kinds.members])
-    has_target, has_other = (kinds.relation == ALIKE) @ counts > 1, (kinds.relation == APART) @ counts > 0
-    known = np.flatnonzero(kinds.codes >= 0)
+    """Points that have both points of their kind and points apart, ascending; raises if there are none."""
+    has_target = (kinds.relation == ALIKE) @ kinds.sizes > 1
+    has_other = (kinds.relation == APART) @ kinds.sizes > 0
+    known = kinds.labelled
     group = kinds.codes[known]
-    where = rows_text(known)
-    check_kinds(bool(has_other[group].any()), bool(has_target[group].any()), f"labelled point ({where})")
     able = known[(has_target & has_other)[group]]
     if not len(able):
+        where = rows_text(known)
+        check_kinds(bool(has_other[group].any()), bool(has_target[group].any()), f"labelled point ({where})")
         raise ValueError(
             f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
         )
@@ -398,15 +386,7 @@ def comparable(kinds: Kinds) -> np.ndarray:
 
 
 def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
-    """Raise where no point has one of another class, or none has one of its own.
-
-    Parameters
-    ----------
-    has_other, has_target : bool
-        Whether any has.
-    which : str
-        The points, in the singular, for messages.
-    """
+    """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
             f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
@@ -417,11 +397,10 @@ def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
 
 
 def warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:
-    """Say which points have no target, and which coincide with a point of another class."""
-    for left_out, why in (
+    """Warn of points that are alone in their class, and of those that coincide with a point of another class; ascending row numbers."""
+    for rows, why in (
         (alone, "are alone in their class: they serve as neighbours of others only"),
         (coincides, "coincide with points of another class, which no metric separates: those comparisons are left out"),
     ):
-        if left_out.any():
-            rows = np.flatnonzero(left_out)
+        if len(rows):
             warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=4)

@@ -1,22 +1,22 @@
-"""What the learners from tuples share: tuples by value or by index, distances, predictions, and a threshold."""
+"""Common parts of the learners from tuples: points by value or by index, distances, predictions, and a threshold."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import roc_auc_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from bregmat.base.linalg import blocks
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import callback_of, check_run
 from bregmat.estimators.learner import ResultLearner
-from bregmat.estimators.mahalanobis import MahalanobisMetric, mapped_distances
-from bregmat.pairs.threshold import calibrated, check_calibration
+from bregmat.estimators.mahalanobis import CHUNK, MahalanobisMetric
 from bregmat.pairs.tuples import PointTuples, as_plain_points, as_preprocessor, as_signs, as_tuples
 from bregmat.typing import Calibration, Labels, Points, Tuples
 
@@ -62,11 +62,7 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
             ``X @ components_.T``; float32 if X is, else float64.
         """
         check_is_fitted(self)
-        return super().transform(
-            as_plain_points(
-                X, as_preprocessor(self.preprocessor), type(self).__name__, is_lost="preprocessor" in self._left_out
-            )
-        )
+        return super().transform(as_plain_points(self, X))
 
     def pair_distance(self, pairs: Tuples) -> np.ndarray:
         """Learned distances, *not* squared.
@@ -93,19 +89,14 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         )
         return self.pair_distance(pairs)
 
-    def _check_preprocessor(self) -> None:
-        """Raise for an object that is no preprocessor."""
-        as_preprocessor(self.preprocessor)
-
     def _check_parameters(self) -> None:
         """Raise for a parameter that is invalid for any data."""
         check_run(self)
-        self._check_preprocessor()
+        as_preprocessor(self.preprocessor)
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; a fit (``reset``) takes the number and the names of the columns from them."""
-        is_lost = "preprocessor" in self._left_out
-        given = as_tuples(tuples, sizes, as_preprocessor(self.preprocessor), type(self).__name__, is_lost=is_lost)
+        given = as_tuples(self, tuples, sizes)
         if not reset:
             check_is_fitted(self)
         points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)
@@ -113,7 +104,11 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
 
     def _distances(self, given: PointTuples, first: int, second: int) -> np.ndarray:
         """Learned distances between the points at two positions of each tuple."""
-        return mapped_distances(self.components_, given.points, given.index[:, first], given.index[:, second])
+        points, i, j = given.points, given.index[:, first], given.index[:, second]
+        C, out = self.components_, np.empty(len(i))
+        for part in blocks(len(i), points.shape[1], CHUNK):
+            out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ C.T), axis=1)
+        return out
 
     def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:
         """Fit a MetricLearner to constraints and take over its attributes, also those that it keeps after an interrupt."""
@@ -253,4 +248,60 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
             return -near, PAIRS
         return self._distances(given, 0 if given.size == TRIPLETS else 2, given.size - 1) - near, given.size
 
-    _validate_calibration_params = staticmethod(check_calibration)
+    @staticmethod
+    def _validate_calibration_params(strategy: Any = "accuracy", min_rate: Any = None, beta: Any = 1.0) -> None:
+        """Raise for arguments of :meth:`calibrate_threshold` that are invalid for any pairs, in the words of metric-learn."""
+        if strategy not in get_args(Calibration):
+            raise ValueError(
+                f'Strategy can either be "accuracy", "f_beta" or "max_tpr" or "max_tnr". Got "{strategy}" instead.'
+            )
+        if strategy in ("max_tpr", "max_tnr") and not (isinstance(min_rate, int | float) and 0 <= min_rate <= 1):
+            raise ValueError(f"Parameter min_rate must be a number in[0, 1]. Got {min_rate} instead.")
+        if strategy == "f_beta" and not isinstance(beta, int | float):
+            raise ValueError(f"Parameter beta must be a real number. Got {type(beta)} instead.")
+
+
+def calibrated(
+    distances: np.ndarray,
+    y: np.ndarray,
+    strategy: Calibration = "accuracy",
+    min_rate: float | None = None,
+    beta: float = 1.0,
+) -> float:
+    """The best threshold on the distance of pairs; see :meth:`TupleClassifier.calibrate_threshold`.
+
+    Parameters
+    ----------
+    distances, y : ndarray, shape (m,)
+        Distances (not squared) of pairs, and their labels 1 or -1.
+    strategy, min_rate, beta
+        As in :meth:`TupleClassifier.calibrate_threshold`.
+
+    Returns
+    -------
+    float
+        One of the distances, or the smallest minus one if it is best to predict no pair to be similar. Of equally good thresholds the
+        smallest is returned; for the rates, the one with the best other rate.
+    """
+    order = np.argsort(distances, kind="stable")
+    ends = np.flatnonzero(np.append(np.diff(distances[order]) > 0, True))  # pairs of equal distance cannot be separated
+    # number of similar pairs found, and of dissimilar pairs accepted, for each threshold
+    found, wrong = (np.append(0, np.cumsum(y[order] == sign)[ends]) for sign in (1, -1))
+    thresholds = np.append(distances[order[0]] - 1.0, distances[order[ends]])
+    n_similar, n_dissimilar = found[-1], wrong[-1]
+    refused = n_dissimilar - wrong
+    if strategy == "accuracy":
+        best = int(np.argmax(found + refused))
+    elif strategy == "f_beta":
+        # (1 + beta^2) precision recall / (beta^2 precision + recall)
+        below = beta**2 * n_similar + found + wrong
+        best = int(np.argmax(np.divide((1 + beta**2) * found, below, out=np.zeros(len(found)), where=below > 0)))
+    else:
+        shares = found / max(n_similar, 1), refused / max(n_dissimilar, 1)
+        sought, other = shares if strategy == "max_tpr" else shares[::-1]
+        allowed = np.flatnonzero(other >= min_rate)
+        if not len(allowed):
+            kind = "dissimilar" if strategy == "max_tpr" else "similar"
+            raise ValueError(f"no threshold reaches min_rate={min_rate} with {strategy}: there is no {kind} pair.")
+        best = int(max(allowed, key=lambda k: (sought[k], other[k])))
+    return float(thresholds[best])

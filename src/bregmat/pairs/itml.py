@@ -17,11 +17,11 @@ from bregmat.base.sampling import generator, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
-from bregmat.estimators.priors import inverse_covariance
+from bregmat.estimators.linear_maps import inverse_covariance
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.tuple_rows import as_bounds, pair_rows
-from bregmat.pairs.tuples import as_plain_points, as_preprocessor, as_signs
+from bregmat.pairs.tuples import as_plain_points, as_signs
 from bregmat.run.loop import Solver
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
@@ -298,8 +298,7 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
         check_labelled(self, y)
         with self._fitting():
             self._check_parameters()
-            points = as_plain_points(X, as_preprocessor(self.preprocessor), type(self).__name__)
-            points = validated(self, points, accept_sparse="csr", ensure_min_samples=2)
+            points = validated(self, as_plain_points(self, X), accept_sparse="csr", ensure_min_samples=2)
             y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
             check_consistent_length(points, y)
             n_pairs = None if self.n_constraints is None else 2 * self.n_constraints

@@ -14,7 +14,7 @@ from bregmat.base.sampling import check_percentiles, generator, sq_distance_perc
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
-from bregmat.estimators.priors import POINTS_PRIORS, points_in_prior
+from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
@@ -170,7 +170,10 @@ class PairsLearner(TupleClassifier, BaseEstimator):
                 weight = as_column(
                     "sample_weight", sample_weight, len(signs), per="tuple", positive=True, infinite=True
                 )
-            learner = self._learner(self._prior_name(bounds is None and margin is None))
+            prior = self.prior
+            if isinstance(prior, str) and prior == "auto":
+                prior = "variance" if bounds is None and margin is None else "identity"
+            learner = self._learner(prior)
             rows = self._rows(given, signs, weight, bounds, margin, learner.prior)
             self.tuples_used_ = rows.used
             if previous is not None:
@@ -193,11 +196,6 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     def _learner(self, prior: Any) -> MetricLearner:
         names = ("divergence", "n_components", "slack_weight", "loss", "solver", "tol", "max_iter", "warm_start")
         return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in names})
-
-    def _prior_name(self, is_measured: bool) -> Any:
-        if isinstance(self.prior, str) and self.prior == "auto":
-            return "variance" if is_measured else "identity"
-        return self.prior
 
     def _rows(
         self, given: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any

@@ -45,26 +45,13 @@ class PointTuples:
         return PointTuples(points, inverse.reshape(-1)[self.index])
 
 
-def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *, is_lost: bool = False) -> PointTuples:
-    """Checked tuples of points, or of indices if there is a preprocessor.
+def as_tuples(learner: Any, tuples: Any, sizes: Sequence[int]) -> PointTuples:
+    """Checked tuples of points, or of indices if the learner has a preprocessor.
 
-    Parameters
-    ----------
-    tuples : array-like, shape (m, size, d) or (m, size)
-    sizes : sequence of int
-        Allowed numbers of points of a tuple.
-    preprocessor : callable or None
-        From :func:`as_preprocessor`.
-    name : str
-        Of the estimator, for messages.
-    is_lost : bool
-        Whether there was a preprocessor before the estimator was stored in a file.
-
-    Raises
-    ------
-    ValueError, TypeError
-        The array has another number of dimensions, tuples have another size, there is no tuple, or entries are not numbers.
+    Raises ``ValueError`` or ``TypeError`` if the array has another number of dimensions, tuples have a number of points that is not in
+    ``sizes``, there is no tuple, or entries are not numbers.
     """
+    preprocessor, name = as_preprocessor(learner.preprocessor), type(learner).__name__
     tuples = to_numpy("tuples", tuples)
     try:
         given = np.asarray(tuples)
@@ -74,9 +61,7 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *
     if not (indices and given.dtype.kind in "OUS"):
         check_numeric("tuples", tuples)
     if given.ndim != 3 and not indices:
-        wanted = "3D array of formed tuples"
-        either = "2D array of indicators or 3D array of formed tuples"
-        raise _wrong_shape(wanted, either, given, 2, preprocessor, name, is_lost)
+        raise _wrong_shape(learner, given, "3D array of formed tuples", "2D array of indicators")
     if given.shape[1] not in sizes:
         wanted = " or ".join(map(str, sizes))
         raise ValueError(
@@ -94,35 +79,29 @@ def as_tuples(tuples: Any, sizes: Sequence[int], preprocessor: Any, name: str, *
     return PointTuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
 
 
-def as_plain_points(X: Any, preprocessor: Any, name: str, *, is_lost: bool = False) -> Any:
-    """Points as they are, or the points of 1-dimensional indices if there is a preprocessor.
-
-    Parameters
-    ----------
-    X : array-like or scipy.sparse, shape (n, d) or (n,)
-    preprocessor, name, is_lost
-        As in :func:`as_tuples`.
-    """
+def as_plain_points(learner: Any, X: Any) -> Any:
+    """Points (n, d) as they are, or the points of indices (n,) if the learner has a preprocessor."""
     if sp.issparse(X) or hasattr(X, "iloc") or getattr(X, "ndim", None) == 2:
         return X
-    given = np.asarray(X)
+    given, preprocessor = np.asarray(X), as_preprocessor(learner.preprocessor)
     if given.ndim == 1 and preprocessor is not None and given.dtype != object:
         return _applied(preprocessor, given)
     if given.ndim != 2:
-        wanted = "2D array of formed points"
-        either = "1D array of indicators or 2D array of formed points"
-        raise _wrong_shape(wanted, either, given, 1, preprocessor, name, is_lost)
+        raise _wrong_shape(learner, given, "2D array of formed points", "1D array of indicators")
     return given
 
 
-def _wrong_shape(
-    formed: str, either: str, given: np.ndarray, indices: int, preprocessor: Any, name: str, is_lost: bool
-) -> ValueError:
-    """The error about the number of dimensions; ``indices``: the number of dimensions of indices."""
-    wanted, when = (formed, "") if preprocessor is None else (either, " when using a preprocessor")
-    hint = " and/or use a preprocessor" if preprocessor is None and given.ndim == indices else ""
-    if hint and is_lost:
-        hint += ": files do not keep it, so give the one that was there to set_params(preprocessor=...) after loading"
+def _wrong_shape(learner: Any, given: np.ndarray, formed: str, indices: str) -> ValueError:
+    """The error about the number of dimensions; ``formed`` and ``indices`` name the arrays that are expected."""
+    name, wanted, when, hint = type(learner).__name__, formed, "", ""
+    if learner.preprocessor is not None:
+        wanted, when = f"{indices} or {formed}", " when using a preprocessor"
+    elif indices.startswith(f"{given.ndim}D"):
+        hint = " and/or use a preprocessor"
+        if "preprocessor" in learner._left_out:  # the learner was loaded from a file
+            hint += (
+                ": files do not keep it, so give the one that was there to set_params(preprocessor=...) after loading"
+            )
     return ValueError(
         f"{wanted} expected by {name}{when}. Found {given.ndim}D array instead:\ninput={given}. Reshape your data{hint}.\n"
     )

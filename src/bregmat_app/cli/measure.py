@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
 from bregmat.base.html import FEWER_MET, SummaryRow, number
 from bregmat.constraints.constraints import Constraints
-from bregmat.estimators.priors import inverse_deviations
+from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.plots.pairs import share_ordered
 from bregmat_app.report import FoldScores, HeldOut
 

@@ -13,7 +13,7 @@ from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.priors import inverse_deviations
+from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.nearest import nearest_metric
 from bregmat.run.result import MatrixResult, Status
 from bregmat.typing import LossName

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
-from bregmat.estimators.priors import inverse_deviations
+from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat_app.report.held_out import HeldOut
 
 if TYPE_CHECKING:

@@ -1,0 +1,264 @@
+"""Linear maps from data: prior metrics (scaled columns, inverse covariances), and the components of a learned metric."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from bregmat.base.checks import as_matrix
+from bregmat.base.linalg import dense, eigh
+from bregmat.run.result import MatrixResult
+from bregmat.typing import MetricPrior, PointsPrior
+
+POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
+PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
+CONSTANT = 1e-14  # largest variance of a constant column, relative to its mean square
+RANK_TOL = 1e-10  # eigenvalue of a correlation or Gram matrix, relative to the largest, up to which it counts as 0
+LEAST_WITHIN = 1e-6  # smallest variance within classes that is used, relative to the largest: weights stay bounded
+MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
+MOST_ROWS = 20_000  # rows that determine the order of the components
+MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
+KEPT_VARIANCE = (
+    0.95  # fraction in the leading components; MNIST's error is no higher than with all (docs/performance.md)
+)
+
+
+def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
+    """``(X - mean)' (X - mean)``, shape (d, d), and the sums of squares of the columns, shape (d,)."""
+    if sp.issparse(X):
+        mean = np.asarray(X.mean(axis=0)).ravel()
+        S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
+        return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
+    centred = X - X.mean(axis=0)
+    return centred.T @ centred, np.einsum("ij,ij->j", X, X)
+
+
+def _axes_of_scatter(S: np.ndarray, size: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """:func:`_principal_axes` from :func:`_scatter` of n rows."""
+    C = S / max(1, n - 1)
+    scale = _inverse_root(np.diag(C), np.diag(S) > CONSTANT * size)
+    values, vectors = eigh(C * np.outer(scale, scale))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], vectors[:, kept]
+
+
+def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 / standard deviation of each column (d,), nonzero eigenvalues of the correlation matrix (r,), their eigenvectors (d, r)."""
+    n, d = X.shape
+    if d <= n:
+        return _axes_of_scatter(*_scatter(X), n)
+    # with fewer rows than columns the eigenvectors are computed from the n x n inner products of the standardised rows
+    Z = np.asarray(dense(X[:]), dtype=float)
+    size = np.einsum("ij,ij->j", Z, Z)
+    Z = Z - Z.mean(axis=0)
+    variance = np.einsum("ij,ij->j", Z, Z)
+    scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
+    Z *= scale
+    values, vectors = eigh(Z @ Z.T / max(1, n - 1))
+    kept = values > RANK_TOL * values[-1]
+    return scale, values[kept], Z.T @ vectors[:, kept] / np.sqrt(values[kept] * max(1, n - 1))
+
+
+def inverse_covariance(X: Any) -> np.ndarray:
+    """Factor P of the inverse covariance of the rows, ``W0 = P P'``, or of its pseudo-inverse if it is singular.
+
+        S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
+
+    Constant columns get weight 0. Eigenvalues of C below 1e-10 of the largest count as 0, and so does W0 along their eigenvectors; they
+    occur if columns are linear combinations of others, or if there are fewer rows than columns. The result does not depend
+    on the units of the columns.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Of rank r; units 1 / (X units). The identity if every column is constant.
+
+    Notes
+    -----
+    The cost is n d min(n, d) + min(n, d)^3 operations. With more columns than rows, the centred data is formed densely. A "logdet"
+    metric keeps the rank and the range of its prior (Kulis 2009, Theorem 6): directions in which the data does not vary keep
+    weight 0.
+    """
+    return _whitening(*_principal_axes(X))
+
+
+def inverse_covariance_of(S: np.ndarray, size: np.ndarray, n: int) -> np.ndarray:
+    """The same from ``(X - mean)' (X - mean)`` and the sums of squares of the columns of n rows, n >= d."""
+    return _whitening(*_axes_of_scatter(S, size, n))
+
+
+def _whitening(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(len(scale))
+
+
+def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
+    """Factor P of the inverse covariance within classes, ``W0 = P P'``: directions that vary within classes get small weights.
+
+        S = D (C_s) D,   D: standard deviations,   C_s = (1 - a) C + a tr(C)/r I,   W0 = S^-1
+
+    C is the covariance within classes of columns scaled to unit variance. It is shrunk toward a multiple of the identity; Ledoit and Wolf
+    estimate the amount a from the data. With few rows or many columns the result is near the metric of scaled columns. With a = 0 it is
+    relevant component analysis (Bar-Hillel 2005), and the whitening of linear discriminant analysis.
+
+    Parameters
+    ----------
+    X : ndarray or scipy.sparse, shape (n, d)
+    codes : ndarray of int, shape (n,)
+        Class of each point; -1 where it is not known.
+
+    Returns
+    -------
+    ndarray, shape (d, r)
+        Units 1 / (X units). Directions in which the points do not vary get weight 0. If nothing varies within classes, the
+        columns are scaled. If every column is constant, the result is the identity.
+    """
+    from sklearn.covariance import ledoit_wolf  # half of what else is imported
+
+    scale, _, vectors = _principal_axes(X)
+    if not vectors.size:
+        return np.eye(X.shape[1])
+    axes = scale[:, None] * vectors
+    known = codes >= 0
+    T = np.asarray(X[known] @ axes)
+    _, group, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
+    sums = np.zeros((len(counts), T.shape[1]))
+    np.add.at(sums, group, T)
+    T -= (sums / counts[:, None])[group]
+    n, freedom = len(T), len(T) - len(counts)
+    spread = np.einsum("ij,ij->", T, T) / T.shape[1]
+    if freedom < 1 or spread <= RANK_TOL * n:
+        return axes
+    C, _ = ledoit_wolf(T * np.sqrt(n / freedom), assume_centered=True)
+    values, turned = eigh(C)
+    return axes @ turned / np.sqrt(np.maximum(values, LEAST_WITHIN * values[-1]))
+
+
+def prior_factor(X: Any, prior: str, codes: np.ndarray | None = None) -> Any:
+    """Factor P (d, r), dense or sparse, of a named prior metric ``W0 = P P'`` for the rows of X; None for "identity".
+
+    ``codes`` are the classes of the rows, which only "within" needs.
+    """
+    if prior == "variance":
+        return sp.diags_array(inverse_deviations(X), format="csr")
+    if prior == "covariance":
+        return inverse_covariance(X)
+    if prior == "within":
+        if codes is None:
+            raise ValueError('prior="within" is a covariance within classes, and there are none: it needs labels y.')
+        return inverse_within(X, codes)
+    return None
+
+
+def points_in_prior(X: Any, prior: Any) -> Any:
+    """Points (n, r) whose Euclidean distances are those of a prior metric; sparse if X is and the metric only scales columns.
+
+    ``prior`` is "identity", "variance", "covariance" or an array (d, d).
+    """
+    if not isinstance(prior, str):
+        return np.asarray(X @ root_of_prior(as_matrix("prior", prior, square=True)))
+    P = prior_factor(X, prior)
+    return X if P is None else X @ P
+
+
+def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
+    """Factor (d, r) of the prior ``P P'`` on the leading principal components of the points ``X P``.
+
+    There are as many components as hold 95 % of the variance, and at least ``n_least``. P (d, k) is dense or sparse; None is the identity.
+    """
+    mapped = X if P is None else X @ P
+    values, vectors = eigh(_scatter(mapped)[0] / max(1, len(X) - 1))
+    share = np.cumsum(values[::-1]) / values.sum()
+    axes = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
+    return axes if P is None else np.asarray(P @ axes)
+
+
+def root_of_prior(prior: np.ndarray) -> np.ndarray:
+    """Factor P (d, d) of a metric that was given, ``P P' = prior``."""
+    values, vectors = eigh(prior)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def inverse_deviations(X: Any) -> np.ndarray:
+    """1 / standard deviation of each column, 0 for constant columns, shape (d,); ones if all are constant."""
+    squares = X.multiply(X) if sp.issparse(X) else X * X
+    size, mean = [np.asarray(x.mean(axis=0)).ravel() for x in (squares, X)]
+    return inverse_deviations_of(size, mean)
+
+
+def inverse_deviations_of(size: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The same from mean squares and means of the columns."""
+    variance = size - mean * mean
+    scale = _inverse_root(variance, variance > CONSTANT * size)
+    return scale if scale.any() else np.ones(len(scale))
+
+
+def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
+    """1 / standard deviation, 0 for constant columns."""
+    scale = np.zeros(len(variance))
+    scale[varies] = 1.0 / np.sqrt(variance[varies])
+    return scale
+
+
+# ---------------------------------------------------------------------- components of a learned metric
+def principal_components(
+    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
+) -> np.ndarray | None:
+    """Components of a learned metric, ordered by the variance of X along them, largest first; uncorrelated over X.
+
+    Parameters
+    ----------
+    result : MatrixResult
+    X : ndarray or scipy.sparse, shape (n, d)
+    n_components : int or None
+        None keeps all, and so the learned distances.
+    order : ndarray, shape (k, k), optional
+        Orthogonal directions of the mapped points ``X B`` as columns, to be used in place of those of largest variance; up to 2,000
+        features.
+
+    Returns
+    -------
+    ndarray, shape (r, d), or None
+        None for more than 2,000 features if all components are kept: they are then not formed.
+    """
+    n, d = X.shape
+    if d <= MOST_FEATURES:
+        B = result.B
+        if order is None:
+            seen = X[:: -(-n // MOST_ROWS)]
+            order = eigh(B.T @ (_scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
+        components = (B @ order[:, :n_components]).T
+    elif n_components is None:
+        return None
+    else:
+        # eigenvectors of the covariance from those of the n x n inner products
+        T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
+        T -= T.mean(axis=0)
+        values, U = eigh(T @ T.T)
+        rank = int((values > RANK_TOL * values[-1]).sum())
+        if n_components > rank:
+            raise ValueError(
+                f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
+                f"there are more than {MOST_FEATURES} features; got {n_components}."
+            )
+        top = slice(None, -n_components - 1, -1)
+        components = _map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T
+    # signs that do not depend on the eigenvalue routine: the largest entry of each row is positive
+    largest = np.abs(components).argmax(axis=1)
+    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(components * signs[:, None])
+
+
+def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
+    """``B @ V`` without B, of size d x d: the map within the span that is in use is symmetric."""
+    place = result.coordinates
+    if place.span is None:
+        return result.B @ V
+    inner = replace(place, R=None).transform(V.T, result.iterate).T
+    return inner if place.R is None else place.R @ inner
