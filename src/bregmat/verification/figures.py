@@ -105,8 +105,8 @@ class Verification:
 
         Parameters
         ----------
-        name : str
-        claimed, recomputed : float
+        name, claimed, recomputed
+            As in `figures`.
         allowed : float
             By how much they may differ.
         """
@@ -119,10 +119,8 @@ class Verification:
 
         Parameters
         ----------
-        name : str
-        claimed : ndarray
-        recomputed : ndarray
-            Of the shape that the result must have.
+        name, claimed, recomputed
+            As in :meth:`compare`; arrays of equal shape.
         allowed : float or ndarray
             By how much entries may differ.
         """
@@ -137,19 +135,51 @@ class Verification:
             where = f"{name}[{', '.join(map(str, at))}]" if at else name
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
+    def compare_rows(self, result: Any, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any) -> None:
+        """Values p (c,) of rows, and by how much each is missed, absolute and in its unit.
+
+        Parameters
+        ----------
+        result, p, excess, unit
+        noise : float or ndarray
+            Rounding of a value, 16 times which may differ.
+        """
+        shown = CLOSE * np.maximum(unit, np.abs(p)) + 16.0 * noise
+        self.compare_all("values", result.values, p, shown)
+        self.compare_all("violation", result.violation, excess / unit, shown / unit)
+
     def bound_from_below(self, name: str, claimed: float, recomputed: float, allowed: float) -> None:
         """A lower bound: the weights may prove more than is claimed, not less.
 
         Parameters
         ----------
-        name : str
-        claimed, recomputed : float
-        allowed : float
-            What rounding may hide of the recomputed bound.
+        name, claimed, recomputed, allowed
+            As in :meth:`compare`.
         """
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
+
+    def conclude(
+        self, result: Result, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool
+    ) -> None:
+        """The objective, the bound, the unit of the gap and the gap as recomputed, and the status that they leave.
+
+        Parameters
+        ----------
+        result : Result
+        figures : tuple of four float
+        allowed : float
+            By how much the first three may differ.
+        is_feasible : bool
+            Whether the point is; else its objective is no claim.
+        """
+        objective, bound, unit, gap = figures
+        if is_feasible:
+            self.compare("objective", result.objective, objective, allowed)
+        self.bound_from_below("dual_bound", result.dual_bound, bound, allowed)
+        self.compare("unit", result.unit, unit, EXACT * unit + allowed)
+        self.judge(result, gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
         """The conflict of n rows must name all that carry the proof."""
