@@ -15,8 +15,8 @@ from bregmat.objective.divergences import as_divergence
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, is_semidefinite, log_determinant, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
-from bregmat.verification.matrices import distance
 from bregmat.verification.weighted_correlations import WeightedCorrelation
+from bregmat.verification.written_losses import distance
 
 
 @recompute.register

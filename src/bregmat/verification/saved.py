@@ -14,13 +14,13 @@ from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.margin.result import MarginResult
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.losses import OwnSlack, SquaredHinge, as_loss
+from bregmat.objective.losses import SquaredHinge
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.quadratic.result import QPResult
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, excess_of, own_figures, with_right_signs
-from bregmat.verification.matrices import distance, price
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, own_figures, with_right_signs
+from bregmat.verification.written_losses import WrittenLosses, distance
 
 NO_DATA = "the data is not in the file: the dual bound was not recomputed"
 
@@ -121,22 +121,16 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
 def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
     """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
     mu, p, b = result.dual, result.values, constraints.bound
-    D, gamma, zero = (
-        as_divergence(learner.divergence),
-        float(getattr(learner, "slack_weight_", learner.slack_weight)) * constraints.weight,
-        b == 0,
-    )
+    weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
+    D, gamma, zero = as_divergence(learner.divergence), weight * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
-    losses = [(as_loss(learner.loss) or OwnSlack(D)).bind(given)]
+    losses = [WrittenLosses(given, learner.loss)]
     # of labels; files do not say whether there were any
-    if learner.loss is None and getattr(learner, "strategy_", getattr(learner, "strategy", None)) in (
-        "neighbors",
-        None,
-    ):
-        losses.append(SquaredHinge().bind(given))
-    sense = losses[0].sense  # of a loss on both sides, too
-    with_right_signs(mu, sense, found)
-    excess = excess_of(p - b, sense)
+    strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
+    if learner.loss is None and strategy in ("neighbors", None):
+        losses.append(WrittenLosses(given, SquaredHinge()))
+    with_right_signs(mu, losses[0].sense, found)
+    excess = losses[0].excess(p)  # of a loss on both sides, too
     hard = np.isinf(gamma)
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
@@ -148,4 +142,4 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     if (zero & (hard | (excess > 0))).any():  # their unit is made of data; and hard ones may have been eliminated
         found.unchecked.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
         return []
-    return [price(loss, p, excess) for loss in losses]
+    return [loss.cost(p) for loss in losses]

@@ -16,7 +16,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.iterates import Factored
 from bregmat.coordinates.priors import Coordinates
 from bregmat.run.result import MatrixResult, Result
-from bregmat.verification.extended import arithmetic, eigenvalues, is_semidefinite, numbers, precision_text, unit_of
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     CLOSE,
     EXACT,
@@ -66,10 +66,7 @@ class _Program:
         self.rows = WrittenRows(constraints, self.P, None, None)
         gamma = as_column("slack_weight", slack_weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self.gamma = gamma * constraints.weight
-        self.hard, self.unit = np.isinf(self.gamma), np.abs(constraints.bound)
-        zero = np.flatnonzero(constraints.bound == 0)
-        if len(zero):
-            self.unit[zero] = self.rows.units_at(np.ones(r, dtype=self.real), zero, 1.0)
+        self.hard, self.unit = np.isinf(self.gamma), self.rows.units(np.ones(r), 1.0)
 
     def report(self, result: Any, G: np.ndarray, found: Verification) -> None:
         """Everything that can be said of a result with the factor G of its matrix."""
@@ -82,7 +79,7 @@ class _Program:
         if found.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
             found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
         if found.claimed is Status.INFEASIBLE:
-            self.report_infeasible(result, mu, found)
+            self.rows.check_contradiction(mu, self.hard, result.conflict, found)
             return
         if not np.isfinite(G).all():
             found.problem("the matrix is not finite", Status.UNKNOWN)
@@ -92,10 +89,7 @@ class _Program:
         excess = excess_of(p - b, sense)
         violation = (excess / self.unit).astype(float)
         worst = float(violation[self.hard].max(initial=0.0))
-        found.compare_all(
-            "values", result.values, p.astype(float), CLOSE * self.unit + 16.0 * noise + CLOSE * np.abs(p)
-        )
-        found.compare_all("violation", result.violation, violation, CLOSE + 16.0 * noise / self.unit)
+        found.compare_rows(result, p, excess, self.unit, noise)
         found.compare("max_violation", result.max_violation, worst, CLOSE)
         missed = excess > FEASIBLE * self.unit + 16.0 * noise
         is_feasible = not (missed & self.hard).any()
@@ -139,18 +133,6 @@ class _Program:
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
         soft = np.where(self.hard, 0, (m * self.unit) ** 2 / np.where(self.hard, 1.0, 2.0 * self.gamma))
         return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
-
-    def report_infeasible(self, result: Any, y: np.ndarray, found: Verification) -> None:
-        """Whether ``sum y_i A_i`` is semidefinite and ``y . b`` negative."""
-        b, rows = self.constraints.bound, np.count_nonzero(y)
-        if y[~self.hard].any():
-            found.problem("the proof uses soft rows", Status.UNKNOWN)
-        found.named(result.conflict, np.flatnonzero(y), self.constraints.n_constraints)
-        total = float(y.astype(self.real) @ b.astype(self.real))
-        if not is_semidefinite(self.rows.adjoint(y), self.rows.adjoint(y, absolute=True), 32.0 * rows * ROUNDING):
-            found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
-        if not total < -32.0 * rows * ROUNDING * float(np.abs(y) @ np.abs(b)):
-            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
     def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
         """Whether the matrix meets the rows, and the objective falls along the direction while no row gets worse."""
