@@ -13,10 +13,10 @@ from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import as_divergence
 from bregmat.verification.correlation_input import EntryProof
-from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, is_semidefinite, log_determinant, unit_of
+from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
 from bregmat.verification.weighted_correlations import WeightedCorrelation
-from bregmat.verification.written_losses import distance
+from bregmat.verification.written_losses import distance, least_of_lagrangian
 
 
 @recompute.register
@@ -181,15 +181,9 @@ class Correlation(EntryProof):
             lost = eps * float(whole + kept + terms + np.abs(T).max() * above.sum())
             return float((whole - kept) / 2) - linear, lost
         l, Q, d = self._prior
-        if D.is_congruence_invariant:
-            P = d[:, None] * Q * np.sqrt(l)
-            value = log_determinant(np.eye(len(l), dtype=self.real) + P.T @ Y @ P)
-            return float(value) - linear, eps * (terms + len(l) + float(np.abs(P.T @ Y @ P).sum()))
-        t0 = evaluate(D.link, l)
-        t = eigenvalues(np.diag(t0) - Q.T @ Y @ Q)
-        x = evaluate(D.inverse_link, t)
-        value = (t0 * l - evaluate(D.phi, l)).sum() - (t * x - evaluate(D.phi, x)).sum()
-        return float(value) - linear, eps * (terms + float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum()))
+        P = d[:, None] * Q * np.sqrt(l) if D.is_congruence_invariant else Q
+        gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
+        return gain - linear, eps * (terms + size)
 
     def _complement(self) -> np.ndarray | None:
         """Orthonormal vectors beside the null vectors of the result; None where there are none, or where nothing forces them."""

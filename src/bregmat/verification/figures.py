@@ -11,6 +11,7 @@ import numpy as np
 
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
+from bregmat.constraints.constraints import Constraints
 from bregmat.run.result import Result
 
 ROUNDING = float(np.finfo(float).eps)
@@ -148,6 +149,12 @@ class Verification:
         self.compare_all("values", result.values, p, shown)
         self.compare_all("violation", result.violation, excess / unit, shown / unit)
 
+    def compare_span(self, result: Any, gamma: np.ndarray) -> None:
+        """The largest over the smallest finite slack weight (c,)."""
+        soft = gamma[np.isfinite(gamma)]
+        span = float(soft.max() / soft.min()) if len(soft) else 1.0
+        self.compare("weight_span", result.weight_span, span, CLOSE * span)
+
     def bound_from_below(self, name: str, claimed: float, recomputed: float, allowed: float) -> None:
         """A lower bound: the weights may prove more than is claimed, not less.
 
@@ -251,22 +258,26 @@ def _consistent(result: Result, found: Verification) -> None:
 
 # -------------------------------------------------------------------- what several kinds of problems have
 def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless a problem holds all arguments of one of the ways to give it.
+    """Raise unless a problem holds all arguments of one of the ways to give it, and none but the ``known`` ones.
 
     Parameters
     ----------
-    given : iterable of str
-        Names of the arguments.
+    given, known : iterable of str
     wanted : str
         What it must hold, in words.
     *ways : str
         Names, apart by spaces.
-    known : iterable of str, optional
-        All names that it may hold; by default any.
     """
     names = set(given)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
         raise ValueError(f"problem must hold {wanted}; got {', '.join(map(repr, given))}.")
+
+
+def check_dual(result: Any, constraints: Constraints) -> None:
+    """Raise unless there is one dual weight for each constraint."""
+    n = constraints.n_constraints
+    if len(result.dual) != n:
+        raise ValueError(f"the result has {len(result.dual)} dual weights but there are {n} constraints.")
 
 
 def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ and the rule which row has which loss.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,28 +25,26 @@ from bregmat.objective.divergences import as_divergence
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.run.result import MatrixResult
 from bregmat.verification import extended
-from bregmat.verification.extended import eigenpairs, evaluate, numbers
+from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
     CLOSE,
     EXACT,
     ROUNDING,
     Verification,
     check_arguments,
+    check_dual,
     recompute,
     with_right_signs,
 )
 from bregmat.verification.prior import DecomposedPrior
-from bregmat.verification.written_losses import WrittenLosses, distance, phi
+from bregmat.verification.written_losses import WrittenLosses, distance, least_of_lagrangian
 from bregmat.verification.written_rows import NOISE, WrittenRows
 
 UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
 MAX_COLUMNS = 300  # of data, up to which a learned matrix is read from its map B; above it, from the factor
 WORTH = 10.0  # times what rounding of the prior's range is worth at the prior, that bounds must miss in a proof
-OPTIONS = ("divergence", "loss", "slack_weight")
-IGNORED = (
-    *("solver", "tol", "max_iter", "max_seconds", "warm_start", "callback"),
-    *("executor", "block_size", "checkpoint"),
-)
+OPTIONS = "prior X constraints divergence loss slack_weight"
+IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size checkpoint"
 
 
 @recompute.register
@@ -69,17 +68,14 @@ class Recomputation:
 
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
         wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
-        known = {"prior", "X", "constraints", *OPTIONS, *IGNORED}
+        known = f"{OPTIONS} {IGNORED}".split()
         check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
             raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
         self.divergence = as_divergence(arguments.get("divergence", "logdet"))
         self.is_metric = "X" in arguments
-        if len(result.dual) != self.constraints.n_constraints:
-            raise ValueError(
-                f"the result has {len(result.dual)} dual weights but there are {self.constraints.n_constraints} constraints."
-            )
+        check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
         prior: Any = arguments.get("prior")
         if prior is not None and not isinstance(prior, Factor):
@@ -185,39 +181,11 @@ class Recomputation:
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
         """The bound that signed weights prove, and what rounding, of the arithmetic and of the data, may take from it."""
-        D, l = self.divergence, self.l
         lost, terms = self.losses.conjugates(mu, self.real)
-        if not np.isfinite(lost):
+        gain, size, M = least_of_lagrangian(self.divergence, self.l, self.rows.adjoint(mu))
+        if M is None or not np.isfinite(lost):
             return -np.inf, 0.0
-        A, n = self.rows.adjoint(mu), len(l)
-        if D.is_congruence_invariant:
-            T = np.eye(n, dtype=self.real) + A
-            gain, size = extended.log_determinant(T), float(np.abs(np.diag(A)).sum()) + n
-            if not np.isfinite(gain):
-                return -np.inf, 0.0
-            M = np.linalg.inv(T.astype(float))
-            return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
-        t0 = evaluate(D.link, l)
-        t, U = eigenpairs(np.diag(t0) - A)
-        # what exp overflows for is a matter of units
-        unit = (l.max(initial=0) or self.real(1)) if D.degree else self.real(1)
-        T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
-        if not D.in_domain(np.linalg.eigvalsh(T)):
-            return -np.inf, 0.0
-        x = evaluate(D.inverse_link, t)
-        if D.takes_indefinite:
-            squares, below = float((A * A).sum()), np.minimum(t, 0)
-            if squares < float((l * l).sum()):  # the formula that cancels less
-                gain = (np.diag(A) * l).sum() - (A * A).sum() / 2 + (below * below).sum() / 2
-                size = float(np.abs(np.diag(A) * l).sum()) + squares + float(np.abs(below).sum() * np.abs(t).max())
-            else:
-                gain = ((l * l).sum() - (x * x).sum()) / 2
-                size = float((l * l).sum() + (x * x).sum() + x.sum() * np.abs(t).max(initial=0.0))
-        else:
-            gain = (t0 * l - evaluate(D.phi, l)).sum() - (np.where(x > 0, t * x, 0) - phi(D, x, 0.0)).sum()
-            size = float((np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum() + x.sum() * np.abs(t).max(initial=0.0))
-        M = ((U * x) @ U.T).astype(float)
-        return float(gain) - lost, self.eps * n * (size + terms) + self.rows.blur(mu, M)
+        return gain - lost, self.eps * len(self.l) * (size + terms) + self.rows.blur(mu, M)
 
     def gap_unit(self, objective: float) -> float:
         """What the gap is measured in: the objective, or a thousandth of the prior's mean eigenvalue to the divergence's degree."""
@@ -254,10 +222,8 @@ class Recomputation:
         if result.singular is not None:
             found.unchecked.append("that only singular matrices meet some rows was not recomputed")
         if found.claimed is Status.INFEASIBLE:
-            keeps_rank = self.divergence.keeps_rank
-            self.rows.check_contradiction(
-                mu, self.hard, result.conflict, found, lambda N, total: self._turning(mu, N, total), keeps_rank
-            )
+            turning, keeps_rank = partial(self._turning, mu), self.divergence.keeps_rank
+            self.rows.check_contradiction(mu, self.hard, result.conflict, found, turning, keeps_rank)
             return
         if not np.isfinite(self.given).all():
             found.problem("the matrix is not finite", Status.UNKNOWN)
@@ -267,26 +233,20 @@ class Recomputation:
         excess = self.excess(p)
         is_feasible = self._report_rows(p, noise, excess, found)
         bound, lost = self.dual_bound(mu)
-        distance = self.distance()
         ended = self.losses.ended(p, self._allowed(noise))
-        objective = distance + self.cost(p + ended)
+        objective = self.distance() + self.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         prior, size = self.from_the_prior(mu), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
-        allowed = (
-            CLOSE * self.gap_unit(objective if np.isfinite(objective) else bound)
-            + lost
-            + prior
-            + self.eps * float((self.l * self.l).sum())
-        )
+        rounding = lost + prior + self.eps * float((self.l * self.l).sum())
+        allowed = CLOSE * self.gap_unit(objective if np.isfinite(objective) else bound) + rounding
         # an infinite objective beside UNKNOWN claims nothing
         claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0
         if is_feasible and claims_objective:
             missed = (np.abs(mu) * self.unit * FEASIBLE)[self.hard].sum()
             found.compare("objective", result.objective, objective, allowed + blur + missed)
-        if np.isfinite(result.dual_bound):
-            found.bound_from_below("dual_bound", result.dual_bound, bound, allowed)
+        found.bound_from_below("dual_bound", result.dual_bound, bound, allowed)
         if claims_objective:
             found.compare("unit", result.unit, size, EXACT * size + allowed + blur)
         if prior > result.tol * size:
@@ -300,9 +260,7 @@ class Recomputation:
         worst = float((excess / self.unit)[self.hard].max(initial=0.0))
         allowed = float((noise / self.unit)[self.hard].max(initial=0.0))
         found.compare("max_violation", result.max_violation, worst, CLOSE + 16.0 * allowed)
-        soft = self.gamma[~self.hard]
-        span = float(soft.max() / soft.min()) if len(soft) else 1.0
-        found.compare("weight_span", result.weight_span, span, CLOSE * span)
+        found.compare_span(result, self.gamma)
         missed = np.flatnonzero(self.hard & ~(excess <= self._allowed(noise)))
         is_feasible = not len(missed)
         if len(missed) and found.claimed is not Status.UNKNOWN:

@@ -23,6 +23,7 @@ from bregmat.verification.figures import (
     ROUNDING,
     Verification,
     check_arguments,
+    check_dual,
     excess_of,
     recompute,
     with_right_signs,
@@ -40,17 +41,12 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     known = {"C", "constraints", "slack_weight", "tol", "max_iter", "max_seconds", "callback"}
     check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
     C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
-    if len(result.dual) != rows.n_constraints:
-        raise ValueError(
-            f"the result has {len(result.dual)} dual weights but there are {rows.n_constraints} constraints."
-        )
+    check_dual(result, rows)
     G = np.asarray(result.factor)
     if len(G) != len(C):
         raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
     program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
-    soft = program.gamma[~program.hard]
-    span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    found.compare("weight_span", result.weight_span, span, CLOSE * span)
+    found.compare_span(result, program.gamma)
     if result.singular is not None:
         found.problem("no divergence is infinite at singular matrices here, and singular names rows")
     program.report(result, G, found)

@@ -9,7 +9,7 @@ import numpy as np
 from bregmat.objective.losses import OwnSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.verification.extended import eigenvalues, evaluate, log_determinant, unit_of
+from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, log_determinant, unit_of
 from bregmat.verification.figures import excess_of
 
 NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
@@ -102,10 +102,37 @@ def distance(D: SpectralDivergence, M: np.ndarray, l: np.ndarray) -> float:
     # an eigenvalue that rounding may have taken below 0 counts as that rounding: a barrier may be finite there
     x = np.maximum(x, len(x) * unit_of(x.dtype) * x[-1])
     t0 = evaluate(D.link, l)
-    return float(phi(D, x, np.inf).sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
+    return float(_phi(D, x, np.inf).sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
 
 
-def phi(D: SpectralDivergence, x: np.ndarray, at_zero: float) -> np.ndarray:
+def least_of_lagrangian(D: SpectralDivergence, l: np.ndarray, A: np.ndarray) -> tuple[float, float, np.ndarray | None]:
+    """The least of ``D(M, diag(l)) + <A, M>`` over M, the sum of the sizes of its terms, and M; -inf and None where there is none."""
+    if D.is_congruence_invariant:
+        T = np.eye(len(l), dtype=A.dtype) + A
+        gain, size = log_determinant(T), float(np.abs(np.diag(A)).sum()) + len(l)
+        return (float(gain), size, np.linalg.inv(T.astype(float))) if np.isfinite(gain) else (-np.inf, 0.0, None)
+    t0 = evaluate(D.link, l)
+    t, U = eigenpairs(np.diag(t0) - A)
+    # what exp overflows for is a matter of units
+    unit = (l.max(initial=0) or l.dtype.type(1)) if D.degree else l.dtype.type(1)
+    T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
+    if not D.in_domain(np.linalg.eigvalsh(T)):
+        return -np.inf, 0.0, None
+    x = evaluate(D.inverse_link, t)
+    if not D.takes_indefinite:
+        gain = (t0 * l - evaluate(D.phi, l)).sum() - (np.where(x > 0, t * x, 0) - _phi(D, x, 0.0)).sum()
+        size = (np.abs(t0 * l) + l).sum() + (np.abs(t * x) + x).sum() + x.sum() * np.abs(t).max(initial=0.0)
+    elif (A * A).sum() < (l * l).sum():  # the formula that cancels less
+        below = np.minimum(t, 0)
+        gain = (np.diag(A) * l).sum() - (A * A).sum() / 2 + (below * below).sum() / 2
+        size = np.abs(np.diag(A) * l).sum() + (A * A).sum() + np.abs(below).sum() * np.abs(t).max()
+    else:
+        gain = ((l * l).sum() - (x * x).sum()) / 2
+        size = (l * l).sum() + (x * x).sum() + x.sum() * np.abs(t).max(initial=0.0)
+    return float(gain), float(size), ((U * x) @ U.T).astype(float)
+
+
+def _phi(D: SpectralDivergence, x: np.ndarray, at_zero: float) -> np.ndarray:
     """``phi`` of eigenvalues (r,) that are not negative; ``at_zero`` where its limit at 0 is infinite."""
     limit = at_zero if D.keeps_rank else D.phi_at_zero()
     return np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), x.dtype.type(limit))
