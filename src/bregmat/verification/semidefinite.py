@@ -103,8 +103,7 @@ class _Program:
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
             found.compare("objective", result.objective, objective, rounding)
-        if np.isfinite(result.dual_bound):
-            found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
+        found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
         found.compare("unit", result.unit, size, EXACT * size)
         found.judge(result, gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 

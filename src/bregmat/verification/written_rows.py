@@ -40,6 +40,8 @@ class WrittenRows:
         self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
+        self.raw: np.ndarray
+        self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
         self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
@@ -86,7 +88,7 @@ class WrittenRows:
         ``place`` has the position of every point among these, ``lengths`` their lengths in the basis.
         """
         none = np.zeros(0, dtype=int)
-        parts = [(none, np.zeros(0), lengths[:0], none, none, none)]
+        parts: list[tuple[np.ndarray, ...]] = [(none, np.zeros(0), lengths[:0], none, none, none)]
         for code, relation in enumerate(self.constraints.relations):
             on = np.flatnonzero(self.constraints.relation == code)
             for key, coef in relation.form.items() if len(on) and relation.form else ():
@@ -96,7 +98,6 @@ class WrittenRows:
                     parts.append((on, np.full(len(on), coef * part), sizes, a, b, np.full(len(on), sign)))
         self.owner, coef, self.size, first, second, signs = (np.concatenate(column) for column in zip(*parts))
         self.coef, self.terms = coef.astype(self.real), (first, second, signs)
-        # vectors of the terms in the columns of the data, and in the basis
         self.raw = self.V = data[first] + signs[:, None] * data[second]
 
     def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
