@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import cached_property
-from bregmat.io.classes import is_estimator, is_known
+from bregmat.io.classes import is_estimator
 
 LEFT_OUT = object()  # in the place of a value that is not written
 
@@ -34,8 +34,6 @@ class Rule:
         Makes the object; by default the attributes are set without calling anything.
     restored : function of the object, optional
         Called when all attributes are set: checks them, or computes what follows from them.
-    is_row : bool
-        Whether a list of such objects is written as one table, a row for each.
     """
 
     empty: tuple[str, ...] = ()
@@ -43,7 +41,6 @@ class Rule:
     attributes: tuple[str, ...] | None = None
     made_by: Callable[..., Any] | None = None
     restored: Callable[[Any], None] | None = None
-    is_row: bool = False
 
 
 def _local_array(name: str) -> Callable[[Any], Any]:
@@ -136,7 +133,6 @@ RULES = {
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
     # results
-    "Record": Rule(is_row=True),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
     "RepairedMatrix": Rule(written={"labels": _plain_labels}),
     "Coordinates": Rule(written={"base": lambda place: place.base if place.owns_base else None}),
@@ -149,11 +145,6 @@ RULES = {
 def _rules(cls: type) -> list[Rule]:
     """The rules of a class and its bases, those of the bases first."""
     return [RULES[base.__name__] for base in reversed(cls.__mro__) if base.__name__ in RULES]
-
-
-def is_row(cls: type) -> bool:
-    """Whether a list of objects of this class is written as one table, a row for each."""
-    return is_known(cls) and any(rule.is_row for rule in _rules(cls))
 
 
 def attributes_of(obj: Any) -> dict[str, Any]:

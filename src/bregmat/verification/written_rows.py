@@ -96,8 +96,9 @@ class WrittenRows:
                 for sign, part in _SQUARES[key[1:2]]:
                     sizes = lengths[a] + abs(sign) * lengths[b]
                     parts.append((on, np.full(len(on), coef * part), sizes, a, b, np.full(len(on), sign)))
-        self.owner, coef, self.size, first, second, signs = (np.concatenate(column) for column in zip(*parts))
-        self.coef, self.terms = coef.astype(self.real), (first, second, signs)
+        joined: list[np.ndarray] = [np.concatenate(column) for column in zip(*parts)]
+        self.owner, coefs, self.size, first, second, signs = joined
+        self.coef, self.terms = coefs.astype(self.real), (first, second, signs)
         self.raw = self.V = data[first] + signs[:, None] * data[second]
 
     def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
