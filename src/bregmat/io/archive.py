@@ -57,19 +57,14 @@ class ModelFileError(ValueError):
 def write_archive(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a manifest (class, info, state) and arrays in one step; a crash leaves the old file as it was."""
     records: dict[str, Any] = {}
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "bregmat": __version__,
-        **manifest,
-        "arrays": records,
-    }
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bregmat": __version__}
+    manifest = head | manifest | {"arrays": records}
     with atomic_write(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(_member(name)), "w", force_zip64=array.nbytes > 2**30) as stream:
                 hashed = _Hashed(stream)
                 np.lib.format.write_array(hashed, array, allow_pickle=False)
-            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "sha256": hashed.hexdigest()}
+            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "sha256": hashed.sha256.hexdigest()}
         text = json.dumps(manifest, indent=1, allow_nan=False, ensure_ascii=True).encode("ascii")
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         archive.comment = comment_of(text)
@@ -79,14 +74,11 @@ class _Hashed:
     """A write-only stream that hashes what passes through."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._sha256 = stream, hashlib.sha256()
+        self._stream, self.sha256 = stream, hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        self._sha256.update(data)
+        self.sha256.update(data)
         return self._stream.write(data)
-
-    def hexdigest(self) -> str:
-        return self._sha256.hexdigest()
 
 
 def _member(name: str) -> str:
@@ -162,19 +154,16 @@ class Archive:
 
     def _read(self, name: str) -> bytearray:
         """Content of one member; the CRC of the zip is checked on the way."""
-        buffer = bytearray(self._members[name].file_size)
-        view = memoryview(buffer)
+        buffer, at = bytearray(self._members[name].file_size), 0
         try:
             with self._zip.open(self._members[name]) as stream:
-                while len(view):
-                    chunk = stream.read(min(len(view), CHUNK))
-                    if not chunk:
-                        raise self.wrong(f"cut off inside member {name!r}")
-                    view[: len(chunk)] = chunk
-                    view = view[len(chunk) :]
-                stream.read(1)  # the CRC is compared at the end of the member
+                while chunk := stream.read(CHUNK):  # the CRC is compared at the end of the member
+                    buffer[at : at + len(chunk)] = chunk
+                    at += len(chunk)
         except (*_BROKEN_ZIP, RuntimeError) as error:
             raise self.wrong(f"member {name!r} is damaged ({error})") from error
+        if at < len(buffer):
+            raise self.wrong(f"cut off inside member {name!r}")
         return buffer
 
     def _checked_manifest(self) -> dict[str, Any]:
@@ -189,15 +178,10 @@ class Archive:
             raise self.wrong(f"{MANIFEST} is nested more than {MAX_DEPTH} deep")
         version = manifest.get("format_version")
         if version != FORMAT_VERSION or type(version) is not int:
-            advice = (
-                "Update bregmat"
-                if type(version) is int and version > FORMAT_VERSION
-                else "Fit and save the model again"
-            )
-            raise self.wrong(
-                f"written in format {version!r} by bregmat {manifest.get('bregmat')}; this is bregmat {__version__}, which "
-                f"reads format {FORMAT_VERSION}. {advice}"
-            )
+            is_newer = type(version) is int and version > FORMAT_VERSION
+            advice = "Update bregmat" if is_newer else "Fit and save the model again"
+            written = f"written in format {version!r} by bregmat {manifest.get('bregmat')}"
+            raise self.wrong(f"{written}; this is bregmat {__version__}, which reads format {FORMAT_VERSION}. {advice}")
         if self._zip.comment != comment_of(text):
             raise self.wrong(f"{MANIFEST} was altered: its sha256 is not the recorded one")
         if not all(isinstance(manifest.get(key), dict) for key in ("info", "state", "arrays")):

@@ -222,7 +222,8 @@ class _Reader:
             case "$items":
                 return dict(self.read(content))
             case "$records":
-                return [Record(int(first), *more, int(stage)) for first, *more, stage in self.read(content).tolist()]
+                rows = self.read(content).tolist()
+                return [Record(int(k), *more, int(stage)) for k, *more, stage in rows]  # type: ignore[call-arg]
             case "$registered":
                 kind, name = content
                 return registry_of_kind(kind).restored(name, self.fields(state))
