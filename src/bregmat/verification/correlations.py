@@ -77,7 +77,7 @@ class Correlation(EntryProof):
             return
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
         worst, allowed = float(missed.max(initial=0.0)), 16 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
-        found.compare("max_violation", result.max_violation, worst, CLOSE + allowed)
+        found.compare("max_violation", worst, CLOSE + allowed)
         if not worst <= 16 * allowed:
             is_feasible = False
             if found.claimed is not Status.UNKNOWN:
@@ -92,7 +92,7 @@ class Correlation(EntryProof):
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
         allowed = CLOSE * size + lost + self._vague(size)
-        found.conclude(result, (objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible)
+        found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible)
 
     def _entries(self, found: Verification) -> None:
         """The entries of the result are those that were asked for."""
@@ -121,8 +121,10 @@ class Correlation(EntryProof):
             if low[0] < floor - rounding:
                 found.problem(f"{len(low)} eigenvalues of the input are below the floor; the result does not say so")
             return
-        found.compare("floor", repaired.floor, floor, 0.0)
-        found.compare("size of the repair", repaired.size, float(np.sqrt(((floor - low) ** 2).sum())), rounding)
+        size = float(np.sqrt(((floor - low) ** 2).sum()))
+        if repaired.floor != floor or not abs(repaired.size - size) <= rounding:
+            said = f"{repaired.size:.9g} at the floor {repaired.floor:g}"
+            found.problem(f"the repair has the size {size:.9g} at the floor {floor:g}; the result says {said}")
         fewest, most = ((self.values < floor + way * rounding).sum() for way in (-1, 1))
         if repaired.kind != "clip" or not fewest <= repaired.n_eigenvalues <= most:
             found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
@@ -139,7 +141,7 @@ class Correlation(EntryProof):
                     what = f"factor is no matrix of {k} columns with rows of length at most 1"
                     found.problem(what, Status.UNKNOWN)
                 np.fill_diagonal(product, 1)
-            found.compare_all("factor factor'", X, product, CLOSE * max(1.0, float(np.abs(X).max())))
+            found.compare_all("X", product, CLOSE * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank:
             values = eigenvalues(X)
             if values[-self.rank - 1] > 1e-8 * values[-1]:

@@ -72,10 +72,10 @@ class Machine:
         single = 4e-7 * largest + 1e-3 * np.abs(margins - 1)
         if found.claimed is not Status.UNKNOWN:  # else there is no machine
             decision = (signs * margins).astype(float)
-            found.compare_all("decision", result.decision, decision, single.astype(float) + CLOSE)
+            found.compare_all("decision", decision, single.astype(float) + CLOSE)
         bounds = np.unique(upper[self.counts])
         price = bounds[0] if len(bounds) == 1 else np.nan
-        found.compare_all("price", np.array(result.price), np.array(price), 0.0)
+        found.compare_all("price", np.array(price), 0.0)
         if not np.isnan(result.margin_bound):
             found.problem(f"a largest margin of {result.margin_bound:.3g} is claimed of classes that can be separated")
         self.may_err = bool(np.isfinite(upper).all() or ridge.any())
@@ -95,7 +95,7 @@ class Machine:
         errors = float((np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum())
         rounding = 16 * ROUNDING * size + 64 * ROUNDING * errors * (largest + abs(result.intercept))
         gap = _report_values(result, float(q / 2 + cost.sum()), float(dual), rounding, found)
-        found.judge(result, gap, is_feasible)
+        found.judge(gap, is_feasible)
         self._parts(result, sums, found)
 
     def _report_hulls(self, result: MarginResult, q: float, noise: float, found: Verification) -> None:
@@ -199,9 +199,9 @@ def _report_values(result: MarginResult, primal: float, dual: float, rounding: f
     """Compare objective, unit, bound and gap with the primal and dual values and their rounding; return the recomputed gap."""
     unit = abs(primal) or 1.0
     if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
-        found.compare("objective", result.objective, primal, CLOSE * unit + 16 * rounding)
-        found.compare("unit", result.unit, unit, EXACT * unit + 16 * rounding)
-    found.bound_from_below("dual_bound", result.dual_bound, dual, CLOSE * unit + 16 * rounding)
+        found.compare("objective", primal, CLOSE * unit + 16 * rounding)
+        found.compare("unit", unit, EXACT * unit + 16 * rounding)
+    found.bound_from_below("dual_bound", dual, CLOSE * unit + 16 * rounding)
     apart = result.objective - result.dual_bound
     lost = 16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound))
     if np.isfinite(result.gap) and not result.gap * result.unit >= apart * (1 - EXACT) - lost:

@@ -245,22 +245,21 @@ class Recomputation:
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0
         if is_feasible and claims_objective:
             missed = (np.abs(mu) * self.unit * FEASIBLE)[self.hard].sum()
-            found.compare("objective", result.objective, objective, allowed + blur + missed)
-        found.bound_from_below("dual_bound", result.dual_bound, bound, allowed)
+            found.compare("objective", objective, allowed + blur + missed)
+        found.bound_from_below("dual_bound", bound, allowed)
         if claims_objective:
-            found.compare("unit", result.unit, size, EXACT * size + allowed + blur)
+            found.compare("unit", size, EXACT * size + allowed + blur)
         if prior > result.tol * size:
             found.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
-        found.judge(result, gap, is_feasible)
+        found.judge(gap, is_feasible)
 
     def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, found: Verification) -> bool:
         """Compare values and violations of the rows; return whether the hard rows are met within the range of the prior."""
-        result = self.result
-        found.compare_rows(result, p, excess, self.unit, noise)
+        found.compare_rows(p, excess, self.unit, noise)
         worst = float((excess / self.unit)[self.hard].max(initial=0.0))
         allowed = float((noise / self.unit)[self.hard].max(initial=0.0))
-        found.compare("max_violation", result.max_violation, worst, CLOSE + 16.0 * allowed)
-        found.compare_span(result, self.gamma)
+        found.compare("max_violation", worst, CLOSE + 16.0 * allowed)
+        found.compare_span(self.gamma)
         missed = np.flatnonzero(self.hard & ~(excess <= self._allowed(noise)))
         is_feasible = not len(missed)
         if len(missed) and found.claimed is not Status.UNKNOWN:

@@ -167,7 +167,7 @@ class Program:
             found.problem(f"the bound takes a linear term for granted that is raised by {granted:.1g}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
         noise = CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
-        found.compare_all("dual", result.dual, h, noise)
+        found.compare_all("dual", h, noise)
         is_feasible = self._report_conditions(result, x, h, gradient_noise, found)
         objective, (bound, granted) = self.objective(x), self.bound(x, y)
         self._convexity(result, found)
@@ -177,12 +177,12 @@ class Program:
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
-        found.compare("objective", result.objective, float(objective), allowed)
+        found.compare("objective", float(objective), allowed)
         if not is_alone:
             # of least squares with the bound 0 also the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]
             unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", result.unit, unit, EXACT * unit + allowed + 1e-300)
+            found.compare("unit", unit, EXACT * unit + allowed + 1e-300)
         elif self.b.any():  # what single variables could gain, of those that were looked at
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()
             most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
@@ -201,7 +201,7 @@ class Program:
         elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered all the same
             said = "the bound was not reached: it comes from a point near x that the result does not hold"
             found.unchecked.append(said)
-        found.judge(result, self._report_gap(result, x, objective, bound, size, found), is_feasible)
+        found.judge(self._report_gap(result, x, objective, bound, size, found), is_feasible)
 
     def _report_conditions(
         self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
@@ -215,7 +215,7 @@ class Program:
         missed = np.abs(self.E @ x - self.e)
         missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        found.compare("max_violation", worst, CLOSE)
         is_feasible = worst <= FEASIBLE
         if not is_feasible and found.claimed is not Status.UNKNOWN:
             found.problem(f"the rows are missed by {worst:.2g}")

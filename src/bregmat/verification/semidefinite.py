@@ -46,7 +46,7 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     if len(G) != len(C):
         raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
     program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
-    found.compare_span(result, program.gamma)
+    found.compare_span(program.gamma)
     if result.singular is not None:
         found.problem("no divergence is infinite at singular matrices here, and singular names rows")
     program.report(result, G, found)
@@ -85,8 +85,8 @@ class _Program:
         excess = excess_of(p - b, sense)
         violation = (excess / self.unit).astype(float)
         worst = float(violation[self.hard].max(initial=0.0))
-        found.compare_rows(result, p, excess, self.unit, noise)
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        found.compare_rows(p, excess, self.unit, noise)
+        found.compare("max_violation", worst, CLOSE)
         missed = excess > FEASIBLE * self.unit + 16.0 * noise
         is_feasible = not (missed & self.hard).any()
         if found.claimed is Status.UNBOUNDED:
@@ -102,10 +102,10 @@ class _Program:
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
-            found.compare("objective", result.objective, objective, rounding)
-        found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
-        found.compare("unit", result.unit, size, EXACT * size)
-        found.judge(result, gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+            found.compare("objective", objective, rounding)
+        found.bound_from_below("dual_bound", bound, lost + CLOSE * size)
+        found.compare("unit", size, EXACT * size)
+        found.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def natural_size(self) -> float:
         """``SIZE |C| max |b_i| / |A_i|`` with the sum of the norms of the terms of a row as its norm; 1 where that is 0."""
@@ -163,9 +163,9 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
     sq = (difference * difference).sum(axis=1).astype(float)
-    found.compare_all("sq_distances", result.sq_distances, sq, 1e-12 * float(sq.max(initial=0.0)))
-    found.compare("rtol", result.rtol, given["rtol"], 0.0)
-    found.compare("n_components", result.n_components, given["n_components"], 0.0)
+    found.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
+    found.compare("rtol", given["rtol"], 0.0)
+    found.compare("n_components", given["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
@@ -180,11 +180,11 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     N = np.linalg.svd(np.eye(n) - 1.0 / n)[0][:, : n - 1]
     weight = given.get("slack_weight", np.inf)
     if given.get("objective", "divergence") == "variance":
-        found.compare("prior_scale", result.prior_scale, 0.0, 0.0)
+        found.compare("prior_scale", 0.0, 0.0)
         _Program(-np.eye(n), rows, weight * unit, N).report(result, G, found)
         return
     scale = given.get("prior_scale") or unit
-    found.compare("prior_scale", result.prior_scale, scale, 1e-12 * scale)
+    found.compare("prior_scale", scale, 1e-12 * scale)
     shared = {
         name: getattr(result, name) for name in (*(f.name for f in fields(Result)), "dual", "values", "violation")
     }
@@ -193,6 +193,7 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     )
     # as a matrix: the result has its own factor, and not a map from one of the prior
     arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
+    found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
 
 

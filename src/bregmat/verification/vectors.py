@@ -67,8 +67,8 @@ class Distribution:
         excess = excess_of(self.A @ x - self.b, self.sense)
         noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
-        found.compare_rows(result, self.A @ x, excess, self.unit, noise / 16)
-        found.compare("max_violation", result.max_violation, worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
+        found.compare_rows(self.A @ x, excess, self.unit, noise / 16)
+        found.compare("max_violation", worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
         is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
@@ -80,14 +80,14 @@ class Distribution:
         bound, lost = self._bound(mu)
         size = max(float(self.x0.sum() if self.total is None else self.total), abs(float(objective)))
         size = max(size, min(result.unit, 1.0))
-        found.compare("unit", result.unit, size, EXACT * size)
+        found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
         terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
         allowed = CLOSE * size + lost + 8 * ROUNDING * terms
         if is_feasible:
-            found.compare("objective", result.objective, float(objective), allowed)
-        found.bound_from_below("dual_bound", result.dual_bound, float(bound), CLOSE * 1e-2 * size + lost)
-        found.judge(result, float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
+            found.compare("objective", float(objective), allowed)
+        found.bound_from_below("dual_bound", float(bound), CLOSE * 1e-2 * size + lost)
+        found.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
         """The least of the Lagrangian, and its rounding."""
@@ -137,16 +137,16 @@ def _(result: BoostResult, problem: Any, found: Verification) -> None:
     for k, (row, step) in enumerate(zip(result.rows, result.steps.astype(LONG))):
         weights[row] += step
         losses[k] = (w * np.exp(-y * (H @ weights))).sum()
-    found.compare_all("weights", result.weights, weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
-    found.compare_all("loss", result.loss, losses, CLOSE)
-    found.compare("unit", result.unit, 1.0, CLOSE)  # a loss that starts at 1, and falls
-    found.compare("gap", result.gap, result.objective, CLOSE)
+    found.compare_all("weights", weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
+    found.compare_all("loss", losses, CLOSE)
+    found.compare("unit", 1.0, CLOSE)  # a loss that starts at 1, and falls
+    found.compare("gap", result.objective, CLOSE)
     margins = y * (H @ result.weights.astype(LONG))
     terms = w * np.exp(-margins)
     loss = terms.sum()  # beyond the range of float64 where a hypothesis is perfect
     slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
-    found.compare("objective", result.objective, float(loss), (CLOSE + slack) * float(loss) + TINY)
-    found.bound_from_below("dual_bound", result.dual_bound, 0.0, 0.0)
-    found.compare_all("sample_weight", result.sample_weight, terms / (loss if loss > 0 else 1), CLOSE + slack)
+    found.compare("objective", float(loss), (CLOSE + slack) * float(loss) + TINY)
+    found.bound_from_below("dual_bound", 0.0, 0.0)
+    found.compare_all("sample_weight", terms / (loss if loss > 0 else 1), CLOSE + slack)
     if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + CLOSE + slack) + TINY).all():
         found.problem(f"the loss is {float(loss):.9g} at the end, and above the bound of Theorem 4.1 after some step")

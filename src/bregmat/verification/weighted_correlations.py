@@ -64,7 +64,7 @@ class WeightedCorrelation(EntryProof):
         bound, terms = self._bound(S)
         unit = max(float(self.h2.max(initial=0)) or 1.0, abs(objective))
         allowed = CLOSE * unit + unit_of(self.real) * self.n * terms
-        found.conclude(result, (objective, bound, unit, (objective - bound) / unit), allowed, is_feasible)
+        found.conclude((objective, bound, unit, (objective - bound) / unit), allowed, is_feasible)
 
     def _multiplier(self) -> np.ndarray:
         """S with its smallest eigenvalue raised to 0, so that any multipliers prove something."""
