@@ -20,27 +20,16 @@ LEFT_OUT = object()  # in the place of a value that is not written
 
 @dataclass(frozen=True)
 class Rule:
-    """How files hold objects of a class and its subclasses, where that differs from writing every attribute.
+    """How files hold objects of a class and its subclasses, where that differs from writing every attribute."""
 
-    Attributes
-    ----------
-    empty : tuple of str
-        Attributes in whose place files hold None.
-    written : dict of str -> function of the object
-        Attributes in whose place files hold something else; ``LEFT_OUT`` for nothing at all.
-    attributes : tuple of str, optional
-        All attributes of a class that is neither a dataclass nor an estimator.
-    made_by : function of the class and of these attributes by name, optional
-        Makes the object; by default the attributes are set without calling anything.
-    restored : function of the object, optional
-        Called when all attributes are set: checks them, or computes what follows from them.
-    """
-
-    empty: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()  # attributes in whose place files hold None
+    # attributes in whose place files hold something else, as a function of the object; LEFT_OUT for nothing at all
     written: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    attributes: tuple[str, ...] | None = None
-    made_by: Callable[..., Any] | None = None
-    restored: Callable[[Any], None] | None = None
+    attributes: tuple[str, ...] | None = None  # all of a class that is neither a dataclass nor an estimator
+    made_by: Callable[..., Any] | None = (
+        None  # makes an object from these; by default they are set without calling anything
+    )
+    restored: Callable[[Any], None] | None = None  # called at the end: checks them, or computes what follows from them
 
 
 def _local_array(name: str) -> Callable[[Any], Any]:

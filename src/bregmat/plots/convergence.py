@@ -35,8 +35,7 @@ class ConvergenceDisplay(Display):
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 Axes, Figure
     lines_ : dict of str to Line2D
         "objective", "dual_bound", "gap" and, where known, "violation".
 

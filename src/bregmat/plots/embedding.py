@@ -31,24 +31,18 @@ class EmbeddingDisplay(Display):
 
     Parameters
     ----------
-    before, after : ndarray of shape (m, 2)
-        Coordinates of the drawn points; data units before, learned units after.
+    before, after, scaled : ndarray of shape (m, 2)
+        Coordinates of the drawn points; `scaled` is optional, with columns scaled to unit variance, for a third panel.
+    share_before, share_after, share_scaled : (float, float)
+        Fraction of the variance along each axis.
     y : ndarray of shape (m,), optional
         Label of each drawn point; None or NaN if there is none.
-    share_before, share_after : (float, float)
-        Fraction of the variance along each axis.
     rows : ndarray of shape (m,), optional
-        Row numbers of the drawn points in the data.
-    n_points : int, optional
-        Number of points the drawn ones were sampled from.
-    scaled : ndarray of shape (m, 2), optional
-        Coordinates of the points with columns scaled to unit variance, for a third panel.
-    share_scaled : (float, float)
+        Row numbers of the drawn points among the `n_points` of the data.
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes, 3 with `scaled`
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 or 3 Axes, Figure
     classes_ : list
         Classes with a colour, in the order of the legend.
 

@@ -33,8 +33,7 @@ class MatrixDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
+    ax_, figure_ : Axes, Figure
     image_ : AxesImage
 
     Examples

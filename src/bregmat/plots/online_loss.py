@@ -34,8 +34,7 @@ class OnlineLossDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
+    ax_, figure_ : Axes, Figure
     lines_ : dict of str to Line2D
         "loss" and, if known, "bound".
 

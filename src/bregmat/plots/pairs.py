@@ -31,10 +31,8 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     Parameters
     ----------
-    sq_before, sq_after : ndarray of shape (c,)
-        Squared distances, data units squared.
-    bound : ndarray of shape (c,)
-        Bounds on the squared distances.
+    sq_before, sq_after, bound : ndarray of shape (c,)
+        Squared distances and their bounds, data units squared.
     sense : ndarray of shape (c,)
         +1 for "<=", -1 for ">=", 0 for "==".
     tol : float
@@ -42,8 +40,7 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 Axes, Figure
     is_relative_ : bool
     met_ : dict of str to (float, float)
         Fraction of the pairs of each kind that meet their bounds, before and after.

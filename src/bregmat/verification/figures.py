@@ -131,18 +131,20 @@ class Verification:
         if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
 
-    def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any) -> None:
-        """Values p (c,) of rows, and by how much each is missed, absolute and in its unit.
+    def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
+        """Values p (c,) of rows, by how much each is missed in its unit, and the largest violation of the hard ones.
 
         Parameters
         ----------
-        p, excess, unit
-        noise : float or ndarray
-            Rounding of a value, 16 times which may differ.
+        p, excess, unit, hard
+        noise : ndarray, shape (c,)
+            Rounding of each value, 16 times which may differ.
         """
         shown = CLOSE * np.maximum(unit, np.abs(p)) + 16.0 * noise
         self.compare_all("values", p, shown)
         self.compare_all("violation", excess / unit, shown / unit)
+        worst, vague = (float((x / unit)[hard].max(initial=0.0)) for x in (excess, noise))
+        self.compare("max_violation", worst, CLOSE + 16.0 * vague)
 
     def compare_span(self, gamma: np.ndarray) -> None:
         """The largest over the smallest finite slack weight (c,)."""

@@ -19,6 +19,7 @@ INDEFINITE = 1e-10  # times sqrt(n), of the largest diagonal entry: eigenvalues 
 ALONE = 1e-4  # share of what single variables could gain that the gap is relative to where x = 0
 PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
 EPS = unit_of(LONG)
+SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # of the largest variable, above which a variable is taken for free
 
 
 @recompute.register
@@ -120,23 +121,35 @@ class Program:
         return y + _least_squares(self.E[:, short].T.astype(float), -2 * low[short])
 
     def _raised(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> Any:
-        """Points near x with a larger reduced gradient where it is too small: just above its rounding on a few variables."""
+        """Points near x with a larger reduced gradient where it is too small."""
         h, low = self._reduced(x, y)
-        short = low < 0
-        if not short.any():
+        goal = np.where(unlimited & (low < 0), -2 * low, 0)
+        if not goal.any() and not (low < 0).any():
             return
-        product = np.array([self.times(e) for e in np.eye(len(x), dtype=LONG)])
+        eye = np.eye(len(x), dtype=LONG)
+        product = np.array([self.times(e) for e in eye])
         diagonal = np.maximum(np.diag(product), np.diag(product).max(initial=0) * ROUNDING**2)
         scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
         unit = np.nan_to_num((product / scale / scale[:, None]).astype(float))
-        noise = 4 * EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
-        free = (x > 0) & (unlimited | (x < self.upper))
-        for rows in map(np.flatnonzero, (unlimited & short, free | (unlimited & short))):
-            step = np.zeros(len(x), dtype=LONG)
-            for _ in range(3):  # refined, because float64 solves for it
+        top = (goal / scale).max() or 1
+        part_of = x * scale / ((x * scale).max() if x.any() else 1)
+        free = [(part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)) for share in SHARES]
+        for rows in map(np.flatnonzero, (goal > 0, *free)):
+            if not len(rows):
+                continue
+            part = unit[np.ix_(rows, rows)]
+            noise = 4 * EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
+            step = np.zeros(len(x), dtype=LONG)  # to where the gradient is just above its rounding on these variables
+            for _ in range(3):
                 left = (noise - h - product @ step)[rows] / scale[rows]
-                step[rows] += _least_squares(unit[np.ix_(rows, rows)], left) / scale[rows]
+                step[rows] += _least_squares(part, left) / scale[rows]
             yield x + step
+            d = np.zeros(len(x), dtype=LONG)
+            d[rows] = _least_squares(part, np.ones(len(rows))) / scale[rows] * top
+            rise = product @ d
+            able = (goal > 0) & (rise > 0)
+            if able.any():
+                yield from (x + times * (goal[able] / rise[able]).max() * d for times in (0.5, 1, 2))
 
     # ------------------------------------------------------------------ the report
     def report(self, result: QPResult, found: Verification) -> None:

@@ -83,10 +83,7 @@ class _Program:
         G = G.astype(self.real)
         p, noise = self.rows.values(G[self.rows.touched])
         excess = excess_of(p - b, sense)
-        violation = (excess / self.unit).astype(float)
-        worst = float(violation[self.hard].max(initial=0.0))
-        found.compare_rows(p, excess, self.unit, noise)
-        found.compare("max_violation", worst, CLOSE)
+        found.compare_rows(p, excess, self.unit, noise, self.hard)
         missed = excess > FEASIBLE * self.unit + 16.0 * noise
         is_feasible = not (missed & self.hard).any()
         if found.claimed is Status.UNBOUNDED:

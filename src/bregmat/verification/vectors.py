@@ -67,8 +67,7 @@ class Distribution:
         excess = excess_of(self.A @ x - self.b, self.sense)
         noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
-        found.compare_rows(self.A @ x, excess, self.unit, noise / 16)
-        found.compare("max_violation", worst, CLOSE + float((noise / self.unit).max(initial=0.0)))
+        found.compare_rows(self.A @ x, excess, self.unit, noise / 16, np.ones(len(mu), dtype=bool))
         is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
