@@ -19,7 +19,7 @@ LARGEST = 4000  # samples up to which the kernel matrix is formed
 
 @recompute.register
 def _(result: MarginResult, problem: Any, found: Verification) -> None:
-    machine = Machine(problem)
+    machine = WrittenMachine(problem)
     n = len(machine.signs)
     if len(result.alpha) != n:
         raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
@@ -29,7 +29,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
     machine.report(result, found)
 
 
-class Machine:
+class WrittenMachine:
     """Labels ``signs`` (n,), bounds ``upper`` of the weights (0: the sample does not count), and the ``ridge`` of the squared hinge."""
 
     def __init__(self, problem: Any) -> None:
