@@ -143,7 +143,7 @@ class FileShard:
             return np.asarray(column.to_numpy())
 
         def words(name: str) -> Words:
-            column = table.column(name).cast("string").combine_chunks().dictionary_encode()
+            column = table.column(name).cast("string").dictionary_encode().combine_chunks()
             codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             return codes, column.dictionary.to_pylist()
 
