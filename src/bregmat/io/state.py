@@ -212,7 +212,7 @@ class _Reader:
         return {name: self.read(value) for name, value in state.items() if not name.startswith("$")}
 
     def _value(self, tag: str, state: dict[str, Any]) -> Any:
-        """A value that is written as often as it occurs, or the k-th object."""
+        """A value that is not numbered because it is written as often as it occurs, or the k-th numbered object."""
         content = state[tag]
         match tag:
             case "$float":

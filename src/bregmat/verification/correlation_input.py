@@ -16,7 +16,10 @@ from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, c
 
 
 class CorrelationInput:
-    """The input C, symmetric and scaled as it was asked for, and the claims of a result about it; 0 where C is not ``known``."""
+    """The input C, made symmetric and scaled if that was asked for, and what a result says about it.
+
+    Entries that are not ``known``, a mask of shape (n, n), are 0.
+    """
 
     def __init__(self, arguments: Mapping[str, Any], result: Any, known: np.ndarray | None = None) -> None:
         C, self.result = arguments["C"], result
@@ -65,7 +68,7 @@ class CorrelationInput:
 
 
 class EntryProof(CorrelationInput):
-    """A result with multipliers of entries ``rows`` (c, 2), whose sums with any matrix are those with one matrix."""
+    """A result that is proven by multipliers of the entries ``rows``, shape (c, 2)."""
 
     result: CorrelationResult
 

@@ -16,7 +16,7 @@ NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about th
 
 
 class WrittenLosses:
-    """The losses of rows, chosen by the library's rule from the loss of the problem; None is the divergence's own slack."""
+    """The losses of rows, by the library's rule from the loss of the problem; None stands for the divergence's own slack."""
 
     def __init__(self, rows: WeightedBounds, loss: Any) -> None:
         self.of_rows: RowLosses = (as_loss(loss) or OwnSlack(rows.divergence)).bind(rows)
