@@ -328,7 +328,7 @@ WRONG_STATES = [
     {"$objects": [1, 2], "shape": [3]},
     {"$sparse": [CODES, CODES, CODES], "shape": [10**9, 2]},
     {"$sparse": [CODES, CODES, CODES], "shape": [1, 2]},
-    {"$rows": "Record", "numbers": ["iteration"], "whole": [], "values": CODES},
+    {"$records": CODES},
     {"$kernel_of": {}},
     {"$class": "OnlinePCA", "fit": 1},
     {"$class": "OnlinePCA", "__class__": 1},

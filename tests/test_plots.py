@@ -159,11 +159,13 @@ def test_every_display_of_an_estimator(wine):
     result, constraints = learner.result_, learner.constraints_
     embedding = EmbeddingDisplay.from_estimator(learner, X, y)
     assert embedding.classes_ == [0, 1, 2]
-    assert_allclose(np.abs(embedding.after), np.abs(EmbeddingDisplay.from_result(result, X, y).after), rtol=1e-6)
+    assert_allclose(
+        np.abs(embedding.after), np.abs(EmbeddingDisplay.from_data(X, result.transform, y).after), rtol=1e-6
+    )
     pairs = PairDistanceDisplay.from_estimator(learner, X)
     assert_allclose(pairs.sq_after, result.values, rtol=1e-6)
     assert pairs.ordered_[1] > pairs.ordered_[0]  # learning has put similar pairs nearer than dissimilar ones
-    assert PairDistanceDisplay.from_result(result, X, constraints).ordered_ == pytest.approx(pairs.ordered_)
+    assert PairDistanceDisplay.from_data(X, result.transform(X), constraints).ordered_ == pytest.approx(pairs.ordered_)
     convergence = ConvergenceDisplay.from_estimator(learner)
     assert convergence.lines_["objective"].get_ydata()[-1] == pytest.approx(result.objective)
     assert convergence.lines_["gap"].get_ydata()[-1] <= learner.tol
@@ -198,7 +200,7 @@ def test_displays_of_an_interrupted_run(wine):
     rows = learner.constraints_
     result = nearest_metric(X, rows, slack_weight=1.0, callback=lambda record: True)
     assert ConvergenceDisplay.from_result(result).figure_ is not None
-    assert EmbeddingDisplay.from_result(result, X, y).figure_ is not None
+    assert EmbeddingDisplay.from_data(X, result.transform, y).figure_ is not None
 
 
 # ---------------------------------------------------------------------------------------------- the package

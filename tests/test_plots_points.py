@@ -51,12 +51,12 @@ def test_embedding_shows_the_principal_components(rng):
 
 
 def test_embedding_with_scaled_columns_between(rng):
-    X = rng.normal(size=(50, 4)) * [9, 5, 1, 1]
+    X = rng.normal(size=(2500, 4)) * [9, 5, 1, 1]
     scaled = X / X.std(axis=0)
-    display = EmbeddingDisplay.from_data(X, X, np.arange(50) % 2, scaled=scaled, max_points=30)
+    display = EmbeddingDisplay.from_data(X, X, np.arange(2500) % 2, scaled=scaled)
     assert [axes.get_title() for axes in display.ax_] == ["as given", "scaled", "learned"]
     assert legend_texts(display.ax_[2]) == ["0", "1"]
-    assert display.scaled.shape == (30, 2)
+    assert display.scaled.shape == (2000, 2)
     assert [entry[0] for entry in display.legend_entries()] == ["0", "1"]
     with pytest.raises(ValueError, match="there is no panel 'scaled'"):
         EmbeddingDisplay.from_data(X, X).plot_view("scaled", display.ax_[0])
@@ -65,7 +65,7 @@ def test_embedding_with_scaled_columns_between(rng):
 def test_matrix_shows_the_largest_features_in_units_of_scaled_columns(rng):
     B = rng.normal(size=(40, 40))
     W, deviations = B @ B.T, rng.uniform(1, 9, size=40)
-    display = MatrixDisplay.from_data(W, deviations=deviations, names=[f"f{k}" for k in range(40)], most=30)
+    display = MatrixDisplay.from_data(W, deviations=deviations, names=[f"f{k}" for k in range(40)])
     scaled = W * np.outer(deviations, deviations)
     left = np.sort(np.argsort(np.diagonal(scaled))[10:])
     assert_allclose(display.image_.get_array(), scaled[np.ix_(left, left)])
@@ -79,7 +79,7 @@ def test_matrix_shows_the_largest_features_in_units_of_scaled_columns(rng):
     display = MatrixDisplay.from_estimator(learner)
     assert_allclose(display.matrix, learner.get_mahalanobis_matrix())
     assert display.names == ["a", "b", "c"]
-    assert_allclose(MatrixDisplay.from_result(learner.result_).matrix, display.matrix)
+    assert_allclose(MatrixDisplay.from_data(learner.result_.metric()).matrix, display.matrix)
 
 
 @pytest.mark.parametrize(
@@ -148,15 +148,13 @@ def test_embedding_samples_many_points(rng):
             mapped.append(len(X))
             return 2 * X
 
-    display = EmbeddingDisplay.from_estimator(Learner(), X, np.arange(len(X)) % 2, max_points=500)
-    again = EmbeddingDisplay.from_result(Learner(), X, max_points=500)
-    assert mapped == [500, 500]
+    display = EmbeddingDisplay.from_estimator(Learner(), X, np.arange(len(X)) % 2)
+    again = EmbeddingDisplay.from_data(X, Learner().transform)
+    assert mapped == [2000, 2000]
     assert display.n_points == 100_000
-    assert len(np.unique(display.rows)) == 500
+    assert len(np.unique(display.rows)) == 2000
     assert_array_equal(display.rows, again.rows)
     assert_allclose(display.after, 2 * display.before)
-    other = EmbeddingDisplay.from_result(Learner(), X, max_points=500, random_state=1)
-    assert (other.rows != display.rows).any()
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 2), (3, 1), (30, 1), (5, 2), (4, 200)])
@@ -174,10 +172,10 @@ def test_embedding_of_equal_points_has_no_shares():
 
 
 def test_embedding_sparse_and_frames_agree_with_arrays(rng):
-    X = rng.normal(size=(60, 8)) * (rng.random((60, 8)) < 0.4)
-    dense = EmbeddingDisplay.from_data(X, X, max_points=50)
+    X = rng.normal(size=(2400, 8)) * (rng.random((2400, 8)) < 0.4)
+    dense = EmbeddingDisplay.from_data(X, X)
     for other in (sp.csr_array(X), pd.DataFrame(X), pl.DataFrame(X)):
-        display = EmbeddingDisplay.from_data(other, X, max_points=50)
+        display = EmbeddingDisplay.from_data(other, X)
         assert_allclose(np.abs(display.before), np.abs(dense.before), atol=1e-8)
 
 

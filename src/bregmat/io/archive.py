@@ -16,7 +16,8 @@ import math
 import os
 import struct
 import zipfile
-from typing import IO, Any, Self
+from pathlib import Path
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from bregmat import __version__
 from bregmat.io.paths import as_path, atomic_write
 from bregmat.io.state import ARRAY_NAME, MAX_DEPTH, STORED_KINDS, depth_of
 
-__all__ = ["Archive", "ModelFileError", "write_archive"]
+__all__ = ["ModelFileError", "read_archive", "write_archive"]
 
 FORMAT = "bregmat-model"
 FORMAT_VERSION = 2  # 1 was in use before the first release
@@ -57,19 +58,14 @@ class ModelFileError(ValueError):
 def write_archive(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Write a manifest (class, info, state) and arrays in one step; a crash leaves the old file as it was."""
     records: dict[str, Any] = {}
-    manifest = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "bregmat": __version__,
-        **manifest,
-        "arrays": records,
-    }
+    head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bregmat": __version__}
+    manifest = head | manifest | {"arrays": records}
     with atomic_write(path) as handle, zipfile.ZipFile(handle, "w", zipfile.ZIP_STORED) as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(_member(name)), "w", force_zip64=array.nbytes > 2**30) as stream:
                 hashed = _Hashed(stream)
                 np.lib.format.write_array(hashed, array, allow_pickle=False)
-            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "sha256": hashed.hexdigest()}
+            records[name] = {"shape": array.shape, "dtype": array.dtype.str, "sha256": hashed.sha256.hexdigest()}
         text = json.dumps(manifest, indent=1, allow_nan=False, ensure_ascii=True).encode("ascii")
         archive.writestr(zipfile.ZipInfo(MANIFEST), text)
         archive.comment = comment_of(text)
@@ -79,14 +75,11 @@ class _Hashed:
     """A write-only stream that hashes what passes through."""
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self._stream, self._sha256 = stream, hashlib.sha256()
+        self._stream, self.sha256 = stream, hashlib.sha256()
 
     def write(self, data: bytes) -> int:
-        self._sha256.update(data)
+        self.sha256.update(data)
         return self._stream.write(data)
-
-    def hexdigest(self) -> str:
-        return self._sha256.hexdigest()
 
 
 def _member(name: str) -> str:
@@ -99,137 +92,113 @@ def comment_of(manifest: bytes) -> bytes:
 
 
 # ---------------------------------------------------------------------- reading
-class Archive:
+def read_archive(
+    path: str | os.PathLike[str], *, has_arrays: bool = True
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The manifest and the arrays of a model file; each array is writable and has memory of its own."""
+    path = as_path(path)
+    with path.open("rb") as handle:
+        archive = _Archive(path, handle)
+        names = archive.manifest["arrays"] if has_arrays else ()
+        return archive.manifest, {name: archive.array(name) for name in names}
+
+
+class _Archive:
     """An open model file. Its list of members and its manifest are checked when it is opened, each array when it is read."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = as_path(path)
-        self._handle = self.path.open("rb")
+    def __init__(self, path: Path, handle: BinaryIO) -> None:
+        self._path, self._size = path, os.fstat(handle.fileno()).st_size
         try:
-            self._size = os.fstat(self._handle.fileno()).st_size
-            self._zip = self._open_zip()
-            self._members = self._checked_members()
-            self.manifest = self._checked_manifest()
-        except BaseException:
-            self._handle.close()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the file; the manifest stays."""
-        self._handle.close()
-
-    def wrong(self, what: str) -> ModelFileError:
-        """The error that says what is wrong with the file."""
-        return ModelFileError(f"{self.path}: {what}")
-
-    def _open_zip(self) -> zipfile.ZipFile:
-        try:
-            return zipfile.ZipFile(self._handle)
+            self._zip = zipfile.ZipFile(handle)
         except (*_BROKEN_ZIP, ValueError, OverflowError) as error:
-            raise self.wrong(f"not a bregmat model, or cut off ({error})") from error
-
-    def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
-        members: dict[str, zipfile.ZipInfo] = {}
+            raise self._wrong(f"not a bregmat model, or cut off ({error})") from error
+        self._members: dict[str, zipfile.ZipInfo] = {}
         for info in self._zip.infolist():
             self._check_member(info)
-            if info.filename in members:
-                raise self.wrong(f"member {info.filename!r} occurs twice")
-            members[info.filename] = info
-        if sum(info.file_size for info in members.values()) > self._size:
-            raise self.wrong("members overlap")
-        if MANIFEST not in members:
-            raise self.wrong(f"no {MANIFEST}: not a bregmat model")
-        if members[MANIFEST].file_size > MAX_MANIFEST_BYTES:
-            raise self.wrong(f"{MANIFEST} is larger than {MAX_MANIFEST_BYTES} bytes")
-        return members
+            self._members[info.filename] = info
+        if sum(info.file_size for info in self._members.values()) > self._size:
+            raise self._wrong("members overlap")
+        if MANIFEST not in self._members:
+            raise self._wrong(f"no {MANIFEST}: not a bregmat model")
+        if self._members[MANIFEST].file_size > MAX_MANIFEST_BYTES:
+            raise self._wrong(f"{MANIFEST} is larger than {MAX_MANIFEST_BYTES} bytes")
+        self.manifest = self._checked_manifest(bytes(self._read(MANIFEST)))
+
+    def _wrong(self, what: str) -> ModelFileError:
+        return ModelFileError(f"{self._path}: {what}")
 
     def _check_member(self, info: zipfile.ZipInfo) -> None:
         name = info.filename
         is_array = name.startswith("arrays/") and name.endswith(".npy") and ARRAY_NAME.fullmatch(name[7:-4])
         if name != MANIFEST and not is_array:
-            raise self.wrong(f"unexpected member {name!r}")
+            raise self._wrong(f"unexpected member {name!r}")
+        if name in self._members:
+            raise self._wrong(f"member {name!r} occurs twice")
         # A stored member cannot be larger than the file, so that a small file never asks for much memory.
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
-            raise self.wrong(f"member {name!r} is compressed or encrypted")
+            raise self._wrong(f"member {name!r} is compressed or encrypted")
         if info.file_size + info.header_offset > self._size:
-            raise self.wrong(f"cut off inside member {name!r}")
+            raise self._wrong(f"cut off inside member {name!r}")
 
     def _read(self, name: str) -> bytearray:
         """Content of one member; the CRC of the zip is checked on the way."""
-        buffer = bytearray(self._members[name].file_size)
-        view = memoryview(buffer)
+        buffer, at = bytearray(self._members[name].file_size), 0
         try:
             with self._zip.open(self._members[name]) as stream:
-                while len(view):
-                    chunk = stream.read(min(len(view), CHUNK))
-                    if not chunk:
-                        raise self.wrong(f"cut off inside member {name!r}")
-                    view[: len(chunk)] = chunk
-                    view = view[len(chunk) :]
-                stream.read(1)  # the CRC is compared at the end of the member
+                while chunk := stream.read(CHUNK):  # the CRC is compared at the end of the member
+                    buffer[at : at + len(chunk)] = chunk
+                    at += len(chunk)
         except (*_BROKEN_ZIP, RuntimeError) as error:
-            raise self.wrong(f"member {name!r} is damaged ({error})") from error
+            raise self._wrong(f"member {name!r} is damaged ({error})") from error
+        if at < len(buffer):
+            raise self._wrong(f"cut off inside member {name!r}")
         return buffer
 
-    def _checked_manifest(self) -> dict[str, Any]:
-        text = bytes(self._read(MANIFEST))
+    def _checked_manifest(self, text: bytes) -> dict[str, Any]:
         try:
             manifest = json.loads(text.decode("ascii"))
         except (ValueError, RecursionError) as error:
-            raise self.wrong(f"{MANIFEST} cannot be read ({error})") from error
+            raise self._wrong(f"{MANIFEST} cannot be read ({error})") from error
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise self.wrong(f"not a bregmat model: {MANIFEST} does not say format {FORMAT!r}")
+            raise self._wrong(f"not a bregmat model: {MANIFEST} does not say format {FORMAT!r}")
         if depth_of(manifest) > MAX_DEPTH:
-            raise self.wrong(f"{MANIFEST} is nested more than {MAX_DEPTH} deep")
+            raise self._wrong(f"{MANIFEST} is nested more than {MAX_DEPTH} deep")
         version = manifest.get("format_version")
         if version != FORMAT_VERSION or type(version) is not int:
-            advice = (
-                "Update bregmat"
-                if type(version) is int and version > FORMAT_VERSION
-                else "Fit and save the model again"
-            )
-            raise self.wrong(
-                f"written in format {version!r} by bregmat {manifest.get('bregmat')}; this is bregmat {__version__}, which "
-                f"reads format {FORMAT_VERSION}. {advice}"
+            is_newer = type(version) is int and version > FORMAT_VERSION
+            advice = "Update bregmat" if is_newer else "Fit and save the model again"
+            written = f"written in format {version!r} by bregmat {manifest.get('bregmat')}"
+            raise self._wrong(
+                f"{written}; this is bregmat {__version__}, which reads format {FORMAT_VERSION}. {advice}"
             )
         if self._zip.comment != comment_of(text):
-            raise self.wrong(f"{MANIFEST} was altered: its sha256 is not the recorded one")
+            raise self._wrong(f"{MANIFEST} was altered: its sha256 is not the recorded one")
         if not all(isinstance(manifest.get(key), dict) for key in ("info", "state", "arrays")):
-            raise self.wrong(f"{MANIFEST} lacks info, state or arrays")
+            raise self._wrong(f"{MANIFEST} lacks info, state or arrays")
         expected = {_member(name) for name in manifest["arrays"]}
         if missing := sorted(expected - set(self._members)):
-            raise self.wrong(f"members are missing: {', '.join(missing)}")
+            raise self._wrong(f"members are missing: {', '.join(missing)}")
         if extra := sorted(set(self._members) - expected - {MANIFEST}):
-            raise self.wrong(f"members that the manifest does not name: {', '.join(extra)}")
+            raise self._wrong(f"members that the manifest does not name: {', '.join(extra)}")
         return manifest
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays, each writable and with memory of its own."""
-        return {name: self._array(name) for name in self.manifest["arrays"]}
-
-    def _array(self, name: str) -> np.ndarray:
+    def array(self, name: str) -> np.ndarray:
         """One array: the sha256 is compared first, then the .npy header, whose size must be that of the member."""
         record = self.manifest["arrays"][name]
         data = self._read(_member(name))
         if not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):
-            raise self.wrong(f"array {name!r} was altered: its sha256 is not the recorded one")
+            raise self._wrong(f"array {name!r} was altered: its sha256 is not the recorded one")
         stream = io.BytesIO(memoryview(data)[:65536])
         try:
             shape, is_fortran, dtype = _npy_header(stream)
         except (ValueError, TypeError, EOFError) as error:
-            raise self.wrong(f"array {name!r} has no valid .npy header ({error})") from error
+            raise self._wrong(f"array {name!r} has no valid .npy header ({error})") from error
         offset, size = stream.tell(), math.prod(shape)
         if dtype.kind not in STORED_KINDS or dtype.itemsize == 0 or size * dtype.itemsize != len(data) - offset:
-            raise self.wrong(f"array {name!r} does not have the size its header states, or holds objects")
+            raise self._wrong(f"array {name!r} does not have the size its header states, or holds objects")
         # An array without entries has no bytes that would limit its other dimensions.
         if size == 0 and math.prod(filter(None, shape)) > max(MAX_EMPTY, self._size):
-            raise self.wrong(f"array {name!r} has no entries, but its header states the shape {shape}")
+            raise self._wrong(f"array {name!r} has no entries, but its header states the shape {shape}")
         return np.ndarray(shape, dtype, data, offset, order="F" if is_fortran else "C")
 
 

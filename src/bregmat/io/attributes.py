@@ -13,37 +13,23 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import cached_property
-from bregmat.io.classes import is_estimator, is_known
+from bregmat.io.classes import is_estimator
 
 LEFT_OUT = object()  # in the place of a value that is not written
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How files hold objects of a class and its subclasses, where that differs from writing every attribute.
+    """How files hold objects of a class and its subclasses, where that differs from writing every attribute."""
 
-    Attributes
-    ----------
-    empty : tuple of str
-        Attributes in whose place files hold None.
-    written : dict of str -> function of the object
-        Attributes in whose place files hold something else; ``LEFT_OUT`` for nothing at all.
-    attributes : tuple of str, optional
-        All attributes of a class that is neither a dataclass nor an estimator.
-    made_by : function of the class and of these attributes by name, optional
-        Makes the object; by default the attributes are set without calling anything.
-    restored : function of the object, optional
-        Called when all attributes are set: checks them, or computes what follows from them.
-    is_row : bool
-        Whether a list of such objects is written as one table, a row for each.
-    """
-
-    empty: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()  # attributes in whose place files hold None
+    # attributes in whose place files hold something else, as a function of the object; LEFT_OUT for nothing at all
     written: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    attributes: tuple[str, ...] | None = None
-    made_by: Callable[..., Any] | None = None
-    restored: Callable[[Any], None] | None = None
-    is_row: bool = False
+    attributes: tuple[str, ...] | None = None  # all of a class that is neither a dataclass nor an estimator
+    made_by: Callable[..., Any] | None = (
+        None  # makes an object from these; by default they are set without calling anything
+    )
+    restored: Callable[[Any], None] | None = None  # called at the end: checks them, or computes what follows from them
 
 
 def _local_array(name: str) -> Callable[[Any], Any]:
@@ -136,7 +122,6 @@ RULES = {
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
     # results
-    "Record": Rule(is_row=True),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
     "RepairedMatrix": Rule(written={"labels": _plain_labels}),
     "Coordinates": Rule(written={"base": lambda place: place.base if place.owns_base else None}),
@@ -149,11 +134,6 @@ RULES = {
 def _rules(cls: type) -> list[Rule]:
     """The rules of a class and its bases, those of the bases first."""
     return [RULES[base.__name__] for base in reversed(cls.__mro__) if base.__name__ in RULES]
-
-
-def is_row(cls: type) -> bool:
-    """Whether a list of objects of this class is written as one table, a row for each."""
-    return is_known(cls) and any(rule.is_row for rule in _rules(cls))
 
 
 def attributes_of(obj: Any) -> dict[str, Any]:

@@ -36,35 +36,26 @@ SAVABLE: dict[str, str | type] = {
     "ShrinkResult": "bregmat.applications.correlation.shrink",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }
-# The same for classes that files hold only as parts of those above.
-PARTS = {
-    "AbsoluteLoss": "bregmat.online.losses",
-    "ActiveSet": "bregmat.margin.train",
-    "Constraints": "bregmat.constraints.constraints",
-    "Coordinates": "bregmat.coordinates.priors",
-    "EntropicLoss": "bregmat.online.losses",
-    "ExitReason": "bregmat.certificates.status",
-    "FactorMap": "bregmat.estimators.learned_kernel",
-    "Factored": "bregmat.coordinates.iterates",
-    "ForwardEntropicLoss": "bregmat.online.losses",
-    "GradientSettings": "bregmat.online.settings",
-    "GradientState": "bregmat.online.gradient_state",
-    "KeptExamples": "bregmat.online.records",
-    "KernelFunction": "bregmat.kernels.functions",
-    "LogisticLoss": "bregmat.online.losses",
-    "LowRankMap": "bregmat.estimators.learned_kernel",
-    "LowRankMatrix": "bregmat.constraints.columns",
-    "MultiplicativeUpdates": "bregmat.quadratic.multiplicative",
-    "PairTally": "bregmat.online.records",
-    "Pivots": "bregmat.kernels.lowrank",
-    "Record": "bregmat.certificates.status",
-    "Repair": "bregmat.applications.correlation.result",
-    "Span": "bregmat.coordinates.spans",
-    "SpanMap": "bregmat.estimators.learned_kernel",
-    "Spectral": "bregmat.coordinates.iterates",
-    "SquaredLoss": "bregmat.online.losses",
-    "Status": "bregmat.certificates.status",
+# The same for classes that files hold only as parts of those above, by module.
+_PARTS = {
+    "bregmat.applications.correlation.result": "Repair",
+    "bregmat.certificates.status": "ExitReason Record Status",
+    "bregmat.constraints.columns": "LowRankMatrix",
+    "bregmat.constraints.constraints": "Constraints",
+    "bregmat.coordinates.iterates": "Factored Spectral",
+    "bregmat.coordinates.priors": "Coordinates",
+    "bregmat.coordinates.spans": "Span",
+    "bregmat.estimators.learned_kernel": "FactorMap LowRankMap SpanMap",
+    "bregmat.kernels.functions": "KernelFunction",
+    "bregmat.kernels.lowrank": "Pivots",
+    "bregmat.margin.train": "ActiveSet",
+    "bregmat.online.gradient_state": "GradientState",
+    "bregmat.online.losses": "AbsoluteLoss EntropicLoss ForwardEntropicLoss LogisticLoss SquaredLoss",
+    "bregmat.online.records": "KeptExamples PairTally",
+    "bregmat.online.settings": "GradientSettings",
+    "bregmat.quadratic.multiplicative": "MultiplicativeUpdates",
 }
+PARTS = {name: module for module, names in _PARTS.items() for name in names.split()}
 
 
 def savable(cls: T) -> T:

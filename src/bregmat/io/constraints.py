@@ -78,23 +78,12 @@ def read_constraints(
 
 @dataclass(frozen=True, eq=False)
 class PlacedConstraints:
-    """Constraints of a file, with the places of their rows.
-
-    Attributes
-    ----------
-    path : Path
-    rows : Constraints
-        Their bounds have no meaning if ``found.is_open``.
-    found : TableRows
-        The rows as the table has them: the samples as words, and how a table of pairs or triplets was read.
-    where : callable
-        The place of a row, such as "line 7", or "row 6" of a .parquet file.
-    """
+    """Constraints of a file, with the places of their rows."""
 
     path: Path
-    rows: Constraints
-    found: TableRows
-    where: Callable[[int], str]
+    rows: Constraints  # their bounds have no meaning if ``found.is_open``
+    found: TableRows  # the samples as words, and how a table of pairs or triplets was read
+    where: Callable[[int], str]  # the place of a row, such as "line 7", or "row 6" of a .parquet file
 
 
 def read_placed_constraints(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.io.archive import Archive, ModelFileError, write_archive
+from bregmat.io.archive import ModelFileError, read_archive, write_archive
 from bregmat.io.classes import SAVABLE, class_named, is_known
 from bregmat.io.state import from_state, plain, plain_restored, to_state
 
@@ -101,15 +101,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     ...     bool(np.array_equal(bregmat.load(path).x, result.x))
     True
     """
-    with _opened(path) as archive:
-        arrays = archive.arrays()
-    name, state = archive.manifest["class"], archive.manifest["state"]
+    manifest, arrays = _read(path)
+    name, state = manifest["class"], manifest["state"]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part where there is none
             return from_state(class_named(name), state, arrays)
     except _WRONG_STATE as error:
-        raise archive.wrong(f"the state of this {name} cannot be restored ({error!r})") from error
+        raise ModelFileError(f"{path}: the state of this {name} cannot be restored ({error!r})") from error
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -117,19 +116,17 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     Raises as :func:`load`.
     """
-    with _opened(path) as archive:
-        try:
-            info = plain_restored(archive.manifest["info"])
-        except _WRONG_STATE as error:
-            raise archive.wrong(f"info cannot be read ({error!r})") from error
-    return {**archive.manifest, "info": info}
+    manifest, _ = _read(path, has_arrays=False)
+    try:
+        return manifest | {"info": plain_restored(manifest["info"])}
+    except _WRONG_STATE as error:
+        raise ModelFileError(f"{path}: info cannot be read ({error!r})") from error
 
 
-def _opened(path: str | os.PathLike[str]) -> Archive:
-    """A model file whose class is one that may be saved."""
-    archive = Archive(path)
-    name = archive.manifest.get("class")
+def _read(path: str | os.PathLike[str], *, has_arrays: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The manifest and the arrays of a model file whose class is one that may be saved."""
+    manifest, arrays = read_archive(path, has_arrays=has_arrays)
+    name = manifest.get("class")
     if not isinstance(name, str) or name not in SAVABLE:
-        archive.close()
-        raise archive.wrong(f"unknown class {name!r}; this bregmat knows {', '.join(sorted(SAVABLE))}")
-    return archive
+        raise ModelFileError(f"{path}: unknown class {name!r}; this bregmat knows {', '.join(sorted(SAVABLE))}")
+    return manifest, arrays

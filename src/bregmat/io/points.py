@@ -163,15 +163,14 @@ def _from_table(
     source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
 ) -> Points:
     """The columns of a table, with NaN for missing cells of features."""
-    asked = set(features or ())
+    asked = tuple(features or ())
     table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
-    tables.require_columns(table.path, (*exclude, *(features or ())), table.columns)
+    tables.require_columns(table.path, (*exclude, *asked), table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}
     for name, values in table.columns.items():
-        numbers = None
-        if name in features if features is not None else not _is_other(name, exclude):
-            numbers = _numbers(table, name, required=features is not None)
+        is_wanted = name in asked if features is not None else not _is_other(name, exclude)
+        numbers = _numbers(table, name, required=features is not None) if is_wanted else None
         if numbers is not None:
             X[name] = numbers
         else:
@@ -179,7 +178,7 @@ def _from_table(
     if not X:
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
-    order = tuple(features) if features is not None else tuple(X)
+    order = asked or tuple(X)
     matrix = np.empty((len(X[order[0]]), len(order)))
     for k, name in enumerate(order):
         matrix[:, k] = X[name]
@@ -191,8 +190,9 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
     """The column as float64, NaN where a cell is missing; None for a column with more words than numbers."""
     numbers, is_word = table.numbers(name)
     if is_word.any():
-        if (truth := _truth(table.columns[name])) is not None:
-            return truth
+        words = np.char.lower(table.columns[name].astype(str))
+        if np.isin(words, ("true", "false", "")).all():
+            return np.where(words == "", np.nan, words == "true")
         if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
             return None
         raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
@@ -202,51 +202,39 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
     return numbers
 
 
-def _truth(values: np.ndarray) -> np.ndarray | None:
-    """1.0 and 0.0 for a column of "true" and "false", NaN for an empty cell; None for any other column."""
-    words = np.char.lower(values.astype(str))
-    is_true = words == "true"
-    truth = np.where(words == "", np.nan, is_true.astype(np.float64))
-    return truth if (is_true | (words == "false") | (words == "")).all() else None
-
-
 def _complete(points: Points, missing: str, medians: Mapping[str, float] | None) -> Points:
     """Points whose missing cells are reported, left out or replaced."""
     absent = np.isnan(points.X)
     counts = {name: int(n) for name, n in zip(points.names, absent.sum(axis=0)) if n}
     if not counts:
         return points
+    path = "the points" if points.table is None else points.table.path
     if missing == "error":
         assert points.table is not None
         name = next(iter(counts))
         row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
         hint = "; missing='drop' leaves out such rows, missing='median' fills such cells"
         raise points.table.not_a_number(row, name, hint)
-    path = "the points" if points.table is None else points.table.path
     if missing == "drop":
         rows = np.flatnonzero(~absent.any(axis=1))
         if not len(rows):
-            raise ValueError(f"{path}: every row has a missing cell; columns with many: {_most(counts)}")
+            most = sorted(counts, key=lambda name: -counts[name])[:3]
+            listed = ", ".join(f"{name!r} ({counts[name]})" for name in most)
+            raise ValueError(f"{path}: every row has a missing cell; columns with many: {listed}")
         columns = {name: values[rows] for name, values in points.columns.items()}
         return replace(points, X=points.X[rows], columns=columns, rows=rows, n_missing=counts)
     X, filled = np.array(points.X, dtype=np.float64), {}
     for name in counts:
-        k = points.names.index(name)
+        column, gaps = X[:, points.names.index(name)], absent[:, points.names.index(name)]
         if medians is not None and name in medians:
             filled[name] = float(medians[name])
-        elif absent[:, k].all():
-            raise ValueError(
-                f"{path}, column {name!r}: no cell holds a number, so there is no median; leave the column out"
-            )
+        elif gaps.all():
+            what = "no cell holds a number, so there is no median; leave the column out"
+            raise ValueError(f"{path}, column {name!r}: {what}")
         else:
-            filled[name] = float(np.median(X[~absent[:, k], k]))
-        X[absent[:, k], k] = filled[name]
+            filled[name] = float(np.median(column[~gaps]))
+        column[gaps] = filled[name]
     return replace(points, X=X, n_missing=counts, medians=filled)
-
-
-def _most(counts: dict[str, int]) -> str:
-    """The columns with most missing cells."""
-    return ", ".join(f"{name!r} ({n})" for name, n in sorted(counts.items(), key=lambda item: -item[1])[:3])
 
 
 def _from_npy(source: Source, exclude: tuple[str, ...], features: Sequence[str] | None) -> Points:

@@ -12,7 +12,7 @@ A *state* consists of None, truth values, integers, finite floats, strings, list
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
     {"$class": name, attribute: value, ...}     an object of another class, from :mod:`bregmat.io.classes`
-    {"$rows": class, "numbers": names, "whole": names, "values": array}   a list of objects whose attributes are numbers
+    {"$records": array}                         the history of a run, a row for each record
     {"$kernel_of": learner}                     the method ``kernel`` of a learner
     {"$same": k}                                the k-th array or object of the state once more, counted by where they end
 """
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import astuple
 from enum import Enum
 from types import MethodType
 from typing import Any
@@ -29,7 +30,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.registry import registry_of, registry_of_kind
-from bregmat.io.attributes import attributes_of, is_row, object_of
+from bregmat.certificates.status import Record
+from bregmat.io.attributes import attributes_of, object_of
 from bregmat.io.classes import class_named, is_known
 
 __all__ = ["ARRAY_NAME", "MAX_DEPTH", "depth_of", "from_state", "plain", "plain_restored", "to_state"]
@@ -132,21 +134,12 @@ class _Writer:
         if isinstance(value, dict):
             if all(isinstance(key, str) and not key.startswith("$") for key in value):
                 return self._values(value, where, depth)
-            pairs = [list(pair) for pair in value.items()]
-            return {"$items": self.write(pairs, where, depth + 1)}
+            return {"$items": self.write([list(pair) for pair in value.items()], where, depth + 1)}
         if isinstance(value, tuple):
             return {"$tuple": self.write(list(value), where, depth + 1)}
-        kinds = {type(item) for item in value}
-        if len(kinds) == 1 and is_row(cls := kinds.pop()):
-            return self._rows(cls, [attributes_of(item) for item in value], where, depth)
+        if value and all(type(item) is Record for item in value):
+            return {"$records": self.write(np.array([astuple(item) for item in value]), where, depth + 1)}
         return [self.write(item, f"{where}[{k}]", depth + 1) for k, item in enumerate(value)]
-
-    def _rows(self, cls: type, rows: list[dict[str, Any]], where: str, depth: int) -> dict[str, Any]:
-        """One array for all numbers, a row for each object."""
-        columns = {name: [row[name] for row in rows] for name in rows[0]}
-        whole = [name for name, column in columns.items() if all(isinstance(number, int) for number in column)]
-        values = self.write(np.array(list(columns.values()), dtype=float).T, where, depth + 1)
-        return {"$rows": cls.__name__, "numbers": list(columns), "whole": whole, "values": values}
 
     def _object(self, value: Any, where: str, depth: int) -> dict[str, Any]:
         if isinstance(value, np.ma.MaskedArray):
@@ -208,93 +201,67 @@ class _Reader:
         tag = next(iter(state), "")
         if not tag.startswith("$"):
             return self.fields(state)
-        if tag not in _READ:
-            raise ValueError(f"unknown tag {tag[:20]!r}")
-        return _READ[tag](self, state)
+        if tag in ("$float", "$tuple", "$items", "$same", "$enum", "$records", "$registered"):
+            return self._value(tag, state)
+        # arrays and objects are counted in the order in which they end
+        self._found.append(self._object(tag, state))
+        return self._found[-1]
 
     def fields(self, state: dict[str, Any]) -> dict[str, Any]:
         """The values of a dict, but for what its tag says."""
         return {name: self.read(value) for name, value in state.items() if not name.startswith("$")}
 
-    def _keep(self, value: Any) -> Any:
-        self._found.append(value)
-        return value
+    def _value(self, tag: str, state: dict[str, Any]) -> Any:
+        """A value that is not numbered because it is written as often as it occurs, or the k-th numbered object."""
+        content = state[tag]
+        match tag:
+            case "$float":
+                return float(content)
+            case "$tuple":
+                return tuple(self.read(content))
+            case "$items":
+                return dict(self.read(content))
+            case "$records":
+                rows = self.read(content).tolist()
+                return [Record(int(k), *more, int(stage)) for k, *more, stage in rows]  # type: ignore[call-arg]
+            case "$registered":
+                kind, name = content
+                return registry_of_kind(kind).restored(name, self.fields(state))
+            case "$enum":
+                cls = class_named(content[0])
+                if not issubclass(cls, Enum):
+                    raise TypeError(f"{content[0]} is no enumeration")
+                return cls(content[1])
+        if type(content) is not int or content < 0:
+            raise ValueError(f"$same must be the number of an object; got {content!r}")
+        return self._found[content]
 
-    def _float(self, state: dict[str, Any]) -> float:
-        return float(state["$float"])
-
-    def _tuple(self, state: dict[str, Any]) -> tuple[Any, ...]:
-        return tuple(self.read(state["$tuple"]))
-
-    def _items(self, state: dict[str, Any]) -> dict[Any, Any]:
-        return dict(self.read(state["$items"]))
-
-    def _same(self, state: dict[str, Any]) -> Any:
-        number = state["$same"]
-        if type(number) is not int or number < 0:
-            raise ValueError(f"$same must be the number of an object; got {number!r}")
-        return self._found[number]
-
-    def _enum(self, state: dict[str, Any]) -> Any:
-        name, value = state["$enum"]
-        cls = class_named(name)
-        if not issubclass(cls, Enum):
-            raise TypeError(f"{name} is no enumeration")
-        return cls(value)
-
-    def _array(self, state: dict[str, Any]) -> np.ndarray:
-        return self._keep(self._arrays[state["$array"]])  # type: ignore[no-any-return]
-
-    def _objects(self, state: dict[str, Any]) -> np.ndarray:
-        items, shape = self.read(state["$objects"]), tuple(state["shape"])
-        array = np.fromiter(items, dtype=object, count=len(items))
-        return self._keep(array.reshape(shape))  # type: ignore[no-any-return]
-
-    def _masked(self, state: dict[str, Any]) -> Any:
-        data, mask = self.read(state["$masked"]), self.read(state["mask"])
-        return self._keep(np.ma.MaskedArray(data, mask=mask))
-
-    def _sparse(self, state: dict[str, Any]) -> Any:
-        data, indices, indptr = self.read(state["$sparse"])
-        n, d = (int(size) for size in state["shape"])
-        if len(indptr) != n + 1:
-            raise ValueError(f"a sparse matrix of {n} rows has {len(indptr)} numbers for where its rows begin")
-        matrix = sp.csr_array((data, indices, indptr), shape=(n, d))
-        matrix.check_format(full_check=True)  # products trust the indices
-        return self._keep(matrix)
-
-    def _registered(self, state: dict[str, Any]) -> Any:
-        kind, name = state["$registered"]
-        return registry_of_kind(kind).restored(name, self.fields(state))
-
-    def _class(self, state: dict[str, Any]) -> Any:
-        return self._keep(object_of(class_named(state["$class"]), self.fields(state)))
-
-    def _rows(self, state: dict[str, Any]) -> list[Any]:
-        cls, found = class_named(state["$rows"]), self.fields(state)
-        columns: dict[str, Any] = dict(zip(found["numbers"], found["values"].T.tolist(), strict=True))
-        columns |= {name: list(map(int, columns[name])) for name in found["whole"]}
-        return [object_of(cls, dict(zip(columns, row))) for row in zip(*columns.values(), strict=True)]
-
-    def _kernel_of(self, state: dict[str, Any]) -> Any:
-        method = self.read(state["$kernel_of"]).kernel
-        if not isinstance(method, MethodType):
-            raise TypeError("the kernel of a learner must be a method")
-        return self._keep(method)
+    def _object(self, tag: str, state: dict[str, Any]) -> Any:
+        """An array or an object."""
+        match tag:
+            case "$array":
+                return self._arrays[state[tag]]
+            case "$class":
+                return object_of(class_named(state[tag]), self.fields(state))
+            case "$objects":
+                items = self.read(state[tag])
+                return np.fromiter(items, dtype=object, count=len(items)).reshape(state["shape"])
+            case "$masked":
+                return np.ma.MaskedArray(self.read(state[tag]), mask=self.read(state["mask"]))
+            case "$sparse":
+                return _csr(*self.read(state[tag]), *map(int, state["shape"]))
+            case "$kernel_of":
+                method = self.read(state[tag]).kernel
+                if not isinstance(method, MethodType):
+                    raise TypeError("the kernel of a learner must be a method")
+                return method
+        raise ValueError(f"unknown tag {tag[:20]!r}")
 
 
-_READ = {
-    "$float": _Reader._float,
-    "$tuple": _Reader._tuple,
-    "$items": _Reader._items,
-    "$same": _Reader._same,
-    "$enum": _Reader._enum,
-    "$array": _Reader._array,
-    "$objects": _Reader._objects,
-    "$masked": _Reader._masked,
-    "$sparse": _Reader._sparse,
-    "$registered": _Reader._registered,
-    "$class": _Reader._class,
-    "$rows": _Reader._rows,
-    "$kernel_of": _Reader._kernel_of,
-}
+def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n: int, d: int) -> Any:
+    """A sparse matrix whose indices are checked, because products trust them."""
+    if len(indptr) != n + 1:
+        raise ValueError(f"a sparse matrix of {n} rows has {len(indptr)} numbers for where its rows begin")
+    matrix = sp.csr_array((data, indices, indptr), shape=(n, d))
+    matrix.check_format(full_check=True)
+    return matrix

@@ -74,16 +74,11 @@ class ConstraintFiles(LazyConstraints):
     def shards(self, block_size: int) -> list[Any]:
         """What is read at once: at most so many rows."""
         return [
-            FileShard(path, group, start, min(block_size, c - start), _place(path, group, start))
+            FileShard(path, group, start, min(block_size, c - start))
             for path in self.files
             for group, c in _groups(path)
             for start in range(0, c, block_size)
         ]
-
-
-def _place(path: Path, group: int, start: int) -> str:
-    words = [str(path), f"row group {group}" if group >= 0 else "", f"counted from row {start}" if start else ""]
-    return ", ".join(word for word in words if word)
 
 
 def _groups(path: Path) -> Iterator[tuple[int, int]]:
@@ -104,7 +99,12 @@ class FileShard:
     group: int
     start: int
     count: int
-    place: str
+
+    @property
+    def place(self) -> str:
+        """Name of the rows in messages."""
+        group = f", row group {self.group}" if self.group >= 0 else ""
+        return f"{self.path}{group}{f', counted from row {self.start}' if self.start else ''}"
 
     def read(self) -> Constraints:
         """The rows."""
@@ -124,12 +124,11 @@ class FileShard:
             if name == "relation":
                 raise ValueError("mapped columns are squared distances; relations need .parquet files")
             code = numbers(name)
-            said = {"": -2} | {symbol: value for value, symbol in SYMBOLS.items()}
-            known = np.isin(code, list(SYMBOLS))
-            if not known.all():
-                row = int(np.flatnonzero(~known)[0])
-                raise ValueError(f"row {row}: the sense must be 1, -1 or 0; got {code[row]}")
-            return np.searchsorted(sorted(said.values()), code), sorted(said, key=said.__getitem__)
+            values = sorted(SYMBOLS)
+            unknown = np.flatnonzero(~np.isin(code, values))
+            if len(unknown):
+                raise ValueError(f"row {unknown[0]}: the sense must be 1, -1 or 0; got {code[unknown[0]]}")
+            return np.searchsorted(values, code), [SYMBOLS[value] for value in values]
 
         return constraints_of(names, numbers, words)
 
@@ -144,8 +143,7 @@ class FileShard:
             return np.asarray(column.to_numpy())
 
         def words(name: str) -> Words:
-            column = table.column(name).combine_chunks().cast("string").dictionary_encode()
-            column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+            column = table.column(name).cast("string").dictionary_encode().combine_chunks()
             codes = column.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             return codes, column.dictionary.to_pylist()
 
@@ -261,10 +259,9 @@ class _ParquetPoints(StoredPoints):
                 continue
             with tables.open_parquet(path) as file:
                 table = file.read_row_group(group)
-            if bad := [
-                name for name, kind in zip(table.column_names, table.schema.types) if not tables.is_numeric(kind)
-            ]:
-                raise ValueError(f"{path}, row group {group}: column {bad[0]!r} is not one of numbers")
+            for name, kind in zip(table.column_names, table.schema.types):
+                if not tables.is_numeric(kind):
+                    raise ValueError(f"{path}, row group {group}: column {name!r} is not one of numbers")
             columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
             found.append(np.column_stack(columns)[wanted[a:b] - first])
         return np.concatenate(found) if found else np.zeros((0, self.shape[1]))

@@ -61,21 +61,21 @@ class PairFile:
     def __init__(self, path: str | os.PathLike[str], *, squared: bool = False) -> None:
         self.path, kind = file_kind(path, "read pairs from", KINDS)
         self.squared, self.name = bool(squared), self.path.name
-        source = Source(self.path, kind)
-        self._rows: _TextRows | _ParquetRows = _ParquetRows(source) if kind == ".parquet" else _TextRows(source)
-        first = next(self._rows.chunks(1), None)
+        self._text = None if kind == ".parquet" else _text_of(Source(self.path, kind))
+        tables.require_columns(self.path, COLUMNS, self._checked_names() if self._text is None else self._text.names)
+        first = next(self._chunks(1), None)
         if first is None:
             raise ValueError(f"{self.path}: no rows")
         self._split(*first)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Chunks (pairs (m, 2), labels (m,))."""
-        for start, table in self._rows.chunks(CHUNK):
+        for start, table in self._chunks(CHUNK):
             yield self._split(start, table)
 
     def place(self, row: int) -> str:
-        """The file and the line (for .parquet the row) of a pair, for messages."""
-        return self._rows.place(row)
+        """The file and the line (for .parquet the row) of a pair, for messages; the file is read again to find the line."""
+        return f"{self.path}, row {row}" if self._text is None else f"{self.path}, line {self._text.lines[row]}"
 
     def in_its_words(self, text: str) -> str:
         """A message of a learner, with the names of the columns in place of its arguments."""
@@ -92,64 +92,54 @@ class PairFile:
         bad = np.flatnonzero(~whole.all(axis=1))
         if len(bad):
             k = int(np.flatnonzero(~whole[bad[0]])[0])
-            raise ValueError(
-                f"{self.place(start + int(bad[0]))}, column {COLUMNS[k]!r}: {pairs[bad[0], k]} is no point number"
-            )
+            what = f"column {COLUMNS[k]!r}: {pairs[bad[0], k]} is no point number"
+            raise ValueError(f"{self.place(start + int(bad[0]))}, {what}")
         return pairs.astype(np.int64), 0.5 * table[:, 2] if self.squared else table[:, 2].copy()
 
-
-class _TextRows:
-    """Rows of a file of text as chunks of floats, columns in the order a, b, y."""
-
-    def __init__(self, source: Source) -> None:
-        self.path = source.path
-        self.text = Text.of(source)
-        if not self.text.has_header:
-            if len(self.text.names) != 3:
-                n = len(self.text.names)
-                raise ValueError(f"{self.path}: {n} cells in the first line; without a header they must be a, b, y")
-            self.text = replace(self.text, names=list(COLUMNS))
-        tables.require_columns(self.path, COLUMNS, self.text.names)
-
-    def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
+    def _chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The first row and the columns a, b, y of at most so many rows as floats."""
         at = 0
-        for frame in filter(len, self.text.chunks(size, COLUMNS)):
-            yield at, np.column_stack([self._floats(at, name, frame[name]) for name in COLUMNS])
-            at += len(frame)
+        for columns in self._of_parquet(size) if self._text is None else self._of_text(self._text, size):
+            yield at, np.column_stack(columns).astype(np.float64, copy=False)
+            at += len(columns[0])
 
-    def place(self, row: int) -> str:
-        """The line of a row; the file is read again to find it."""
-        return f"{self.path}, line {self.text.lines[row]}"
+    def _of_parquet(self, size: int) -> Iterator[list[np.ndarray]]:
+        with tables.open_parquet(self.path) as file:
+            for batch in file.iter_batches(batch_size=size, columns=list(COLUMNS)):
+                yield [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
 
-    def _floats(self, at: int, name: str, cells: Any) -> np.ndarray:
-        if cells.dtype.kind in "iuf" and not cells.hasnans:
-            return cells.to_numpy(dtype=np.float64)
-        numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
-        for row in np.flatnonzero(np.isnan(numbers)):
-            if (cell := self.text.cell(at + int(row), name)).lower() != "nan":
-                raise tables.not_a_number(self.place(at + int(row)), name, cell)
-        return numbers
-
-
-class _ParquetRows:
-    """Rows of a .parquet file as chunks of floats, columns in the order a, b, y."""
-
-    def __init__(self, source: Source) -> None:
-        self.source, self.path = source, source.path
-        with tables.open_parquet(source) as file:
+    def _checked_names(self) -> list[str]:
+        """Names of the columns of a .parquet file; those that are needed hold numbers."""
+        with tables.open_parquet(self.path) as file:
             schema = file.schema_arrow
-        tables.require_columns(self.path, COLUMNS, schema.names)
-        for name in COLUMNS:
+        for name in set(COLUMNS) & set(schema.names):
             if not tables.is_numeric(kind := schema.field(name).type):
                 raise ValueError(f"{self.path}: column {name!r} must hold numbers; it holds {kind}")
+        return list(schema.names)
 
-    def chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
-        with tables.open_parquet(self.source) as file:
-            at = 0
-            for batch in file.iter_batches(batch_size=size, columns=list(COLUMNS)):
-                columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
-                yield at, np.column_stack(columns).astype(np.float64, copy=False)
-                at += batch.num_rows
+    def _of_text(self, text: Text, size: int) -> Iterator[list[np.ndarray]]:
+        at = 0
+        for frame in filter(len, text.chunks(size, COLUMNS)):
+            yield [self._floats(at, text, name, frame[name]) for name in COLUMNS]
+            at += len(frame)
 
-    def place(self, row: int) -> str:
-        return f"{self.path}, row {row}"
+    def _floats(self, at: int, text: Text, name: str, cells: Any) -> np.ndarray:
+        """A column of a chunk that begins at row ``at``."""
+        if cells.dtype.kind in "iuf" and not cells.hasnans:
+            return np.asarray(cells.to_numpy(dtype=np.float64))
+        numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
+        for row in at + np.flatnonzero(np.isnan(numbers)):
+            if (cell := text.cell(int(row), name)).lower() != "nan":
+                raise tables.not_a_number(self.place(int(row)), name, cell)
+        return np.asarray(numbers)
+
+
+def _text_of(source: Source) -> Text:
+    """A table of text, whose columns are a, b, y where it has no header line."""
+    text = Text.of(source)
+    if not text.has_header:
+        if len(text.names) != len(COLUMNS):
+            n = len(text.names)
+            raise ValueError(f"{source.path}: {n} cells in the first line; without a header they must be a, b, y")
+        text = replace(text, names=list(COLUMNS))
+    return text

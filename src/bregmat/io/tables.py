@@ -116,22 +116,14 @@ def write(path: Path, columns: Mapping[str, Any]) -> None:
     _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
     with atomic_write(path) as handle:
         if kind in TEXT:
-            is_packed = Path(path).suffix.lower() == PACKED
-            pandas_package().DataFrame(dict(columns)).to_csv(
-                handle,
-                sep="\t" if kind == ".tsv" else ",",
-                index=False,
-                lineterminator="\n",
-                encoding="utf-8",
-                compression={"method": "gzip", "mtime": 0} if is_packed else None,
-            )
+            packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
+            delimiter = "\t" if kind == ".tsv" else ","
+            frame = pandas_package().DataFrame(dict(columns))
+            frame.to_csv(handle, sep=delimiter, index=False, lineterminator="\n", encoding="utf-8", compression=packed)
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-            if kind == ".parquet":
-                pyarrow.parquet.write_table(table, handle)
-            else:
-                pyarrow.feather.write_feather(table, handle)
+            (pyarrow.parquet.write_table if kind == ".parquet" else pyarrow.feather.write_feather)(table, handle)
 
 
 # ---------------------------------------------------------------- .npy
@@ -189,7 +181,10 @@ def is_numeric(kind: Any) -> bool:
 def _read_columnar(source: Source) -> dict[str, np.ndarray]:
     if source.kind == ".parquet":
         with open_parquet(source) as file:
-            _check_size(source, 8 * file.metadata.num_rows * file.metadata.num_columns)
+            size = 8 * file.metadata.num_rows * file.metadata.num_columns
+            if size > max(LARGE, EXPANDS * source.size):
+                what = f"a file of {source.size} bytes that decompresses to {size}"
+                raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
             table = file.read()
     else:
         with source.open() as handle, damage_of(source):
@@ -205,10 +200,3 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
             else:
                 columns[name] = np.array(["" if value is None else str(value) for value in column.to_pylist()])
     return columns
-
-
-def _check_size(source: Source, size: int) -> None:
-    if size > max(LARGE, EXPANDS * source.size):
-        raise ValueError(
-            f"{source.path}: a file of {source.size} bytes that decompresses to {size}: it is damaged or malicious"
-        )

@@ -1,6 +1,6 @@
 """Displays of learned metrics and kernels, made as scikit-learn's displays are; Matplotlib is imported on first use.
 
-Every class has constructors such as ``from_estimator``, ``from_result`` and ``from_data``, which compute and draw, and
+The classes have constructors such as ``from_estimator``, ``from_data`` and ``from_run``, which compute and draw, and
 ``plot(ax=None)``, which draws again. The attributes ``ax_`` and ``figure_`` are the Matplotlib objects.
 """
 

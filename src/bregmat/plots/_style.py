@@ -40,32 +40,6 @@ def require_matplotlib(what: str) -> None:
         raise ImportError(f'{what} needs Matplotlib: pip install "bregmat[plot]"') from error
 
 
-def panels(ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[np.object_]:
-    """Return a flat array of axes to draw in.
-
-    These are the axes of a new figure if `ax` is None, the axes in `ax`, or the single axes `ax` divided into `shape`.
-    """
-    n_panels = shape[0] * shape[1]
-    if ax is None:
-        require_matplotlib("a picture")
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(*shape, figsize=figsize, layout="constrained", squeeze=False, **subplots)
-        return axes.ravel()
-    given = np.asarray(ax, dtype=object).ravel()
-    if len(given) == n_panels:
-        return given
-    if len(given) != 1:
-        raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(given)}.")
-    outer = given[0]
-    grid = outer.get_subplotspec()
-    if grid is None:
-        raise ValueError(f"ax was not made by subplots, so it cannot be divided; pass {n_panels} axes.")
-    outer.remove()
-    axes = grid.subgridspec(*shape).subplots(squeeze=False, **subplots)
-    return axes.ravel()
-
-
 def tidy(ax: Axes, *, grid: Literal["x", "y"] | None = None) -> None:
     """Remove the box around the data, shorten the ticks and add grid lines along one axis if asked."""
     ax.spines[["top", "right"]].set_visible(False)
@@ -98,52 +72,29 @@ def _power(value: float) -> str:
     return "10" + str(exponent).translate(_SUPERSCRIPT)
 
 
-def curve(ax: Axes, x: NDArray[Any], y: NDArray[Any], dash: str, *, color: str, label: str, few: int) -> Line2D:
-    """Draw a line and return it.
+def curve(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], few: int, **style: Any) -> Line2D:
+    """Draw a line and return it; up to `few` points have markers, so that a single point is visible."""
+    marker = "o" if len(points[0]) <= few else None
+    return ax.plot(*points, marker=marker, markersize=4, linewidth=1.6, **style)[0]
+
+
+def histogram(ax: Axes, values: NDArray[Any], edges: NDArray[Any], **style: Any) -> None:
+    """Draw a histogram in per cent of `n_all` values, by default all; the outermost bars count what is outside of the edges.
 
     Parameters
     ----------
     ax : Axes
-    x, y : ndarray, shape (k,)
-    dash, color, label : str
-        As Matplotlib takes them.
-    few : int
-        Up to so many points have markers, so that a single point is visible.
-    """
-    marker = "o" if len(x) <= few else None
-    return ax.plot(x, y, dash, color=color, label=label, marker=marker, markersize=4, linewidth=1.6)[0]
-
-
-def histogram(
-    ax: Axes,
-    values: NDArray[np.float64],
-    edges: NDArray[np.float64],
-    *,
-    color: str,
-    label: str | None = None,
-    n_all: int | None = None,
-) -> None:
-    """Draw a histogram in per cent of `n_all` values.
-
-    Values outside of the edges are counted in the outermost bars. If there are few values, each is marked by a tick.
-
-    Parameters
-    ----------
-    ax : Axes
-    values : ndarray, shape (k,)
-    edges : ndarray, shape (b + 1,)
-        Edges of the bars.
-    color, label : str
-        As Matplotlib takes them.
-    n_all : int, optional
-        By default the number of values.
+    values, edges : ndarray
+        If there are few values, each is marked by a tick.
+    **style
+        Colour and label as Matplotlib takes them, and `n_all`.
     """
     if len(values) == 0:
         return
-    n_all = len(values) if n_all is None else n_all
+    n_all, color = style.pop("n_all", len(values)), style["color"]
     placed = np.clip(values, edges[0], edges[-1])
     weights = np.full(len(values), 100 / n_all)
-    ax.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", color=color, alpha=0.45, label=label)
+    ax.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", alpha=0.45, **style)
     if n_all <= FEW:
         height = np.full(len(values), 0.03)
         ax.plot(placed, height, "|", color=color, markersize=9, transform=ax.get_xaxis_transform())
@@ -162,8 +113,25 @@ class Display:
     figure_: Any
 
     def _panels(self, ax: Any, shape: tuple[int, int], figsize: tuple[float, float], **subplots: Any) -> NDArray[Any]:
-        """Return the axes to draw in, see :func:`panels`, and store their figure."""
-        axes = panels(ax, shape, figsize, **subplots)
+        """Return a flat array of axes to draw in, and store their figure.
+
+        These are the axes of a new figure if `ax` is None, the axes in `ax`, or the single axes `ax` divided into `shape`.
+        """
+        axes = np.asarray(ax, dtype=object).ravel()
+        n_panels = shape[0] * shape[1]
+        if ax is None:
+            require_matplotlib("a picture")
+            import matplotlib.pyplot as plt
+
+            axes = plt.subplots(*shape, figsize=figsize, layout="constrained", squeeze=False, **subplots)[1].ravel()
+        elif len(axes) == 1 < n_panels:
+            grid = axes[0].get_subplotspec()
+            if grid is None:
+                raise ValueError(f"ax was not made by subplots, so it cannot be divided; pass {n_panels} axes.")
+            axes[0].remove()
+            axes = grid.subgridspec(*shape).subplots(squeeze=False, **subplots).ravel()
+        elif len(axes) != n_panels:
+            raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(axes)}.")
         self.figure_ = axes[0].figure
         return axes
 
@@ -206,28 +174,12 @@ class BeforeAndAfter(Display):
             raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
         return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
-    @classmethod
-    def from_result(cls, result: Any, X: Any, constraints: Any, **options: Any) -> Self:
-        """Draw `constraints`, given in row numbers of `X`, for a result; options as in `from_data`."""
-        return cls.from_data(X, result.transform(X), constraints, **options)
-
 
 def sample_rows(n: int, most: int, random_state: Any) -> NDArray[np.int64]:
     """Draw at most `most` of the row numbers 0 ... n - 1, without replacement, in increasing order."""
     if n <= most:
         return np.arange(n)
     return np.sort(np.random.default_rng(random_state).choice(n, size=most, replace=False))
-
-
-def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
-    """Return rows of an array, sparse matrix or data frame in the same kind of container."""
-    if len(rows) == X.shape[0]:
-        return X
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if hasattr(X, "tocsr"):
-        return X.tocsr()[rows]
-    return X[rows]
 
 
 def plain(text: Any, most: int) -> str:

@@ -27,20 +27,16 @@ class ComparisonDisplay(BeforeAndAfter):
 
     Parameters
     ----------
-    before, after : ndarray of shape (c,)
-        Ratios of (unsquared) distances, dimensionless.
-    scaled : ndarray of shape (c,), optional
-        Ratios with scaled columns, drawn in a panel between the two.
+    before, after, scaled : ndarray of shape (c,)
+        Ratios of (unsquared) distances; `scaled` is optional and drawn between the two.
     met : float
         Fraction of the comparisons that hold by their margin after learning.
 
     Attributes
     ----------
-    ax_ : ndarray of 2 or 3 Axes
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 or 3 Axes, Figure
     ordered_ : dict of str to float
-        Fraction of the comparisons that hold, by the name of the panel: "as given", "scaled", "learned". Equal distances do
-        not count.
+        Fraction of the comparisons that hold, by the name of the panel: "as given", "scaled", "learned". Equal distances do not count.
 
     Examples
     --------

@@ -35,8 +35,7 @@ class ConvergenceDisplay(Display):
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 Axes, Figure
     lines_ : dict of str to Line2D
         "objective", "dual_bound", "gap" and, where known, "violation".
 
@@ -89,8 +88,8 @@ class ConvergenceDisplay(Display):
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
         """
-        fields = ("iteration", "objective", "dual_bound", "gap", "violation")
-        return cls(*columns_of("history", history, fields), tol=tol).plot(ax=ax)
+        names = ("iteration", "objective", "dual_bound", "gap", "violation")
+        return cls(*columns_of("history", history, names), tol=tol).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> ConvergenceDisplay:
         """Draw; `ax` is one axes (divided in two) or two. Returns self."""
@@ -127,7 +126,8 @@ class ConvergenceDisplay(Display):
             if not known.any() or (name == "violation" and not values[known].any()):  # it is 0 without hard rows
                 continue
             shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
-            self.lines_[name] = curve(panel, self.iteration[known], shown, dash, color=color, label=label, few=40)
+            points = self.iteration[known], shown
+            self.lines_[name] = curve(panel, points, 40, color=color, label=label, linestyle=dash)
 
     def _scale_gap(self, panel: Any) -> None:
         """Make the axis of gap and violation logarithmic and mark the tolerance."""
@@ -149,19 +149,11 @@ class ConvergenceDisplay(Display):
         proven = bound.max(initial=-np.inf)
         # an objective below a proven bound belongs to a point that is not feasible
         reached = self.objective >= proven - 1e-6 * max(1.0, abs(proven)) if len(bound) else True
-        drawn = {
-            "objective": (np.where(reached, self.objective, np.nan), np.minimum),
-            "dual_bound": (self.dual_bound, np.maximum),
-            "gap": (self.gap, np.minimum),
-            "violation": (self.violation, None),
-        }
-        best = {}
-        for name, (values, choose) in drawn.items():
-            best[name] = np.array(values, dtype=float)
-            known = np.isfinite(best[name])
-            if choose is not None:
-                best[name][known] = choose.accumulate(best[name][known])
-        return best
+        best = {"objective": np.where(reached, self.objective, np.nan), "dual_bound": self.dual_bound, "gap": self.gap}
+        for name, values in best.items():
+            best[name] = (np.fmax if name == "dual_bound" else np.fmin).accumulate(_known(values))
+            best[name][~np.isfinite(values)] = np.nan
+        return best | {"violation": _known(self.violation)}
 
     def _scale_objective(self, panel: Any) -> None:
         """Choose the axis of the objective so that early bounds far below do not flatten it; logarithmic if it falls by decades."""
@@ -181,3 +173,8 @@ class ConvergenceDisplay(Display):
         low = max(bound.min(), last - reach)
         edge = 0.06 * max(high - low, 1e-9 * max(1.0, abs(last)))
         panel.set_ylim(low - edge, high + edge)
+
+
+def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return values with NaN in the place of infinite ones."""
+    return np.where(np.isfinite(values), values, np.nan)

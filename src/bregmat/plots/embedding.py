@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bregmat.base.html import SUMMARY_COLUMNS
-from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, take_rows, tidy
+from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     Group = tuple[Any, str, NDArray[np.bool_], str, str]  # label, name, which points, colour, marker
 
 MOST_CLASSES = 10
+MOST_POINTS = 2000
 COLORS_SUFFICE = 7  # with more classes, their names are also written among the points
 
 
@@ -29,24 +31,18 @@ class EmbeddingDisplay(Display):
 
     Parameters
     ----------
-    before, after : ndarray of shape (m, 2)
-        Coordinates of the drawn points; data units before, learned units after.
+    before, after, scaled : ndarray of shape (m, 2)
+        Coordinates of the drawn points; `scaled` is optional, with columns scaled to unit variance, for a third panel.
+    share_before, share_after, share_scaled : (float, float)
+        Fraction of the variance along each axis.
     y : ndarray of shape (m,), optional
         Label of each drawn point; None or NaN if there is none.
-    share_before, share_after : (float, float)
-        Fraction of the variance along each axis.
     rows : ndarray of shape (m,), optional
-        Row numbers of the drawn points in the data.
-    n_points : int, optional
-        Number of points the drawn ones were sampled from.
-    scaled : ndarray of shape (m, 2), optional
-        Coordinates of the points with columns scaled to unit variance, for a third panel.
-    share_scaled : (float, float)
+        Row numbers of the drawn points among the `n_points` of the data.
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes, 3 with `scaled`
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 or 3 Axes, Figure
     classes_ : list
         Classes with a colour, in the order of the legend.
 
@@ -86,11 +82,6 @@ class EmbeddingDisplay(Display):
         return cls.from_data(X, lambda points: np.asarray(estimator.transform(points)), y, **options)
 
     @classmethod
-    def from_result(cls, result: Any, X: Any, y: ArrayLike | None = None, **options: Any) -> EmbeddingDisplay:
-        """Draw `X` before and after ``result.transform``; options as in `from_data`."""
-        return cls.from_data(X, result.transform, y, **options)
-
-    @classmethod
     def from_data(
         cls,
         before: Any,
@@ -99,8 +90,6 @@ class EmbeddingDisplay(Display):
         *,
         scaled: Any = None,
         unlabeled: Any = None,
-        max_points: int = 2000,
-        random_state: Any = 0,
         ax: Any = None,
     ) -> EmbeddingDisplay:
         """Draw points and their images.
@@ -108,7 +97,7 @@ class EmbeddingDisplay(Display):
         Parameters
         ----------
         before : array or scipy.sparse of shape (n, d)
-            Points in data units.
+            Points in data units. Of more than 2,000, a sample without replacement is drawn, with the components of the sample.
         after : array of shape (n, k), or callable
             Images of the points under the learned map, or the map itself, which is called with the drawn points only.
         y : array of shape (n,), optional
@@ -117,56 +106,38 @@ class EmbeddingDisplay(Display):
             The points with scaled columns, for a panel between the two.
         unlabeled : scalar, optional
             The value in `y` that means "no label".
-        max_points : int
-            Largest number of points. If there are more, a sample without replacement is drawn, with the components of the sample.
-        random_state : int or Generator
-            Seed of the sample.
         ax : Axes or one for each panel, optional
             Where to draw; one axes is divided.
         """
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
-        rows = sample_rows(n, max_points, random_state)
-        before = take_rows(before, rows)
-        after = after(before) if callable(after) else take_rows(after, rows)
-        first, share_before = _principal(before)
-        second, share_after = _principal(after)
-        second = _turned(second, first)
-        middle, share_scaled = (None, (np.nan, np.nan)) if scaled is None else _principal(take_rows(scaled, rows))
+        rows = sample_rows(n, MOST_POINTS, 0)
+        before = _take_rows(before, rows)
+        after = after(before) if callable(after) else _take_rows(after, rows)
         if y is not None:
             y = np.asarray(y)
             if y.shape != (n,):
                 raise ValueError(f"y must have shape ({n},), one label per point; got {y.shape}.")
             y = y[rows].astype(object)
             y[[_is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
-        return cls(
-            first,
-            second,
-            y=y,
-            share_before=share_before,
-            share_after=share_after,
-            rows=rows,
-            n_points=n,
-            scaled=None if middle is None else _turned(middle, first),
-            share_scaled=share_scaled,
-        ).plot(ax=ax)
+        first, share = _principal(before)
+        given: dict[str, Any] = {"y": y, "rows": rows, "n_points": n, "share_before": share}
+        second, given["share_after"] = _principal(after)
+        if scaled is not None:
+            middle, given["share_scaled"] = _principal(_take_rows(scaled, rows))
+            given["scaled"] = _turned(middle, first)
+        return cls(first, _turned(second, first), **given).plot(ax=ax)
 
-    def plot(self, ax: Any = None, *, legend: bool = True) -> EmbeddingDisplay:
+    def plot(self, ax: Any = None) -> EmbeddingDisplay:
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""
         names = [name for name in SUMMARY_COLUMNS if self._view(name)[0] is not None]
         self.ax_ = self._panels(ax, (1, len(names)), (4.5 * len(names), 4.3))
         for panel, name in zip(self.ax_, names):
             self.plot_view(name, panel)
-        if legend and self.y is not None:
-            handles, texts = self.ax_[0].get_legend_handles_labels()
-            self.ax_[-1].legend(
-                handles,
-                texts,
-                loc="center left",
-                bbox_to_anchor=(1.0, 0.5),
-                frameon=False,
-                markerscale=max(1.0, (30 / self._size) ** 0.5),
-            )
+        if self.y is not None:
+            place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "frameon": False}
+            scale = max(1.0, (30 / self._size) ** 0.5)
+            self.ax_[-1].legend(*self.ax_[0].get_legend_handles_labels(), markerscale=scale, **place)
         return self
 
     def plot_view(self, name: str, panel: Axes) -> None:
@@ -199,12 +170,9 @@ class EmbeddingDisplay(Display):
 
     def _view(self, name: str) -> tuple[NDArray[np.float64] | None, tuple[float, float]]:
         """Return the coordinates of a panel and the shares of variance along its axes."""
-        views = (
-            (self.before, self.share_before),
-            (self.scaled, self.share_scaled),
-            (self.after, self.share_after),
-        )
-        return dict(zip(SUMMARY_COLUMNS, views))[name]
+        points = (self.before, self.scaled, self.after)
+        shares = (self.share_before, self.share_scaled, self.share_after)
+        return dict(zip(SUMMARY_COLUMNS, zip(points, shares)))[name]
 
     @property
     def _size(self) -> float:
@@ -227,24 +195,28 @@ class EmbeddingDisplay(Display):
         if self.y is None:
             return [(None, "points", everything, class_colors(1)[0], MARKERS[0])]
         y = np.asarray(self.y, dtype=object)
-        counts: dict[Any, int] = {}
-        for label in y:
-            if not _is_missing(label):
-                counts[label] = counts.get(label, 0) + 1
-        largest = sorted(counts, key=lambda label: -counts[label])
-        shown = largest if len(largest) <= MOST_CLASSES else largest[: MOST_CLASSES - 1]
-        shown = sorted(shown, key=_order)
-        groups = []
         missing = np.array([_is_missing(label) for label in y], dtype=bool)
+        largest = [label for label, _ in Counter(y[~missing]).most_common()]
+        shown = sorted(largest if len(largest) <= MOST_CLASSES else largest[: MOST_CLASSES - 1], key=_order)
         other = ~missing & ~np.array([label in shown for label in y], dtype=bool)
+        groups: list[Group] = []
         if missing.any():
             groups.append((None, "unlabelled", missing, NEUTRAL, "."))
         if other.any():
             groups.append((None, f"{len(largest) - len(shown)} other classes", other, NEUTRAL, MARKERS[0]))
         colors = class_colors(len(shown))
-        for k, label in enumerate(shown):
-            groups.append((label, plain(label, 24), y == label, colors[k], MARKERS[k]))
-        return groups
+        return groups + [(label, plain(label, 24), y == label, colors[k], MARKERS[k]) for k, label in enumerate(shown)]
+
+
+def _take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Return rows of an array, sparse matrix or data frame in the same kind of container."""
+    if len(rows) == X.shape[0]:
+        return X
+    if hasattr(X, "iloc"):
+        return X.iloc[rows]
+    if hasattr(X, "tocsr"):
+        return X.tocsr()[rows]
+    return X[rows]
 
 
 def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:

@@ -33,8 +33,7 @@ class MatrixDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
+    ax_, figure_ : Axes, Figure
     image_ : AxesImage
 
     Examples
@@ -61,18 +60,12 @@ class MatrixDisplay(Display):
         return cls.from_data(estimator.get_mahalanobis_matrix(), **{"names": names, **options})
 
     @classmethod
-    def from_result(cls, result: Any, **options: Any) -> MatrixDisplay:
-        """Draw ``result.metric()``; options as in `from_data`."""
-        return cls.from_data(result.metric(), **options)
-
-    @classmethod
     def from_data(
         cls,
         matrix: ArrayLike,
         *,
         names: Sequence[str] | None = None,
         deviations: ArrayLike | None = None,
-        most: int = MOST,
         ax: Any = None,
     ) -> MatrixDisplay:
         """Draw a matrix.
@@ -84,8 +77,6 @@ class MatrixDisplay(Display):
             Names of the features; by default "0", "1", ...
         deviations : array of shape (d,), optional
             Standard deviations of the columns, data units.
-        most : int
-            Largest number of features to draw.
         ax : Axes, optional
 
         Raises
@@ -105,7 +96,7 @@ class MatrixDisplay(Display):
             if deviations.shape != (d,):
                 raise ValueError(f"deviations must have shape ({d},); got {deviations.shape}.")
             matrix = matrix * np.outer(deviations, deviations)
-        shown = np.sort(np.argsort(-np.diagonal(matrix), kind="stable")[:most])
+        shown = np.sort(np.argsort(-np.diagonal(matrix), kind="stable")[:MOST])
         return cls(matrix[np.ix_(shown, shown)], [names[k] for k in shown], d).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> MatrixDisplay:

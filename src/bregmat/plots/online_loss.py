@@ -34,8 +34,7 @@ class OnlineLossDisplay(Display):
 
     Attributes
     ----------
-    ax_ : Axes
-    figure_ : Figure
+    ax_, figure_ : Axes, Figure
     lines_ : dict of str to Line2D
         "loss" and, if known, "bound".
 
@@ -83,7 +82,7 @@ class OnlineLossDisplay(Display):
             x, y = self.position[known], values[known]
             if name == "loss" and x[0] > 0:  # the total loss of no examples is zero
                 x, y = np.concatenate([[0.0], x]), np.concatenate([[0.0], y])
-            self.lines_[name] = curve(self.ax_, x, y, dash, color=color, label=label, few=21)
+            self.lines_[name] = curve(self.ax_, (x, y), 21, color=color, label=label, linestyle=dash)
         self._set_axes()
         tidy(self.ax_, grid="y")
         if self.lines_:

@@ -31,21 +31,16 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     Parameters
     ----------
-    sq_before, sq_after : ndarray of shape (c,)
-        Squared distances, data units squared.
-    bound : ndarray of shape (c,)
-        Bounds on the squared distances.
+    sq_before, sq_after, bound : ndarray of shape (c,)
+        Squared distances and their bounds, data units squared.
     sense : ndarray of shape (c,)
         +1 for "<=", -1 for ">=", 0 for "==".
-    relative : bool, optional
-        Whether distances are divided by their bounds; by default only if bounds differ within a kind.
     tol : float
         Relative violation up to which a pair counts as met.
 
     Attributes
     ----------
-    ax_ : ndarray of 2 Axes
-    figure_ : Figure
+    ax_, figure_ : ndarray of 2 Axes, Figure
     is_relative_ : bool
     met_ : dict of str to (float, float)
         Fraction of the pairs of each kind that meet their bounds, before and after.
@@ -72,7 +67,6 @@ class PairDistanceDisplay(BeforeAndAfter):
     bound: NDArray[np.float64]
     sense: NDArray[np.int8]
     _: KW_ONLY
-    relative: bool | None = None
     tol: float = 1e-3
 
     @classmethod
@@ -82,7 +76,6 @@ class PairDistanceDisplay(BeforeAndAfter):
         after: Any,
         constraints: Any,
         *,
-        relative: bool | None = None,
         tol: float = 1e-3,
         ax: Any = None,
     ) -> PairDistanceDisplay:
@@ -96,7 +89,7 @@ class PairDistanceDisplay(BeforeAndAfter):
             The same points after the learned map.
         constraints : Constraints
             In row numbers; rows other than squared distances are left out.
-        relative, tol
+        tol : float
             As in the class.
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
@@ -109,15 +102,14 @@ class PairDistanceDisplay(BeforeAndAfter):
         before = before if hasattr(before, "tocsr") else np.asarray(before, dtype=float)
         display = cls(
             pairs.values(before), pairs.values(np.asarray(after, dtype=float)), pairs.bound, pairs.sense,
-            relative=relative, tol=tol,
+            tol=tol,
         )  # fmt: skip
         return display.plot(ax=ax)
 
     def plot(self, ax: Any = None) -> PairDistanceDisplay:
         """Draw; `ax` is one axes (divided in two) or two. Returns self."""
         self.ax_ = self._panels(ax, (2, 1), (7.0, 5.4), sharex=True)
-        one_bound = all(len(np.unique(self.bound[self.sense == code])) <= 1 for code, *_ in GROUPS)
-        self.is_relative_ = not one_bound if self.relative is None else self.relative
+        self.is_relative_ = any(len(np.unique(self.bound[self.sense == code])) > 1 for code, *_ in GROUPS)
         self.ordered_ = tuple(share_ordered(sq, self.sense) for sq in (self.sq_before, self.sq_after))
         edges, is_log = self._draw_bars()
         for panel, title, ordered in zip(self.ax_, ("before", "after"), self.ordered_, strict=True):

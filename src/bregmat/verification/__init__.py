@@ -12,13 +12,13 @@ import numpy as np
 
 from bregmat.margin.problem import MarginProblem
 from bregmat.verification import (  # noqa: F401 - each registers its kinds of result
+    correlation_input,
     correlations,
     cuts,
     machines,
     matrices,
     programs,
     semidefinite,
-    shrinking,
     vectors,
 )
 from bregmat.verification.figures import Verification, own_figures, recompute

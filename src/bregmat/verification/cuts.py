@@ -37,9 +37,9 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
     apart = labels[A.row] != labels[A.col]
     cut = math.fsum(A.data[apart]) / 2
     total = math.fsum(A.data) / 2
-    found.compare("cut", result.cut, cut, 1e-13 * total)
-    found.compare("imbalance", result.imbalance, abs(2 * int(labels.sum()) - n), 0.0)
-    found.compare("unit", result.unit, cut or 1.0, 1e-13 * total)
+    found.compare("cut", cut, 1e-13 * total)
+    found.compare("imbalance", abs(2 * int(labels.sum()) - n), 0.0)
+    found.compare("unit", cut or 1.0, 1e-13 * total)
     relaxed = _relaxation(A, result.dual, n, found)
     if relaxed is None:
         return
@@ -48,7 +48,7 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
     if not result.relaxation_bound <= relaxed + allowed:
         found.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
     bound = max(min(_rounded_up(A, relaxed - allowed), cut), 0.0)
-    found.bound_from_below("lower_bound", result.lower_bound, bound, allowed + 1e-9 * cut)
+    found.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
     if found.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
         found.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
     found.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)

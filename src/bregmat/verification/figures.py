@@ -11,6 +11,7 @@ import numpy as np
 
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
+from bregmat.constraints.constraints import Constraints
 from bregmat.run.result import Result
 
 ROUNDING = float(np.finfo(float).eps)
@@ -39,6 +40,8 @@ class Verification:
         What was taken for granted.
     precision : str
         The arithmetic of the recomputation.
+    result : Result
+        What was verified.
 
     Examples
     --------
@@ -56,6 +59,7 @@ class Verification:
     unchecked: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     precision: str = ""
+    result: Any = field(default=None, repr=False)
 
     @property
     def holds(self) -> bool:
@@ -100,33 +104,16 @@ class Verification:
         elif status in _RANK and _RANK.index(status) < _RANK.index(self.status):
             self.status = status
 
-    def compare(self, name: str, claimed: float, recomputed: float, allowed: float) -> None:
-        """A figure beside the recomputed one.
-
-        Parameters
-        ----------
-        name : str
-        claimed, recomputed : float
-        allowed : float
-            By how much they may differ.
-        """
+    def compare(self, name: str, recomputed: float, allowed: float) -> None:
+        """A figure of the result beside the recomputed one, from which it may differ by so much."""
+        claimed = getattr(self.result, name)
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != recomputed and not abs(claimed - recomputed) <= allowed < np.inf:
             self.problem(f"{name} is {recomputed:.9g}; the result says {claimed:.9g}")
 
-    def compare_all(self, name: str, claimed: Any, recomputed: np.ndarray, allowed: Any) -> None:
-        """An array beside the recomputed one, entry by entry; the first entry that differs is named.
-
-        Parameters
-        ----------
-        name : str
-        claimed : ndarray
-        recomputed : ndarray
-            Of the shape that the result must have.
-        allowed : float or ndarray
-            By how much entries may differ.
-        """
-        claimed = np.asarray(claimed)
+    def compare_all(self, name: str, recomputed: np.ndarray, allowed: Any) -> None:
+        """An array of the result beside the recomputed one, entry by entry; the first entry that differs is named."""
+        claimed = np.asarray(getattr(self.result, name))
         if claimed.shape != recomputed.shape:
             self.problem(f"{name} has shape {claimed.shape} and not {recomputed.shape}")
             return
@@ -137,19 +124,42 @@ class Verification:
             where = f"{name}[{', '.join(map(str, at))}]" if at else name
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
-    def bound_from_below(self, name: str, claimed: float, recomputed: float, allowed: float) -> None:
-        """A lower bound: the weights may prove more than is claimed, not less.
-
-        Parameters
-        ----------
-        name : str
-        claimed, recomputed : float
-        allowed : float
-            What rounding may hide of the recomputed bound.
-        """
+    def bound_from_below(self, name: str, recomputed: float, allowed: float) -> None:
+        """A lower bound: the weights may prove more than is claimed, not less, beyond what rounding may hide."""
+        claimed = getattr(self.result, name)
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
+
+    def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
+        """Values p (c,) of rows, by how much each is missed in its unit, and the largest violation of the hard ones.
+
+        Parameters
+        ----------
+        p, excess, unit, hard
+        noise : ndarray, shape (c,)
+            Rounding of each value, 16 times which may differ.
+        """
+        shown = CLOSE * np.maximum(unit, np.abs(p)) + 16.0 * noise
+        self.compare_all("values", p, shown)
+        self.compare_all("violation", excess / unit, shown / unit)
+        worst, vague = (float((x / unit)[hard].max(initial=0.0)) for x in (excess, noise))
+        self.compare("max_violation", worst, CLOSE + 16.0 * vague)
+
+    def compare_span(self, gamma: np.ndarray) -> None:
+        """The largest over the smallest finite slack weight (c,)."""
+        soft = gamma[np.isfinite(gamma)]
+        span = float(soft.max() / soft.min()) if len(soft) else 1.0
+        self.compare("weight_span", span, CLOSE * span)
+
+    def conclude(self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool) -> None:
+        """Objective, bound and unit, which may differ by so much, and the gap; the objective of no feasible point is no claim."""
+        objective, bound, unit, gap = figures
+        if is_feasible:
+            self.compare("objective", objective, allowed)
+        self.bound_from_below("dual_bound", bound, allowed)
+        self.compare("unit", unit, EXACT * unit + allowed)
+        self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
         """The conflict of n rows must name all that carry the proof."""
@@ -157,26 +167,26 @@ class Verification:
         if not set(map(int, rows)) <= said <= set(range(n)):
             self.problem("the conflict does not name all rows that carry the proof, or rows that do not exist")
 
-    def judge(self, result: Result, gap: float, is_feasible: bool) -> None:
+    def judge(self, gap: float, is_feasible: bool) -> None:
         """The status that the recomputed gap and violation leave."""
-        self.figures["gap"] = (float(result.gap), float(gap))
+        tol = self.result.tol
+        self.figures["gap"] = (float(self.result.gap), float(gap))
         if self.claimed not in _RANK:
             return
         if not is_feasible:
             self.lower(Status.UNKNOWN)
-        elif not abs(gap) <= result.tol * 1.001 + 1e-14:
+        elif not abs(gap) <= tol * 1.001 + 1e-14:
             self.lower(Status.FEASIBLE)
         if self.status is not self.claimed:
-            self.problem(
-                f"{self.claimed} is claimed, {self.status} is proven: the gap is {gap:.3g} at tol {result.tol:.3g}"
-            )
+            said = f"{self.claimed} is claimed, {self.status} is proven"
+            self.problem(f"{said}: the gap is {gap:.3g} at tol {tol:.3g}")
 
 
 def own_figures(result: Result) -> Verification:
     """What the figures of a result say about each other, without the problem."""
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
-    found = Verification(result.status, result.status)
+    found = Verification(result.status, result.status, result=result)
     if result.status not in result.statuses:
         found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
         return found
@@ -221,22 +231,26 @@ def _consistent(result: Result, found: Verification) -> None:
 
 # -------------------------------------------------------------------- what several kinds of problems have
 def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless a problem holds all arguments of one of the ways to give it.
+    """Raise unless a problem holds all arguments of one of the ways to give it, and none but the ``known`` ones.
 
     Parameters
     ----------
-    given : iterable of str
-        Names of the arguments.
+    given, known : iterable of str
     wanted : str
         What it must hold, in words.
     *ways : str
         Names, apart by spaces.
-    known : iterable of str, optional
-        All names that it may hold; by default any.
     """
     names = set(given)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
         raise ValueError(f"problem must hold {wanted}; got {', '.join(map(repr, given))}.")
+
+
+def check_dual(result: Any, constraints: Constraints) -> None:
+    """Raise unless there is one dual weight for each constraint."""
+    n = constraints.n_constraints
+    if len(result.dual) != n:
+        raise ValueError(f"the result has {len(result.dual)} dual weights but there are {n} constraints.")
 
 
 def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:

@@ -22,10 +22,8 @@ class DecomposedPrior:
     Attributes
     ----------
     P : ndarray, shape (N, r)
-    l : ndarray, shape (r,)
-        1 for divergences that do not depend on the basis, whose P carries the prior's size.
-    sq_norms : ndarray, shape (r,)
-        Squared lengths of the columns of P.
+    l, sq_norms : ndarray, shape (r,)
+        The eigenvalues, 1 for divergences that do not depend on the basis, and squared lengths of the columns of P.
     vague : ndarray, shape (r,)
         The prior's own rounding, relative to each eigenvalue.
     turned : ndarray, shape (r,)
@@ -45,18 +43,10 @@ class DecomposedPrior:
     def __init__(
         self, prior: Any, divergence: SpectralDivergence, points: Any, constraints: Any, n_kept: int, real: Any
     ) -> None:
-        """Of a kernel, dense or as a :class:`Factor`, where there are no points; else of a metric, None for the identity.
+        """Of a kernel, dense or as a :class:`Factor`, where there are no points (n, d); else of a metric, None for the identity.
 
-        Parameters
-        ----------
-        prior : array-like, shape (N, N), Factor or None
-        divergence : SpectralDivergence
-        points : ndarray or scipy.sparse, shape (n, d), or None
-        constraints : Constraints
-            The identity is needed on the points that they name alone.
-        n_kept : int
-            The rank that the result was solved in: what decides of an eigenvalue at the very edge of the rank's tolerance.
-        real : dtype
+        The identity is needed on the points that the constraints name alone. The rank ``n_kept`` that the result was solved in decides
+        of an eigenvalue at the very edge of the rank's tolerance.
         """
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
@@ -92,10 +82,8 @@ class DecomposedPrior:
             values, basis = eigenpairs(G @ G.T if is_factor else (G + G.T) / 2)
             if divergence.keeps_range:
                 keep = values > RANK_TOL * values[-1]
-                at_the_edge = (
-                    np.abs(np.log(np.maximum(values.astype(float), 1e-300) / (RANK_TOL * float(values[-1])))) < 0.1
-                )
-                if keep.sum() != n_kept and at_the_edge.any():
+                share = np.maximum(values.astype(float), 1e-300) / (RANK_TOL * float(values[-1]))
+                if keep.sum() != n_kept and (np.abs(np.log(share)) < 0.1).any():  # at the edge
                     keep = np.arange(len(values)) >= len(values) - n_kept
                 values, basis = values[keep], basis[:, keep]
             values = np.maximum(values, 0)
@@ -105,7 +93,7 @@ class DecomposedPrior:
         else:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
         is_whole = is_factor or len(values) == len(basis)
-        self.turned = np.zeros(len(values)) if is_whole else self.vague * np.sqrt(self.sq_norms.astype(float))
+        self.turned = (not is_whole) * self.vague * np.sqrt(self.sq_norms.astype(float))
         # rounding of K turns its eigenvectors, out of the null space that is left out, too
         if points is None and not is_factor:
             turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)

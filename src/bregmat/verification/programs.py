@@ -28,14 +28,7 @@ def _(result: QPResult, problem: Any, found: Verification) -> None:
 
 
 class Program:
-    """``1/2 x'Ax + b'x + constant`` over ``0 <= x <= upper``, ``E x = e``; for least squares ``A = X'X``, ``b = -X'y``.
-
-    Parameters
-    ----------
-    arguments : mapping
-        ``A`` and ``b`` of :func:`bregmat.nnqp`, or ``X`` and ``y`` of :func:`bregmat.nonnegative_least_squares`; ``upper`` and
-        ``equality`` of both.
-    """
+    """``1/2 x'Ax + b'x + constant`` over ``0 <= x <= upper``, ``E x = e``; for least squares ``A = X'X``, ``b = -X'y``."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         wanted = "the arguments A and b of nnqp, or X and y of nonnegative_least_squares"
@@ -94,11 +87,11 @@ class Program:
             h, low = self._reduced(z, v)
             if not (unlimited & (low < 0)).any():
                 best = max(best, self._value(z, v, h, low))
-        return (
-            (best, 0.0)
-            if best > -np.inf
-            else min((self._granted(x, z, v, unlimited) for z, v in candidates), key=_order)
-        )
+        if best > -np.inf:
+            return best, 0.0
+        # bounds that count before others, and the largest first
+        granted = [self._granted(x, z, v, unlimited) for z, v in candidates]
+        return min(granted, key=lambda one: (0.0 if one[1] <= PERTURBED else one[1], -one[0]))
 
     def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
         """The bound from z for points no farther out than x, and the share of b that has to be granted for it."""
@@ -116,12 +109,8 @@ class Program:
 
     def _value(self, z: np.ndarray, y: np.ndarray, h: np.ndarray, low: np.ndarray) -> Any:
         """The bound from z."""
-        return (
-            self.objective(z)
-            - (h - y @ self.E) @ z
-            - y @ self.e
-            + (np.where(np.isinf(self.reach), 0, self.reach) * low).sum()
-        )
+        ends = (np.where(np.isinf(self.reach), 0, self.reach) * low).sum()
+        return self.objective(z) - (h - y @ self.E) @ z - y @ self.e + ends
 
     def _lifted(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> np.ndarray:
         """Multipliers near y that raise the reduced gradients which are too small on variables without an upper bound."""
@@ -167,36 +156,33 @@ class Program:
         """Everything that can be said of the result."""
         found.precision = precision_text(LONG)
         if len(result.x) != len(self.b) or len(result.equality_dual) != len(self.e):
-            raise ValueError(
-                f"the result has {len(result.x)} variables and {len(result.equality_dual)} rows; the problem others."
-            )
+            sizes = f"{len(result.x)} variables and {len(result.equality_dual)} rows"
+            raise ValueError(f"the result has {sizes}; the problem others.")
         if result.direction is not None and found.claimed is not Status.UNBOUNDED:
             found.problem(f"{result.status} beside a direction along which the objective falls without end")
-        if found.claimed is Status.INFEASIBLE:
-            found.named(result.conflict, np.flatnonzero(result.equality_dual), len(self.e))
-            self._contradiction(result.equality_dual.astype(LONG), found)
-            return
-        if found.claimed is Status.UNBOUNDED:
-            self._ray(result.direction, found)
-            return
         x, y = result.x.astype(LONG), result.equality_dual.astype(LONG)
-        if not np.isfinite(result.x).all() or (x < 0).any() or (x > self.upper).any():
+        if found.claimed is Status.INFEASIBLE:
+            found.named(result.conflict, np.flatnonzero(y), len(self.e))
+            self._contradiction(y, found)
+        elif found.claimed is Status.UNBOUNDED:
+            self._ray(result.direction, found)
+        elif not np.isfinite(x).all() or (x < 0).any() or (x > self.upper).any():
             found.problem("x is outside of its box", Status.UNKNOWN)
-            return
-        if not 0 <= result.bound_perturbation <= PERTURBED:
-            found.problem(
-                f"the bound takes a linear term for granted that is raised by {result.bound_perturbation:.1g}"
-            )
-        if not np.isfinite(y).all():
+        elif not np.isfinite(y).all():
             found.problem("the multipliers of the rows are not finite", Status.UNKNOWN)
-            return
+        else:
+            self._report_point(result, x, y, found)
+
+    def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, found: Verification) -> None:
+        """Compare the figures at a point x of the box with multipliers y of the rows."""
+        granted = result.bound_perturbation
+        if not 0 <= granted <= PERTURBED:
+            found.problem(f"the bound takes a linear term for granted that is raised by {granted:.1g}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
-        found.compare_all(
-            "dual", result.dual, h, CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
-        )
+        noise = CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
+        found.compare_all("dual", h, noise)
         is_feasible = self._report_conditions(result, x, h, gradient_noise, found)
-        objective = self.objective(x)
-        bound, granted = self.bound(x, y)
+        objective, (bound, granted) = self.objective(x), self.bound(x, y)
         self._convexity(result, found)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
@@ -204,23 +190,31 @@ class Program:
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
-        found.compare("objective", result.objective, float(objective), allowed)
-        self._report_unit(result, h, size, objective, allowed if not is_alone else None, curved, found)
+        found.compare("objective", float(objective), allowed)
+        if not is_alone:
+            # of least squares with the bound 0 also the objective with its constant
+            units = [size] if self.X is None else [size, max(float(objective), curved)]
+            unit = min(units, key=lambda one: abs(one - result.unit))
+            found.compare("unit", unit, EXACT * unit + allowed + 1e-300)
+        elif self.b.any():  # what single variables could gain, of those that were looked at
+            gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()
+            most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
+            found.figures["unit"] = (result.unit, most)
+            if not result.unit <= most * (1 + EXACT) + 1e-300:
+                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBED:
             bound = LONG(-np.inf)
         elif granted:
             found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
-        zero = self.constant if self.A is not None else LONG(0)
         if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
-            bound = max(bound, zero)
+            bound = max(bound, self.constant if self.A is not None else LONG(0))
         found.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
             found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
         elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered all the same
-            found.unchecked.append(
-                "the bound was not reached: it comes from a point near x that the result does not hold"
-            )
-        found.judge(result, self._report_gap(result, x, objective, bound, size, found), is_feasible)
+            said = "the bound was not reached: it comes from a point near x that the result does not hold"
+            found.unchecked.append(said)
+        found.judge(self._report_gap(result, x, objective, bound, size, found), is_feasible)
 
     def _report_conditions(
         self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
@@ -234,7 +228,7 @@ class Program:
         missed = np.abs(self.E @ x - self.e)
         missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        found.compare("max_violation", worst, CLOSE)
         is_feasible = worst <= FEASIBLE
         if not is_feasible and found.claimed is not Status.UNKNOWN:
             found.problem(f"the rows are missed by {worst:.2g}")
@@ -253,29 +247,6 @@ class Program:
         if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
             found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
         return gap
-
-    def _report_unit(
-        self,
-        result: QPResult,
-        h: np.ndarray,
-        size: Any,
-        objective: Any,
-        allowed: Any,
-        curved: float,
-        found: Verification,
-    ) -> None:
-        """Compare the unit of the gap with its size; ``allowed`` is None where only single variables give one."""
-        if allowed is not None:
-            # of least squares with the bound 0 also the objective with its constant
-            units = [size] if self.X is None else [size, max(float(objective), curved)]
-            unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", result.unit, unit, EXACT * unit + allowed + 1e-300)
-        elif self.b.any():  # what single variables could gain, of those that were looked at
-            most = ALONE * float((np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()) ** 2
-            most = max(most, 0.0 if self.X is None else float(objective))
-            found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + 1e-300:
-                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
 
     def _largest(self) -> Any:
         return max(self.diagonal.max(initial=0), LONG(1e-300))
@@ -329,9 +300,8 @@ class Program:
         noise = 64 * ROUNDING * (np.abs(y) @ np.abs(self.E))
         unlimited = np.isinf(self.upper)
         if (unlimited & (h > noise)).any():
-            found.problem(
-                "the weighted sum of the rows is positive on a variable without an upper bound", Status.UNKNOWN
-            )
+            what = "the weighted sum of the rows is positive on a variable without an upper bound"
+            found.problem(what, Status.UNKNOWN)
         most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
         least = 64 * ROUNDING * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
         found.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
@@ -354,12 +324,6 @@ class Program:
         found.figures["slope"] = (np.nan, float(self.b @ d))
         if not self.b @ d < 0:
             found.problem("the objective does not fall along the direction", Status.UNKNOWN)
-
-
-def _order(found: tuple[Any, float]) -> tuple[float, Any]:
-    """Bounds that count before others, and the largest first."""
-    bound, granted = found
-    return (0.0, -bound) if granted <= PERTURBED else (granted, -bound)
 
 
 def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:

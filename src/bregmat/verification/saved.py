@@ -14,13 +14,13 @@ from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.margin.result import MarginResult
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.losses import OwnSlack, SquaredHinge, as_loss
+from bregmat.objective.losses import SquaredHinge
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.quadratic.result import QPResult
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, excess_of, own_figures, with_right_signs
-from bregmat.verification.matrices import distance, price
+from bregmat.verification.figures import CLOSE, ROUNDING, Verification, own_figures, with_right_signs
+from bregmat.verification.written_losses import WrittenLosses, distance
 
 NO_DATA = "the data is not in the file: the dual bound was not recomputed"
 
@@ -77,7 +77,7 @@ def _(result: RepairedMatrix, model: Any, found: Verification) -> None:
     X = result.X.astype(arithmetic(80.0 * len(result.X) ** 3))
     found.precision = precision_text(X.dtype)
     values = eigenvalues((X + X.T) / 2)
-    found.compare("smallest_eigenvalue", result.smallest_eigenvalue, values[0], 64 * ROUNDING * float(values[-1]))
+    found.compare("smallest_eigenvalue", values[0], 64 * ROUNDING * float(values[-1]))
     if (np.diag(result.X) != 1).any() or (result.X != result.X.T).any():
         found.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
 
@@ -101,7 +101,10 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
     scale, t0 = float(result.coordinates.scale), result.coordinates.t0.astype(real)
     values = scale * eigenvalues(M.astype(real))
     allowed = 256 * ROUNDING * len(M) * float(values[-1])
-    found.compare("smallest eigenvalue", float(result.spectrum()[0]), float(values[0]), allowed)
+    claimed, least = float(result.spectrum()[0]), float(values[0])
+    found.figures["smallest eigenvalue"] = (claimed, least)
+    if not abs(claimed - least) <= allowed:
+        found.problem(f"the smallest eigenvalue is {least:.9g}; the result says {claimed:.9g}")
     if values[0] < -allowed:
         found.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
     if found.claimed is Status.INFEASIBLE:
@@ -113,7 +116,7 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
     costs = [] if constraints is None else _rows(result, model, constraints, found)
     if costs:
         best = min((least + cost for cost in costs), key=lambda value: abs(value - result.objective))
-        found.compare("objective", result.objective, best, room)
+        found.compare("objective", best, room)
     elif result.objective < least - room:
         found.problem(f"the objective {result.objective:.9g} is below the distance from the prior, {least:.9g}")
 
@@ -121,31 +124,25 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
 def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
     """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
     mu, p, b = result.dual, result.values, constraints.bound
-    D, gamma, zero = (
-        as_divergence(learner.divergence),
-        float(getattr(learner, "slack_weight_", learner.slack_weight)) * constraints.weight,
-        b == 0,
-    )
+    weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
+    D, gamma, zero = as_divergence(learner.divergence), weight * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
-    losses = [(as_loss(learner.loss) or OwnSlack(D)).bind(given)]
+    losses = [WrittenLosses(given, learner.loss)]
     # of labels; files do not say whether there were any
-    if learner.loss is None and getattr(learner, "strategy_", getattr(learner, "strategy", None)) in (
-        "neighbors",
-        None,
-    ):
-        losses.append(SquaredHinge().bind(given))
-    sense = losses[0].sense  # of a loss on both sides, too
-    with_right_signs(mu, sense, found)
-    excess = excess_of(p - b, sense)
+    strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
+    if learner.loss is None and strategy in ("neighbors", None):
+        losses.append(WrittenLosses(given, SquaredHinge()))
+    with_right_signs(mu, losses[0].sense, found)
+    excess = losses[0].excess(p)  # of a loss on both sides, too
     hard = np.isinf(gamma)
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
     if not (hard & zero).any():
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        found.compare("max_violation", worst, CLOSE)
     elif worst > result.max_violation + CLOSE:
         found.problem(f"a hard row is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
     found.unchecked.append("values of the rows are those of the result")
     if (zero & (hard | (excess > 0))).any():  # their unit is made of data; and hard ones may have been eliminated
         found.unchecked.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
         return []
-    return [price(loss, p, excess) for loss in losses]
+    return [loss.cost(p) for loss in losses]

@@ -16,13 +16,14 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.iterates import Factored
 from bregmat.coordinates.priors import Coordinates
 from bregmat.run.result import MatrixResult, Result
-from bregmat.verification.extended import arithmetic, eigenvalues, is_semidefinite, numbers, precision_text, unit_of
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     CLOSE,
     EXACT,
     ROUNDING,
     Verification,
     check_arguments,
+    check_dual,
     excess_of,
     recompute,
     with_right_signs,
@@ -40,17 +41,12 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     known = {"C", "constraints", "slack_weight", "tol", "max_iter", "max_seconds", "callback"}
     check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
     C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
-    if len(result.dual) != rows.n_constraints:
-        raise ValueError(
-            f"the result has {len(result.dual)} dual weights but there are {rows.n_constraints} constraints."
-        )
+    check_dual(result, rows)
     G = np.asarray(result.factor)
     if len(G) != len(C):
         raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
     program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
-    soft = program.gamma[~program.hard]
-    span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    found.compare("weight_span", result.weight_span, span, CLOSE * span)
+    found.compare_span(program.gamma)
     if result.singular is not None:
         found.problem("no divergence is infinite at singular matrices here, and singular names rows")
     program.report(result, G, found)
@@ -66,10 +62,7 @@ class _Program:
         self.rows = WrittenRows(constraints, self.P, None, None)
         gamma = as_column("slack_weight", slack_weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self.gamma = gamma * constraints.weight
-        self.hard, self.unit = np.isinf(self.gamma), np.abs(constraints.bound)
-        zero = np.flatnonzero(constraints.bound == 0)
-        if len(zero):
-            self.unit[zero] = self.rows.units_at(np.ones(r, dtype=self.real), zero, 1.0)
+        self.hard, self.unit = np.isinf(self.gamma), self.rows.units(np.ones(r), 1.0)
 
     def report(self, result: Any, G: np.ndarray, found: Verification) -> None:
         """Everything that can be said of a result with the factor G of its matrix."""
@@ -82,7 +75,7 @@ class _Program:
         if found.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
             found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
         if found.claimed is Status.INFEASIBLE:
-            self.report_infeasible(result, mu, found)
+            self.rows.check_contradiction(mu, self.hard, result.conflict, found)
             return
         if not np.isfinite(G).all():
             found.problem("the matrix is not finite", Status.UNKNOWN)
@@ -90,13 +83,7 @@ class _Program:
         G = G.astype(self.real)
         p, noise = self.rows.values(G[self.rows.touched])
         excess = excess_of(p - b, sense)
-        violation = (excess / self.unit).astype(float)
-        worst = float(violation[self.hard].max(initial=0.0))
-        found.compare_all(
-            "values", result.values, p.astype(float), CLOSE * self.unit + 16.0 * noise + CLOSE * np.abs(p)
-        )
-        found.compare_all("violation", result.violation, violation, CLOSE + 16.0 * noise / self.unit)
-        found.compare("max_violation", result.max_violation, worst, CLOSE)
+        found.compare_rows(p, excess, self.unit, noise, self.hard)
         missed = excess > FEASIBLE * self.unit + 16.0 * noise
         is_feasible = not (missed & self.hard).any()
         if found.claimed is Status.UNBOUNDED:
@@ -112,11 +99,10 @@ class _Program:
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
-            found.compare("objective", result.objective, objective, rounding)
-        if np.isfinite(result.dual_bound):
-            found.bound_from_below("dual_bound", result.dual_bound, bound, lost + CLOSE * size)
-        found.compare("unit", result.unit, size, EXACT * size)
-        found.judge(result, gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+            found.compare("objective", objective, rounding)
+        found.bound_from_below("dual_bound", bound, lost + CLOSE * size)
+        found.compare("unit", size, EXACT * size)
+        found.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def natural_size(self) -> float:
         """``SIZE |C| max |b_i| / |A_i|`` with the sum of the norms of the terms of a row as its norm; 1 where that is 0."""
@@ -139,18 +125,6 @@ class _Program:
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
         soft = np.where(self.hard, 0, (m * self.unit) ** 2 / np.where(self.hard, 1.0, 2.0 * self.gamma))
         return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
-
-    def report_infeasible(self, result: Any, y: np.ndarray, found: Verification) -> None:
-        """Whether ``sum y_i A_i`` is semidefinite and ``y . b`` negative."""
-        b, rows = self.constraints.bound, np.count_nonzero(y)
-        if y[~self.hard].any():
-            found.problem("the proof uses soft rows", Status.UNKNOWN)
-        found.named(result.conflict, np.flatnonzero(y), self.constraints.n_constraints)
-        total = float(y.astype(self.real) @ b.astype(self.real))
-        if not is_semidefinite(self.rows.adjoint(y), self.rows.adjoint(y, absolute=True), 32.0 * rows * ROUNDING):
-            found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
-        if not total < -32.0 * rows * ROUNDING * float(np.abs(y) @ np.abs(b)):
-            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
     def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
         """Whether the matrix meets the rows, and the objective falls along the direction while no row gets worse."""
@@ -186,9 +160,9 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
     sq = (difference * difference).sum(axis=1).astype(float)
-    found.compare_all("sq_distances", result.sq_distances, sq, 1e-12 * float(sq.max(initial=0.0)))
-    found.compare("rtol", result.rtol, given["rtol"], 0.0)
-    found.compare("n_components", result.n_components, given["n_components"], 0.0)
+    found.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
+    found.compare("rtol", given["rtol"], 0.0)
+    found.compare("n_components", given["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
@@ -203,11 +177,11 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     N = np.linalg.svd(np.eye(n) - 1.0 / n)[0][:, : n - 1]
     weight = given.get("slack_weight", np.inf)
     if given.get("objective", "divergence") == "variance":
-        found.compare("prior_scale", result.prior_scale, 0.0, 0.0)
+        found.compare("prior_scale", 0.0, 0.0)
         _Program(-np.eye(n), rows, weight * unit, N).report(result, G, found)
         return
     scale = given.get("prior_scale") or unit
-    found.compare("prior_scale", result.prior_scale, scale, 1e-12 * scale)
+    found.compare("prior_scale", scale, 1e-12 * scale)
     shared = {
         name: getattr(result, name) for name in (*(f.name for f in fields(Result)), "dual", "values", "violation")
     }
@@ -216,6 +190,7 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     )
     # as a matrix: the result has its own factor, and not a map from one of the prior
     arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
+    found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy
 
+from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.verification.extended import eigenpairs, numbers, unit_of
-from bregmat.verification.figures import ROUNDING
+from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
+from bregmat.verification.figures import ROUNDING, Verification
 
 # Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
 # by a smaller one, rows between the two would be 0 in one problem and conditions in the other.
 VANISHING = 1e-13
+NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
 
 
 class WrittenRows:
@@ -37,24 +40,18 @@ class WrittenRows:
         self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
+        self.raw: np.ndarray
+        self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
         self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
-        self.raw = np.zeros((0, 0))  # vectors of terms in the columns of the data
-        self.V: np.ndarray  # vectors of the terms in the basis, and the sums of the lengths of their points
-        self.size: np.ndarray
-        self.terms: tuple[np.ndarray, ...]
-        self.rounded = np.zeros(0)  # lengths that this is a share of
-        real = self.real
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
         if points is None:
             Z = P[rows]
         elif scipy.sparse.issparse(points):
-            Z = np.asarray(points[rows] @ P.astype(float)).astype(real)
+            Z = np.asarray(points[rows] @ P.astype(float)).astype(self.real)
         else:
-            Z = points[rows].astype(real) @ P
-        place = np.full(n, -1)
-        place[rows] = np.arange(len(rows))
+            Z = points[rows].astype(self.real) @ P
         lengths = np.sqrt((Z * Z).sum(axis=1))
         self.reach = np.ones(len(Z))  # how far errors of P move a point
         if points is not None:
@@ -66,93 +63,65 @@ class WrittenRows:
             error = np.maximum(VANISHING * size, floor)
             self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
         Z[self.dead] = 0
+        place = np.full(n, -1)
+        place[rows] = np.arange(len(rows))
         # Differences of data are formed before they are mapped.
-        data = Z if given is None else given[0][rows].astype(real)
-        self._write_terms(data, place, lengths)
-        if not len(self.V):
-            self.V = np.zeros((0, Z.shape[1]), dtype=real)
-        elif given is not None:
-            self.raw = self.V
-            self.V = self.V if given[1] is None else self.V @ given[1]
-        if len(self.V):  # what is nothing but rounding of what it is made of is 0
-            size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max()))
-            off = error[self.terms[0]] + error[self.terms[1]]
-            own = np.sqrt((self.V * self.V).sum(axis=1))
-            self.vanished = own == 0 if given is not None else own <= VANISHING * size
-            self.vanished |= (np.abs(self.V) <= off).all(axis=1)
-            self.rounded = self.size if given is None else own
-            self.V[self.vanished] = 0.0
+        self._write_terms(Z if given is None else given[0][rows].astype(self.real), place, lengths)
+        if given is not None and given[1] is not None:
+            self.V = self.raw @ given[1]
+        # what is nothing but rounding of what it is made of is 0
+        size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
+        own = np.sqrt((self.V * self.V).sum(axis=1))
+        self.vanished = own == 0 if given is not None else own <= VANISHING * size
+        self.vanished |= (np.abs(self.V) <= error[self.terms[0]] + error[self.terms[1]]).all(axis=1)
+        self.rounded = self.size if given is None else own  # lengths that the rounding is a share of
+        self.V = np.where(self.vanished[:, None], 0, self.V)
         # rows with a bound of 0 whose terms cancel but for rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
-        self.touched, self.matrices, self.Z = rows, {}, Z.astype(float)
-        for row in np.flatnonzero(constraints.where("is_whole")):
-            self.matrices[int(row)] = _whole(constraints.matrix(row), Z)
+        self.touched, self.Z = rows, Z.astype(float)
+        whole = np.flatnonzero(constraints.where("is_whole"))
+        self.matrices = {int(row): _whole(constraints.matrix(row), Z) for row in whole}
 
     def _write_terms(self, data: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
-        """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the points (n, k).
+        """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the touched points (n, k).
 
-        Parameters
-        ----------
-        data : ndarray, shape (n, k)
-            The touched points.
-        place : ndarray of int
-            Position of every point among these.
-        lengths : ndarray, shape (n,)
-            Lengths of the points in the basis.
+        ``place`` has the position of every point among these, ``lengths`` their lengths in the basis.
         """
-        owner, vectors, coefs, sizes, firsts, seconds, signs = [], [], [], [], [], [], []
+        none = np.zeros(0, dtype=int)
+        parts: list[tuple[np.ndarray, ...]] = [(none, np.zeros(0), lengths[:0], none, none, none)]
         for code, relation in enumerate(self.constraints.relations):
             on = np.flatnonzero(self.constraints.relation == code)
-            if not len(on) or not relation.form:
-                continue
-            for key, coef in relation.form.items():
-                a = place[self.constraints.index[on, SAMPLES.index(key[0])]]
-                b = place[self.constraints.index[on, SAMPLES.index(key[-1])]]
+            for key, coef in relation.form.items() if len(on) and relation.form else ():
+                a, b = (place[self.constraints.index[on, SAMPLES.index(name)]] for name in (key[0], key[-1]))
                 for sign, part in _SQUARES[key[1:2]]:
-                    owner.append(on)
-                    firsts.append(a)
-                    seconds.append(b)
-                    signs.append(np.full(len(on), sign))
-                    vectors.append(data[a] + sign * data[b] if sign else data[a])
-                    coefs.append(np.full(len(on), coef * part))
-                    sizes.append(lengths[a] + abs(sign) * lengths[b])
-        self.owner = np.concatenate(owner) if owner else np.zeros(0, int)
-        self.V = np.concatenate(vectors) if vectors else np.zeros((0, data.shape[1]), dtype=self.real)
-        self.coef = np.concatenate(coefs).astype(self.real) if coefs else np.zeros(0, dtype=self.real)
-        self.size = np.concatenate(sizes) if sizes else np.zeros(0, dtype=self.real)
-        self.terms = tuple(np.concatenate(x) if x else np.zeros(0, int) for x in (firsts, seconds, signs))
+                    sizes = lengths[a] + abs(sign) * lengths[b]
+                    parts.append((on, np.full(len(on), coef * part), sizes, a, b, np.full(len(on), sign)))
+        joined: list[np.ndarray] = [np.concatenate(column) for column in zip(*parts)]
+        self.owner, coefs, self.size, first, second, signs = joined
+        self.coef, self.terms = coefs.astype(self.real), (first, second, signs)
+        self.raw = self.V = data[first] + signs[:, None] * data[second]
 
-    def values(
-        self, G: np.ndarray, F: np.ndarray | None = None, B: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Value of each row, and what rounding may change it by.
 
-        Parameters
-        ----------
-        G : ndarray, shape (n, k)
-            Factor of the learned kernel at the touched points.
-        F, B : ndarray, shape (r, k) and (d, k), optional
-            Factors of the learned matrix in the basis P and in the columns of the data, if the points are data. Differences of points
-            are then formed before they are multiplied by a factor.
+        G (n, k) is a factor of the learned kernel at the touched points. B (d, k) is one of the learned matrix in the columns of the
+        data, if the points are data: differences of points are then formed before they are multiplied by it.
         """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
         G = np.where(self.dead[:, None], 0, G)
-        if len(self.V):
-            first, second, sign = self.terms
+        first, second, sign = self.terms
+        Y = G[first] + sign[:, None] * G[second] if B is None else self.raw @ B
+        Y[self.vanished] = 0.0
+        lengths = np.sqrt((Y * Y).sum(axis=1))
+        if B is None:
             size = np.sqrt((G * G).sum(axis=1))
-            blur = size[first] + np.abs(sign) * size[second]
-            Y = G[first] + sign[:, None] * G[second] if F is None or B is None else self.raw @ B
-            Y[self.vanished] = 0.0
-            lengths = np.sqrt((Y * Y).sum(axis=1))
-            if F is None or B is None:
-                blur = ROUNDING * blur
-            else:  # of the vectors, and of the entries of B
-                blur = self.rounding * self.rounded + ROUNDING * np.sqrt(
-                    ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
-                )
-            np.add.at(p, self.owner, self.coef * lengths**2)
-            np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
+            blur = ROUNDING * (size[first] + np.abs(sign) * size[second])
+        else:  # of the vectors, and of the entries of B
+            entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
+            blur = self.rounding * self.rounded + ROUNDING * np.sqrt(entries)
+        np.add.at(p, self.owner, self.coef * lengths**2)
+        np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
             p[row], noise[row] = _value(self.constraints.matrix(row), G) if A.any() else (0.0, 0.0)
         p[self.zero], noise[self.zero] = 0.0, 0.0
@@ -220,32 +189,60 @@ class WrittenRows:
                 sums += abs(float(y[row])) * np.abs(_dense(C)).sum(axis=1)
         return (self.Z.T * sums) @ self.Z
 
-    def units_at(self, l: np.ndarray, rows: np.ndarray, scale: float) -> np.ndarray:
-        """What rows with a bound of 0 are measured in: ``tr(|A_i| diag(l))``.
+    def units(self, l: np.ndarray, scale: float) -> np.ndarray:
+        """What rows are measured in: ``|b|``, or where that is 0 ``tr(|A_i| diag(l))`` with the eigenvalues l of the prior.
 
         Where that is rounding, ``tr |A_i|`` times the largest of l, or times ``scale`` where l is 0; 1 for rows that are 0, which those
         become whose terms cancel: a comparison of a pair with one of the same points.
-
-        Parameters
-        ----------
-        l : ndarray, shape (r,)
-            Eigenvalues of the prior.
-        rows : ndarray of int
-        scale : float
-            What a result near the prior 0 is measured by.
         """
-        out, l = np.ones(len(rows)), l.astype(float)
+        out, l = np.abs(self.constraints.bound), l.astype(float)
         largest = float(l.max(initial=0.0)) or scale
-        for k, row in enumerate(rows):
-            y = np.zeros(self.constraints.n_constraints)
-            y[row] = 1.0
+        for row in np.flatnonzero(out == 0):
+            y = np.zeros(len(out))
+            y[row] = out[row] = 1.0
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))
             if row not in self.matrices and np.abs(t).sum() <= VANISHING * np.trace(self.adjoint(y, absolute=True)):
                 self.zero[row] = True
                 continue
             size, whole = float(np.abs(t) @ ((U * U).T @ l)), float(np.abs(t).sum()) * largest
-            out[k] = (size if size > VANISHING * whole else whole) or 1.0
+            out[row] = (size if size > VANISHING * whole else whole) or 1.0
         return out
+
+    def check_contradiction(
+        self,
+        y: np.ndarray,
+        hard: np.ndarray,
+        conflict: Any,
+        found: Verification,
+        allowance: Callable[[np.ndarray, float], tuple[float, np.ndarray]] | None = None,
+        keeps_rank: bool = False,
+    ) -> None:
+        """Whether ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``.
+
+        Parameters
+        ----------
+        y : ndarray, shape (c,)
+            Dual weights with the right signs.
+        hard, conflict, found
+            Hard rows, those that the result names, and the verification.
+        allowance : function of a matrix that S is a sum of parts of, and of y . b, optional
+            A share of that matrix, and a matrix, that rounding of the prior may take from S.
+        keeps_rank : bool
+            Whether only positive definite matrices count, so that y . b may be 0.
+        """
+        b, rows = self.constraints.bound, np.count_nonzero(y)
+        total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
+        found.figures["y . b"] = (np.nan, total)
+        if y[~hard].any():
+            found.problem("the proof uses soft rows", Status.UNKNOWN)
+        found.named(conflict, np.flatnonzero(y), len(b))
+        S, N = self.adjoint(y), self.adjoint(y, absolute=True)
+        share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
+        if not is_semidefinite(S + more, N + more, NOISE * rows * ROUNDING + share):
+            found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
+        singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * ROUNDING * rows * float(np.trace(N))
+        if not (total < -NOISE * rows * ROUNDING * size or singular):
+            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 _SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}  # of a form's entry

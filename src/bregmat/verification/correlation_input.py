@@ -1,0 +1,121 @@
+"""Results whose point is a correlation matrix: what all of them say of their input, and matrices shrunk towards a target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.applications.correlation.shrink import ShrinkResult
+from bregmat.certificates.status import Status
+from bregmat.coordinates.priors import Factor
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
+from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
+
+
+class CorrelationInput:
+    """The input C, made symmetric and scaled if that was asked for, and what a result says about it.
+
+    Entries that are not ``known``, a mask of shape (n, n), are 0.
+    """
+
+    def __init__(self, arguments: Mapping[str, Any], result: Any, known: np.ndarray | None = None) -> None:
+        C, self.result = arguments["C"], result
+        has_names = hasattr(C, "columns")
+        labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if has_names else None
+        self.asked = {"labels": labels, "frame": "polars" if has_names and not hasattr(C, "index") else None}
+        self.is_factor = isinstance(C, Factor)
+        given = numbers(C.G0 @ C.G0.T if self.is_factor else C)
+        self.n = n = len(given)
+        if result.X.shape != (n, n):
+            raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")
+        self.real, self.eye = arithmetic(80.0 * n**3), np.eye(n, dtype=bool)
+        given = given.astype(self.real) if known is None else np.where(known, given, 0).astype(self.real)
+        self.C, self.deviations = (given + given.T) / 2, None
+        if arguments.get("scale"):
+            d = np.sqrt(np.diag(self.C))
+            self.C, self.deviations = np.where(self.eye, 1, self.C / np.multiply.outer(d, d)), d.astype(float)
+        self.handed_in, self.low = self.C, self.real(arguments.get("min_eig", 0.0))
+
+    def check_asked(self, found: Verification, **asked: Any) -> None:
+        """What the result says of its problem: ``asked``, by the names of attributes, and what all problems have."""
+        found.precision = precision_text(self.real)
+        for name, value in (self.asked | asked).items():
+            if getattr(self.result, name) != value:
+                found.problem(f"{name} is {value!r}; the result says {getattr(self.result, name)!r}")
+        found.compare("min_eig", float(self.low), 0.0)
+        if self.deviations is not None:
+            found.compare_all("deviations", self.deviations, EXACT * self.deviations)
+        elif self.result.deviations is not None:
+            found.problem("the result has standard deviations of an input that was not scaled")
+
+    def check_matrix(self, found: Verification, known: Any = True) -> bool:
+        """Compare the distance from the input; return whether X is symmetric and has no eigenvalue below ``min_eig``."""
+        X = self.result.X.astype(self.real)
+        if not np.isfinite(self.result.X).all() or (X != X.T).any():
+            found.problem("X is not a finite symmetric matrix", Status.UNKNOWN)
+            return False
+        residual = float(np.sqrt((np.where(known, X - self.handed_in, 0) ** 2).sum()))
+        found.compare("residual", residual, CLOSE * max(1.0, float(np.abs(X).sum())))
+        values = eigenvalues(X)
+        found.figures["smallest eigenvalue"] = (self.result.smallest_eigenvalue, float(values[0]))
+        is_met = bool(values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])))
+        if not is_met and found.claimed is not Status.UNKNOWN:
+            found.problem(f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
+        return is_met
+
+
+class EntryProof(CorrelationInput):
+    """A result that is proven by multipliers of the entries ``rows``, shape (c, 2)."""
+
+    result: CorrelationResult
+
+    def sum(self, mu: np.ndarray) -> np.ndarray:
+        """``Y`` with ``<Y, X>`` the weighted sum of the entries."""
+        Y = np.zeros((self.n, self.n), dtype=self.real)
+        np.add.at(Y, tuple(self.result.rows.T), mu.astype(self.real) / 2)
+        return Y + Y.T
+
+    def check_conflict(self, found: Verification) -> None:
+        """The conflict must name all entries that carry the proof."""
+        pairs = [(int(a), int(b)) for a, b in self.result.rows]
+        conflict = np.empty((0, 2)) if self.result.conflict is None else self.result.conflict
+        named = {(int(a), int(b)) for a, b in np.reshape(conflict, (-1, 2))}
+        if not {pairs[k] for k in np.flatnonzero(self.result.dual)} <= named <= set(pairs):
+            found.problem("the conflict does not name all entries that carry the proof, or entries that are free")
+
+
+@recompute.register
+def _(result: ShrinkResult, problem: Any, found: Verification) -> None:
+    check_arguments(problem, "arguments of shrink_correlation", "C", known=("C", "target", "fixed", "min_eig", "scale"))
+    given = CorrelationInput(problem, result)
+    n, real, low = given.n, given.real, given.low
+    if result.vector.shape != (n,):
+        raise ValueError(f"the result has a vector of shape {result.vector.shape}; C has {n} rows.")
+    given.check_asked(found)
+    A = np.where(given.eye, 1, given.C)
+    fixed = given.eye if problem.get("fixed") is None else np.asarray(problem["fixed"], dtype=bool) | given.eye
+    T = np.where(fixed, A, 0)
+    if problem.get("target") is not None:
+        T = numbers(problem["target"]).astype(real)
+        T = np.where(given.eye, 1, (T + T.T) / 2)
+    # X = alpha T + (1 - alpha) A
+    X, alpha, size = result.X.astype(real), result.objective, max(1.0, float(np.abs(A).max()))
+    mixed = alpha * T + (1 - alpha) * A
+    found.compare_all("X", mixed, 16 * ROUNDING * size)
+    is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * ROUNDING * size).all() and (np.diag(X) == 1).all())
+    if not (is_feasible := given.check_matrix(found) and is_mixed):
+        found.problem(f"X is no mixture of C and the target with eigenvalues of at least {low:g}", Status.UNKNOWN)
+    # v'(alpha T + (1 - alpha) A) v >= low v'v asks for alpha >= c / (c + t)
+    v = result.vector.astype(real)
+    square = v @ v
+    c, t = low * square - v @ A @ v, v @ T @ v - low * square
+    bound, rounding = (float(c / (c + t)), 16 * n * ROUNDING * size / float(c + t)) if c > 0 and t > 0 else (0.0, 0.0)
+    if not abs(float(np.sqrt(square)) - 1) <= CLOSE:
+        found.problem(f"the vector has the length {float(np.sqrt(square)):.9g} instead of 1")
+    found.bound_from_below("dual_bound", bound, rounding)
+    found.compare("unit", 1.0, 0.0)
+    found.compare("max_violation", 0.0, 0.0)
+    found.judge(alpha - bound, is_feasible)
