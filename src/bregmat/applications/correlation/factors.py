@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from bregmat.applications.correlation.entries import Entries, FixedBlocks
-from bregmat.applications.correlation.input import read_matrix, scaled
-from bregmat.applications.correlation.nearest import Limits, origin_of, solve_correlation
+from bregmat.applications.correlation.input import read_input
+from bregmat.applications.correlation.nearest import result_of, solve_correlation
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.base.checks import check_flag, check_integer, check_limits
+from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.run.loop import RunLog
@@ -87,28 +85,13 @@ def factor_correlation(
     OPTIMAL [0.9 0.8 0.5 0.6]
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    check_flag("scale", scale, optional=True)
-    A, labels = read_matrix(C)
-    A, n = scaled(A, scale, True), len(A)
+    given = read_input(C, scale)
+    n = len(given.C)
     check_integer("n_factors", n_factors, 1, optional=False)
     if n_factors > n:
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
-    limits = Limits(tol, max_iter, RunLog(callback, max_seconds))
-    entries = Entries.of_diagonal(n, labels)
-    problem = CorrelationProblem.frobenius(A, entries, 0.0, min_eig=0.0, blocks=FixedBlocks())
-    convex = solve_correlation(problem, limits)
-    limits.log.history, limits.log.before = convex.history, convex.n_iter
-    outcome = of_rank(convex, A, int(n_factors), max_iter=max_iter, log=limits.log, has_variances=True)
-    proof = outcome.certificate
-    return CorrelationResult(
-        **outcome.shared() | {"seconds": limits.log.seconds()},
-        X=proof.X,
-        residual=float(np.linalg.norm(proof.X - A)),
-        divergence="frobenius",
-        rows=entries.rows,
-        dual=proof.dual,
-        n_factors=int(n_factors),
-        factor=proof.factor,
-        labels=labels,
-        **origin_of(C, scale),
-    )
+    log, entries = RunLog(callback, max_seconds), Entries.of_diagonal(n)
+    problem = CorrelationProblem.frobenius(given.C, entries, 0.0, FixedBlocks())
+    convex = solve_correlation(problem, tol=tol, max_iter=max_iter, log=log)
+    outcome = of_rank(convex, given.C, int(n_factors), max_iter=max_iter, log=log, has_variances=True)
+    return result_of(outcome, given, entries.rows, n_factors=int(n_factors))
