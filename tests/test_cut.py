@@ -389,9 +389,14 @@ def test_large_graphs(monkeypatch):
     assert_allclose(result.lower_bound, exact.lower_bound, rtol=1e-3)  # 100 times the tolerance, of the cut
 
 
-def test_a_run_that_stalls_claims_what_it_has_proven(monkeypatch):
+def test_central_path_takes_over(monkeypatch):
     monkeypatch.setattr(cut_lowrank, "PATIENCE", 2)
     A = distances(13)
+    result = balanced_cut(A, solver="low_rank", random_state=0)
+    assert result.solver == "low rank + central path"
+    assert result.exit_reason == "TOLERANCE"
+    assert_certified(result, A)
+    monkeypatch.setattr(cut, "FALLBACK", 5)
     result = balanced_cut(A, solver="low_rank", random_state=0)
     assert (result.solver, result.exit_reason, result.status) == ("low rank", "STALLED", "FEASIBLE")
     assert_certified(result, A)

@@ -15,9 +15,11 @@ from bregmat.base.checks import as_choice, check_flag, check_integer, check_limi
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.sampling import generator
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.run.loop import solve
+from bregmat.run.loop import solve_in_turn
 from bregmat.run.result import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
+
+FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls
 
 
 @tells_interrupts
@@ -104,8 +106,11 @@ def balanced_cut(
     work = read_graph(graph)
     problem = BalancedCut(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
     is_small = solver == "central_path" or (solver == "auto" and work.size <= SMALL)
-    method = CENTRAL_PATH if is_small else LOW_RANK
-    outcome = solve(problem, method, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    methods = [] if is_small else [LOW_RANK]
+    if is_small or work.size <= FALLBACK:
+        methods.append(CENTRAL_PATH)
+    plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
+    outcome = solve_in_turn(problem, plan, tol=tol, max_seconds=max_seconds, callback=callback)
     proof = outcome.certificate
     labels = (proof.x != proof.x[0]).astype(np.int64)[: work.n]
     solver_name = outcome.solver if outcome.n_iter else "certificate of the cut"

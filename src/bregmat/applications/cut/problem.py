@@ -181,9 +181,10 @@ class RelaxationSolver:
         """Accept every balanced cut."""
 
     def init(self, problem: BalancedCut, tol: float, start: Any) -> CutState:
-        """The cuts of a random vector and of the Fiedler vector; the method is only constructed if these are not proven optimal."""
-        problem.best.offer(problem.rng.normal(size=problem.graph.size))
-        problem.best.offer(fiedler(problem.graph, problem.rng))
+        """The cuts of a random vector and of the Fiedler vector, unless an earlier run has found them; the method is constructed later."""
+        if problem.best.value == np.inf:
+            problem.best.offer(problem.rng.normal(size=problem.graph.size))
+            problem.best.offer(fiedler(problem.graph, problem.rng))
         return CutState()
 
     def step(self, problem: BalancedCut, state: CutState) -> CutState:
