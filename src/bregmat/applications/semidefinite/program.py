@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.ray import find_ray
-from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
@@ -21,8 +20,39 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
 from bregmat.run.loop import Outcome, solve
-from bregmat.run.result import ExitReason, Record, Status
+from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 from bregmat.typing import Table, Values
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SemidefiniteResult(MatrixResult):
+    """The certified solution of a semidefinite program (:func:`semidefinite_program`).
+
+    In addition to the attributes of :class:`bregmat.MatrixResult`:
+
+    Attributes
+    ----------
+    objective, dual_bound : float
+        ``tr(C X)`` plus the losses of soft rows, and the proven lower bound: ``-b . dual`` where all rows are hard, since
+        ``C + sum_i dual_i A_i`` is positive semidefinite.
+    unit : float
+        Unit of the gap: the objective, or a thousandth of the norm of C times the largest ``|b_i| / |A_i|`` if that is larger.
+        ``|A_i|`` is the sum of the norms of the terms of a row.
+    ray : ndarray, shape (n, k), or None
+        The proof of UNBOUNDED: ``X + t ray ray'`` meets the rows for every t >= 0, and ``tr(C ray ray') < 0``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, semidefinite_program
+    >>> result = semidefinite_program(np.diag([1.0, -1.0]), Constraints.diagonal([1.0], index=[0]))
+    >>> print(result.status, abs(result.ray[:, 0]).round(3))
+    UNBOUNDED [0. 1.]
+    """
+
+    ray: np.ndarray | None = None
+
+    statuses: ClassVar[frozenset[Status]] = frozenset(Status)
 
 
 @tells_interrupts
@@ -40,13 +70,13 @@ def semidefinite_program(
     """Minimise a linear objective over positive semidefinite matrices under constraints.
 
     ``minimize tr(C X)`` over ``X >= 0`` that meet the rows. The solution is the limit of LogDet-regularised programs (Kulis 2009,
-    section 6.4). Use it for relaxations such as max-cut and Lovasz theta, of some hundred rows and columns and up to a few thousand
-    constraints, where the proof of the bound matters. :func:`nearest_kernel` finds the matrix nearest to a prior instead.
+    section 6.4). Use it for relaxations such as max-cut and Lovasz theta, with matrices of a few hundred rows and up to a few thousand
+    constraints, if the proof of the bound matters. :func:`nearest_kernel` finds the matrix nearest to a prior instead.
 
     Parameters
     ----------
     C : array-like or scipy.sparse, shape (n, n)
-        Symmetric. To maximise ``tr(C X)``, hand over ``-C``.
+        Symmetric. To maximise ``tr(C X)``, pass ``-C``.
     constraints : Constraints
         Rows on samples 0 ... n-1.
     slack_weight : float or array-like, shape (c,)
@@ -69,7 +99,7 @@ def semidefinite_program(
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no program; numerical outcomes never raise.
+        For invalid arguments; numerical outcomes never raise.
 
     Notes
     -----
@@ -105,10 +135,9 @@ def semidefinite_program(
         ray = find_ray(problem, constraints)
     if ray is not None:
         point = outcome.certificate
-        if not point.is_feasible:  # the iterates have left along the direction
-            anywhere = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
-            inside = solve(anywhere, LogDetPath(), tol=tol).certificate
-            point = problem.certify_matrix(inside.iterate, inside.dual)
+        if not point.is_feasible:  # the iterates diverge along the direction
+            any_feasible = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
+            point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
             outcome = replace(
@@ -123,18 +152,7 @@ def semidefinite_program(
 def result_of(
     problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
 ) -> SemidefiniteResult:
-    """The result of a run.
-
-    Parameters
-    ----------
-    problem : SemidefiniteProgram
-    outcome : Outcome
-    coordinates : Coordinates
-        From the samples to those of the program.
-    ray : ndarray, shape (n, k), or None
-        The proof of UNBOUNDED.
-    seconds : float
-    """
+    """The result of a run in coordinates of the samples, with the proof of UNBOUNDED (n, k) if there is one."""
     proof = outcome.certificate
     return SemidefiniteResult(
         **outcome.shared() | {"seconds": seconds},

@@ -14,16 +14,16 @@ from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.run.loop import solve
 
-RANGE = 1e-6  # eigenvalues of a direction, and values of rows, relative to the largest, below which they are 0
-CLEAR = 1e-6  # share of the sizes of its terms by which the objective must fall
-ROUNDINGS = 16.0  # of the points of a row that its value at a direction may differ from 0 by
+RANGE = 1e-6  # eigenvalues of a direction, and values of rows, that count as 0, relative to the largest one
+CLEAR = 1e-6  # least decrease of the objective, relative to the sum of the sizes of its terms
+ROUNDINGS = 16.0  # largest value of a row that has to be 0, in roundings of its points
 
 
 def find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndarray | None:
-    """A factor G (n, k) with ``tr(C G G') < 0`` along which no row gets worse, up to rounding of G; None if none is found.
+    """A factor G (n, k) with ``tr(C G G') < 0`` that violates no row of bound 0, up to rounding; None if none is found.
 
-    It is the solution of the program with the bounds 0 and a trace of 1, without the directions that are 0 in it, moved to where
-    the rows are 0 to the last digits.
+    It is the solution of the program with all bounds 0 and a trace of 1, restricted to its range and corrected so that rows that are
+    nearly 0 are 0 up to rounding.
     """
     n = problem.rows.r
     level = replace(constraints, bound=np.zeros(constraints.n_constraints), weight=np.ones(constraints.n_constraints))
@@ -33,19 +33,19 @@ def find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndarr
     G = _settled(iterate.F @ iterate.F.T, problem.rows.operator, constraints.sense)
     if G is None or not _falls(problem.C, G):
         return None
-    # the unit of a bound of 0 is the sum of the squared norms of the points of its row, or its own size: then only 0 counts
+    # violations of rows with bound 0 are relative to the sum of the squared norms of their points
     return G if (level.violation(G) <= ROUNDINGS * EPS).all() else None
 
 
 def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray | None:
-    """A factor of the matrix nearby whose values are 0 at equalities and at inequalities that are nearly 0."""
+    """A factor of a matrix near X at which equalities, and inequalities that are nearly 0, are 0 up to rounding."""
     values, U = eigh(X)
     N = U[:, values > RANGE * values[-1]]
     p, unit = operator.values(X), operator.norms() * float(np.trace(X))
     active = np.flatnonzero((sense == 0) | (np.abs(p) <= RANGE * unit))
     if not len(active):
         return N * np.sqrt(values[-N.shape[1] :])
-    # semidefinite rows whose value is 0 vanish on the range: their own range is left out exactly
+    # if a semidefinite row is 0 at a matrix, its range is orthogonal to that of the matrix
     some = operator.restrict(active)
     each = [some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(some.c)]
     lows = [(A, eigh(A)[0]) for A in each]
@@ -67,6 +67,6 @@ def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray
 
 
 def _falls(C: np.ndarray, G: np.ndarray) -> bool:
-    """Whether the objective falls along a direction, clearly beyond rounding."""
+    """Whether the objective decreases along a direction, clearly beyond rounding."""
     X = G @ G.T
     return float(np.vdot(C, X)) < -CLEAR * float(np.vdot(np.abs(C), np.abs(X)))
