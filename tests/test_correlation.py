@@ -24,7 +24,7 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import Entries, fixed_blocks
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.plots import ConvergenceDisplay
@@ -344,7 +344,7 @@ def test_a_written_entry_that_costs_an_eigenvalue_proves_nothing(rng):
     C = broken(rng, 10)
     C[0, 1] = C[1, 0] = 0.3
     entries = Entries(10, np.array([0]), np.array([1]))
-    problem = CorrelationProblem.frobenius(C, entries, 0.0, FixedBlocks())
+    problem = CorrelationProblem.frobenius(C, entries)
     t, U = np.linalg.eigh(nearest_correlation(C, fixed=mask_of(10, [(0, 1)])).X)
     for x in (0.0, -2e-9):
         X = U @ np.diag(np.append(x, np.maximum(t[1:], 0.0))) @ U.T

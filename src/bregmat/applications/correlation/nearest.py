@@ -1,4 +1,4 @@
-"""The nearest correlation matrix: a unit diagonal, and optionally fixed entries, a smallest eigenvalue, or a rank."""
+"""The nearest correlation matrix, with fixed entries, weights, bounds, a smallest eigenvalue, a rank, or factors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
@@ -150,7 +150,7 @@ def nearest_correlation(
         i, j = np.triu_indices(len(weighted.C))
         known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
         multipliers = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
-        return result_of(
+        return _result_of(
             outcome, given, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
         )
     given = read_input(C, scale, min_eig, insist=not D.keeps_range)
@@ -165,12 +165,11 @@ def nearest_correlation(
         if rank is not None and rank > n:
             raise ValueError(f"rank must be between 1 and n = {n}; got {rank}.")
         entries = read_fixed(fixed, given)
-        blocks = fixed_blocks(entries, entries.prescribed(given.C, low)) if entries.has_pairs else FixedBlocks()
-        problem = CorrelationProblem.frobenius(given.C, entries, low, blocks)
-    outcome = solve_correlation(problem, **limits)
+        problem = CorrelationProblem.frobenius(given.C, entries, low)
+    outcome = _solve(problem, **limits)
     if rank is not None:
         outcome = of_rank(outcome, given.C, int(rank), max_iter=max_iter, log=limits["log"])
-    return result_of(
+    return _result_of(
         outcome,
         given,
         problem.entries.rows,
@@ -179,6 +178,83 @@ def nearest_correlation(
         rank=None if rank is None else int(rank),
         repaired=problem.repaired,
     )
+
+
+@tells_interrupts
+@on_one_blas_thread
+def factor_correlation(
+    C: Table,
+    n_factors: int,
+    *,
+    scale: bool | None = None,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> CorrelationResult:
+    """Find a correlation matrix with k factors near a symmetric matrix, with a proven lower bound of the distance.
+
+    ``minimize |X - C|^2 / 2`` over ``X = L L' + D`` with L of k columns, D diagonal and nonnegative, and ``X_ii = 1``. Use it if a few
+    factors explain the correlations, and each variable has a variance of its own. ``nearest_correlation(C, rank=k)`` has no D.
+
+    Parameters
+    ----------
+    C : array-like or DataFrame (pandas, polars), shape (n, n)
+        Symmetric with a positive diagonal. It may be indefinite, and entries may exceed 1.
+    n_factors : int
+        Number k of factors, from 1 to n.
+    scale : bool, optional
+        As in :func:`nearest_correlation`: True for a covariance.
+    tol : float
+        Relative gap at which the result is called optimal.
+    max_iter : int, optional
+        Limit on the steps of the two searches (4000).
+    max_seconds : float, optional
+        Limit on wall time.
+    callback : callable, optional
+        Called once per iteration with a Record; returning True stops.
+
+    Returns
+    -------
+    CorrelationResult
+        ``matrix`` is X in the form of C, ``factor`` is L, and ``1 - (factor**2).sum(axis=1)`` is the diagonal of D. **The problem is
+        not convex**: the status is FEASIBLE, and OPTIMAL only if the bound is reached.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For invalid arguments, with the first offending entry; numerical outcomes never raise.
+
+    Notes
+    -----
+    The problem is that of Borsdorf, Higham and Raydan (Computing a nearest correlation matrix with factor structure, 2010). Limited-
+    memory BFGS runs from two starts: the spectrum of the nearest correlation matrix, and principal factors of C.
+
+    The bound is the largest of three: the bound of the nearest correlation matrix without factors; a bound from the eigenvalues of C
+    beyond the k-th that exceed 1, and those below 0 (by the inequalities of Mirsky and Weyl, because ``0 <= D <= I``); and a bound from
+    the singular values beyond the k-th of blocks off the diagonal, which do not depend on D. :func:`verify` recomputes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import factor_correlation
+    >>> loadings = np.array([[0.9], [0.8], [-0.5], [0.6]])
+    >>> C = loadings @ loadings.T
+    >>> np.fill_diagonal(C, 1.0)
+    >>> result = factor_correlation(C, 1)
+    >>> print(result.status, np.abs(result.factor).round(3).ravel())
+    OPTIMAL [0.9 0.8 0.5 0.6]
+    """
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    given = read_input(C, scale)
+    n = len(given.C)
+    check_integer("n_factors", n_factors, 1, optional=False)
+    if n_factors > n:
+        raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
+    log, entries = RunLog(callback, max_seconds), Entries.of_diagonal(n)
+    convex = _solve(CorrelationProblem.frobenius(given.C, entries), tol=tol, max_iter=max_iter, log=log)
+    outcome = of_rank(convex, given.C, int(n_factors), max_iter=max_iter, log=log, has_variances=True)
+    return _result_of(outcome, given, entries.rows, n_factors=int(n_factors))
 
 
 def _check_options(
@@ -237,7 +313,7 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | Non
     return CorrelationProblem(D, t0, C=C, entries=entries, basis=basis, repaired=repaired)
 
 
-def solve_correlation(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
+def _solve(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
     """Solve the problem with the Newton method of its divergence, or with the general one on the complement of null vectors."""
     solver: Solver = EntryNewton() if problem.is_whole else DualNewton()
     if problem.divergence.is_congruence_invariant:
@@ -245,22 +321,10 @@ def solve_correlation(problem: CorrelationProblem, *, tol: float, max_iter: int 
     return solve(problem, solver, tol=tol, max_iter=MAX_ITER if max_iter is None else max_iter, log=log)
 
 
-def result_of(
+def _result_of(
     outcome: Outcome, given: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
 ) -> CorrelationResult:
-    """The result of a run.
-
-    Parameters
-    ----------
-    outcome : Outcome
-    given : MatrixInput
-    rows : ndarray of int, shape (c, 2)
-        The entries that have multipliers.
-    near : ndarray, shape (n, n), optional
-        The matrix that the residual is measured from; by default the input.
-    **more
-        Further attributes of the result.
-    """
+    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
     proof, story = outcome.certificate, outcome.shared()
     if outcome.conflict is not None:
         story["conflict"] = rows[outcome.conflict]

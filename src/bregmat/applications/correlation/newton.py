@@ -33,7 +33,15 @@ class Curvature:
 
     @classmethod
     def of(cls, divergence: Any, entries: Entries, t: np.ndarray, U: np.ndarray) -> Curvature:
-        """At the point of the dual with the eigenvalues t (n,), in ascending order, and eigenvectors U (n, n) of ``T0 - Y(mu)``."""
+        """At a point of the dual.
+
+        Parameters
+        ----------
+        divergence : SpectralDivergence
+        entries : Entries
+        t, U : ndarray, shapes (n,) and (n, n)
+            Eigenvalues in ascending order, and eigenvectors, of ``T0 - Y(mu)``.
+        """
         n = len(t)
         if divergence.keeps_range:
             return cls(entries, U, U, 0.5 * divergence.divided(t), 0.0)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import Entries, FixedBlocks
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.result import Repair
 from bregmat.base.linalg import (
     EPS,
@@ -109,9 +109,10 @@ class CorrelationProblem(NearestMatrix):
         object.__setattr__(self, "unit", one)
 
     @classmethod
-    def frobenius(cls, C: np.ndarray, entries: Entries, min_eig: float, blocks: FixedBlocks) -> CorrelationProblem:
+    def frobenius(cls, C: np.ndarray, entries: Entries, min_eig: float = 0.0) -> CorrelationProblem:
         """Frobenius, in the eigenvectors of ``C - F``, on the complement of null vectors if there are any."""
         F = min_eig * np.eye(len(C)) if min_eig else 0.0
+        blocks = fixed_blocks(entries, entries.prescribed(C, min_eig)) if entries.has_pairs else FixedBlocks()
         facts: dict[str, Any] = {"fixed_part": F, "min_eig": min_eig, "blocks": blocks}
         N = blocks.basis
         if N is None:

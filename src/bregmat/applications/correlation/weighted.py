@@ -156,12 +156,12 @@ def _semidefinite(S: np.ndarray) -> np.ndarray:
 def pose_weighted(
     C: Any, weights: Any, bounds: Any, fixed: Any, min_eig: Any, scale: Any
 ) -> tuple[MatrixInput, WeightedProblem]:
-    """Check the arguments of :func:`bregmat.nearest_correlation` and build the problem; fixed entries have equal bounds.
+    """Check the arguments and build the problem, in which fixed entries have equal bounds.
 
-    Raises
-    ------
-    TypeError, ValueError
-        For invalid arguments, with the first offending entry.
+    Parameters
+    ----------
+    C, weights, bounds, fixed, min_eig, scale
+        As in :func:`bregmat.nearest_correlation`.
     """
     h, unknown = None, None
     if weights is not None:

@@ -46,7 +46,7 @@ class CutState(State):
     signal: float = 0.0
     stalled: bool = False
     finished: bool = False
-    is_concluded: bool = False
+    is_last: bool = False
 
     def is_finite(self) -> bool:
         """The methods themselves reject steps that overflow."""
@@ -79,14 +79,13 @@ class BalancedCut(Problem):
 
     def certify(self, state: CutState) -> CutCertificate:
         """Compute the bound of the method's multipliers, and round its matrix to cuts."""
-        method = state.method
+        method, is_last = state.method, state.is_last
         if method is None:
             self.prove_by_cut()
-        elif not state.is_concluded:
-            if method.is_new or method.proves_every_step:
-                self.prove(method.y, method.level(self.loss, method.stalled))
-                state.finished = self.is_solved(method.value, method.coarse)
-            if state.finished:
+        elif method.is_new or method.proves_every_step or is_last:
+            self.prove(method.y, method.level(self.loss, method.stalled or is_last))
+            state.finished = self.is_solved(method.value, method.coarse)
+            if state.finished or is_last:
                 self.round(method, self.n_roundings)
                 self.prove_by_cut()
             elif method.is_new:
@@ -102,14 +101,8 @@ class BalancedCut(Problem):
         )
 
     def conclude(self, state: CutState) -> None:
-        """Compute the best bound of the method, and use all hyperplanes that are left."""
-        method = state.method
-        if method is not None:
-            self.prove(method.y, method.level(self.loss, True))
-            state.finished = self.is_solved(method.value, method.coarse)
-            self.round(method, self.n_roundings)
-            self.prove_by_cut()
-            state.is_concluded = True
+        """Let the next certificate compute the best bound, and use all hyperplanes that are left."""
+        state.is_last = True
 
     def round(self, method: Any, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""

@@ -43,7 +43,16 @@ class SemidefiniteProgram(Problem):
     def build(
         cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any
     ) -> SemidefiniteProgram:
-        """From an objective (r, r) and constraints with their operator; rows with a finite slack weight have the squared hinge loss."""
+        """Build a program; rows with a finite slack weight have the squared hinge loss.
+
+        Parameters
+        ----------
+        C : ndarray, shape (r, r)
+        operator : Operator
+            The constraints, bound to the coordinates.
+        constraints : Constraints
+        slack_weight : float or array-like, shape (c,)
+        """
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
         return cls(C, rows, constraints.psd_rows())

@@ -95,24 +95,19 @@ def boost_hypotheses(
     problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
     limits: dict[str, Any] = {"max_iter": int(n_steps), "max_seconds": max_seconds, "callback": callback}
     outcome = solve(problem, AdaBoost(), tol=TOL, **limits)
-    weights, proof, trace = np.zeros(len(y)), outcome.certificate, outcome.trace
-    weights[used] = np.exp(proof.log_weights)
+    trace, weights = outcome.trace, outcome.certificate.dual
+    T = problem.log_first - weights @ problem.A
+    sample_weights = np.zeros(len(y))
+    sample_weights[used] = np.exp(T - log_sum(T))
     return BoostResult(
         **outcome.shared() | {"trace": {}, "n_iter": len(trace["rows"])},
-        weights=proof.dual,
-        sample_weight=weights,
+        weights=weights,
+        sample_weight=sample_weights,
         rows=trace["rows"].astype(int),
         steps=trace["steps"],
         loss=np.exp(trace["log_loss"]),
         bound=np.exp(trace["log_bound"]),
     )
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class BoostCertificate(Certificate):
-    """The exponential loss of a combination of hypotheses, with the logarithms of the weights of the examples."""
-
-    log_weights: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,29 +125,25 @@ class ExponentialLoss(Problem):
     A: Any
     log_first: np.ndarray
 
-    def certify(self, state: BoostState) -> BoostCertificate:
+    def certify(self, state: AdaBoostState) -> Certificate:
         """The loss of the combination."""
-        loss = state.objective
-        return BoostCertificate(
-            dual=state.weights, objective=loss, upper=loss, dual_bound=0.0, log_weights=state.log_weights
-        )
+        return Certificate(dual=state.weights, objective=state.objective, upper=state.objective, dual_bound=0.0)
 
-    def is_due(self, state: BoostState, tol: float) -> bool:
+    def is_due(self, state: AdaBoostState, tol: float) -> bool:
         """Only the last state is certified."""
         return False
 
-    def estimate(self, state: BoostState, works_on: str) -> dict[str, float]:
+    def estimate(self, state: AdaBoostState, works_on: str) -> dict[str, float]:
         """The loss is known at every step."""
         return {"objective": state.objective, "dual_bound": 0.0, "violation": 0.0}
 
 
 @dataclass(frozen=True, eq=False)
-class BoostState(State):
-    """Weights of the hypotheses, margins of the examples, the logarithm of the loss, and a list of numbers per step."""
+class AdaBoostState(State):
+    """Weights of the hypotheses, logarithms of the terms of the loss and of the loss, and a list of numbers per step."""
 
     weights: np.ndarray
-    margins: np.ndarray
-    log_weights: np.ndarray
+    log_terms: np.ndarray
     log_loss: float
     steps: dict[str, list[float]]
     finished: bool = False
@@ -180,15 +171,15 @@ class AdaBoost:
     def check(self, problem: ExponentialLoss) -> None:
         """Accept every problem."""
 
-    def init(self, problem: ExponentialLoss, tol: float, start: Any) -> BoostState:
+    def init(self, problem: ExponentialLoss, tol: float, start: Any) -> AdaBoostState:
         """No hypothesis has a weight."""
         steps: dict[str, list[float]] = {name: [] for name in ("rows", "steps", "log_loss", "log_bound")}
-        n, d = problem.A.shape
-        return self._at(problem, np.zeros(n), np.zeros(d), steps)
+        log_loss = log_sum(problem.log_first)
+        return AdaBoostState(np.zeros(problem.A.shape[0]), problem.log_first, log_loss, steps)
 
-    def step(self, problem: ExponentialLoss, state: BoostState) -> BoostState:
+    def step(self, problem: ExponentialLoss, state: AdaBoostState) -> AdaBoostState:
         """One step; the run is finished if no edge is positive."""
-        edges = problem.A @ np.exp(state.log_weights)
+        edges = problem.A @ np.exp(state.log_terms - state.log_loss)
         j = int(edges.argmax())
         r = min(float(edges[j]), 1.0)  # rounding may lift it above 1
         if not r > 0.0:
@@ -197,20 +188,12 @@ class AdaBoost:
         alpha = approximate_step(r, -1.0, 1.0)
         weights, row = state.weights.copy(), problem.A[[j]]
         weights[j] += alpha
-        margins = state.margins + alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
-        new = self._at(problem, weights, margins, state.steps)
+        log_terms = state.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
+        log_loss = log_sum(log_terms)
         bound = (state.steps["log_bound"] or [0.0])[-1] + log_step_bound(r, -1.0, 1.0, alpha)
-        for name, value in zip(state.steps, (j, alpha, new.log_loss, bound), strict=True):
+        for name, value in zip(state.steps, (j, alpha, log_loss, bound), strict=True):
             state.steps[name].append(value)
-        return new
-
-    def _at(
-        self, problem: ExponentialLoss, weights: np.ndarray, margins: np.ndarray, steps: dict[str, list[float]]
-    ) -> BoostState:
-        """The state at these weights of the hypotheses."""
-        T = problem.log_first - margins
-        log_loss = log_sum(T)
-        return BoostState(weights, margins, T - log_loss, log_loss, steps)
+        return AdaBoostState(weights, log_terms, log_loss, state.steps)
 
 
 def _predictions(H: Any) -> Any:
@@ -245,14 +228,6 @@ class BoostResult(Result):
         Exponential loss ``sum_i w1_i exp(-y_i f(x_i))`` after each step; the training error is at most this.
     bound : ndarray, shape (n_steps,)
         The upper bound of the loss from Theorem 4.1: the product of the ``rho(r_t)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import boost_hypotheses
-    >>> result = boost_hypotheses(np.array([[1.0], [1.0], [-1.0]]), [1, -1, -1], n_steps=5)
-    >>> round(result.objective, 4)  # the exponential loss: 2 sqrt(2) / 3
-    0.9428
     """
 
     weights: np.ndarray

@@ -46,7 +46,13 @@ class LinearRows:
 
     @classmethod
     def build(cls, x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Self, np.ndarray]:
-        """Check the arguments of :func:`bregmat.nearest_distribution`; the rows on the support of x0, and the support."""
+        """Checked rows on the support of x0, and the support.
+
+        Parameters
+        ----------
+        x0, A, b, sense, total
+            As in :func:`bregmat.nearest_distribution`.
+        """
         x0 = as_column("x0", x0, per="column of A", lowest=0.0)
         support = x0 > 0
         if not support.any():

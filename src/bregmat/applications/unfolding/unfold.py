@@ -126,7 +126,7 @@ def unfold(
     check_positive("slack_weight", slack_weight)
     check_positive("rtol", rtol, finite=True, zero=True)
     pairs, sq = neighbour_pairs(points, n_neighbors)
-    warn_of_short_cuts(points, n_neighbors, pairs, sq)
+    _warn_of_short_cuts(points, n_neighbors, pairs, sq)
     rows, N = distance_rows(pairs, sq, rtol), centred_basis(n)
     largest = float(n**2 * sq.mean())  # exceeds the largest eigenvalue of an unfolded surface
     scale = 0.0
@@ -135,7 +135,7 @@ def unfold(
         start = np.tile(rtol * sq, 2) if rtol > 0 else None
         log = RunLog(callback, max_seconds)
         outcome = solve(program, LogDetPath(), start=start, tol=tol, max_iter=max_iter, log=log)
-        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)), None, 0.0)
+        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
@@ -193,7 +193,7 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
     return pairs, sq
 
 
-def warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
+def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
     """Warn of pairs, with squared distances sq, that may join layers of a folded surface.
 
     Their points are far apart along the edges of the graph of half as many neighbours.
