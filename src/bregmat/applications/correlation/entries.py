@@ -11,14 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.linalg import EPS
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator, RankOneRows
-
-DENSE = 0.05  # share of all n^2 entries from which products with dense matrices are faster
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +79,15 @@ class Entries:
 
     def times(self, mu: np.ndarray, U: np.ndarray) -> np.ndarray:
         """``Y(mu) U``."""
-        if not self.has_pairs:
-            return mu[:, None] * U
-        if len(self.i) > DENSE * self.n**2:
-            return self.adjoint(mu) @ U
-        half = scipy.sparse.csr_array((0.5 * mu[self.n :], (self.i, self.j)), shape=(self.n, self.n))
-        return mu[: self.n, None] * U + half @ U + half.T @ U
+        return self.adjoint(mu) @ U if self.has_pairs else mu[:, None] * U
 
     def of_product(self, U: np.ndarray, V: np.ndarray) -> np.ndarray:
         """``of(U V' + V U')``."""
         diagonal = 2.0 * np.einsum("ij,ij->i", U, V)
         if not self.has_pairs:
             return diagonal
-        if len(self.i) > DENSE * self.n**2:
-            Z = U @ V.T
-            pairs = Z[self.i, self.j] + Z[self.j, self.i]
-        else:
-            pairs = np.einsum("ij,ij->i", U[self.i], V[self.j]) + np.einsum("ij,ij->i", U[self.j], V[self.i])
-        return np.concatenate([diagonal, pairs])
+        Z = U @ V.T
+        return np.concatenate([diagonal, Z[self.i, self.j] + Z[self.j, self.i]])
 
     def operator(self, basis: np.ndarray) -> Operator:
         """The operator ``M -> of(basis M basis')``."""
