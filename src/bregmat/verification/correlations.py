@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult, RepairedMatrix
 from bregmat.certificates.status import Status
-from bregmat.coordinates.priors import RANK_TOL, Factor
+from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import as_divergence
 from bregmat.verification.extended import (
     arithmetic,
@@ -73,8 +73,7 @@ class Correlation:
         C = arguments["C"]
         self.rank, self.n_factors = arguments.get("rank"), arguments.get("n_factors")
         self.labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if hasattr(C, "columns") else None
-        self.is_factor = isinstance(C, Factor)
-        C = numbers(C.G0 @ C.G0.T if self.is_factor else C)
+        C = numbers(C)
         n = len(C)
         self.real = arithmetic(80.0 * n**3)
         C = C.astype(self.real)
@@ -172,7 +171,7 @@ class Correlation:
     def _asked(self, found: Verification) -> None:
         """What the result says of its problem, and of the repair of the input."""
         result, repaired = self.result, self.result.repaired
-        is_forced = len(self.i) > self.n and self.divergence.takes_indefinite and not self.is_factor
+        is_forced = len(self.i) > self.n and self.divergence.takes_indefinite
         if result.null_space is not None and not is_forced:
             found.problem("null vectors are named, which nothing forces")
         for name, asked in (
@@ -243,10 +242,7 @@ class Correlation:
         eps = unit_of(self.real) * self.n
         if D.takes_indefinite:
             T, C0 = self.C - self.low * eye - Y, self.C - self.low * eye
-            if self.is_factor:
-                N = self._prior()[1]
-                T = N.T @ T @ N
-            elif self.result.null_space is not None:
+            if self.result.null_space is not None:
                 V = self.result.null_space.astype(self.real)
                 if not self._are_null(V):
                     return None, 0.0
@@ -320,7 +316,7 @@ class Correlation:
                 N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
                 Y = N.T @ Y @ N
             total -= float(self.low * np.trace(self.sum(mu)))
-        if self.is_factor or not self.divergence.takes_indefinite:
+        if not self.divergence.takes_indefinite:
             _, Q, d = self._prior()
             Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
         size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)
