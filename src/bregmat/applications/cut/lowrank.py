@@ -19,8 +19,6 @@ FIRST_BOUND, FIRST_LOOK = (
 )  # residuals below which the first proof is tried; above LARGE vertices, the first Ritz value
 DEAD = 0.1  # length of a column of R, relative to the longest one, below which it may be removed
 SMALLEST = 1e-10  # residual at which the relaxation is solved to rounding
-FEW = 12  # columns from the second polynomial on; solutions of grids had rank 3
-SMOOTHING = 8, 32, 128  # degrees of the polynomials of L for the start
 FORCING = 0.1  # relative residual of the linear systems
 SUFFICIENT = 0.05  # least decrease of a step, over the decrease that its slope predicts
 SHORTER, SHORTEST = 0.4, 0.01  # factor of the step length from one trial to the next, and the least length
@@ -54,8 +52,6 @@ class LowRank:
         n = graph.size
         self.coarse = 1.0 if n <= LARGE else 100.0
         self.R = self._retract(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, RANK))))
-        if n > LARGE:
-            self.R = self._smoothed(self.R)
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else FIRST_LOOK), 0
@@ -95,40 +91,6 @@ class LowRank:
             b = np.linalg.pinv(n * np.eye(k) - R.T @ R, rcond=1e-8, hermitian=True) @ s
             R = R - b
         return R / np.linalg.norm(R, axis=1, keepdims=True)
-
-    def _smoothed(self, R: np.ndarray) -> np.ndarray:
-        """A start that changes little along edges: Chebyshev polynomials of L are applied while the value decreases by half.
-
-        Otherwise grids take many Newton steps.
-        """
-        A, top, value = self.graph.A, 2.0 * float(self.graph.degree.max(initial=0.0)), np.inf
-        for degree in SMOOTHING if top > 0 else ():
-            low = top * min(0.5, (2.5 / degree) ** 2)  # larger eigenvalues are damped to a few hundredths
-            shifted, along = self.graph.degree - 0.5 * (top + low), np.empty(len(R))
-            if value < np.inf and R.shape[1] > FEW:  # few eigenvalues matter if the first polynomial has helped
-                start = R @ np.linalg.eigh(R.T @ R)[1][:, -FEW:]
-            else:
-                start = R
-            last, now = np.zeros_like(start), start
-            for k in range(degree):  # T_k+1 = 2 x T_k - T_k-1 with x = (top + low - 2 L) / (top - low)
-                new = np.empty_like(start)
-                cut.curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
-                new *= (-4.0 if k else -2.0) / (top - low)
-                new -= last
-                last, now = (now if k else start), new
-            now = self._retract(self._turned(now))
-            new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
-            if not new_value < 0.5 * value:
-                break
-            R, value = now, new_value
-        return R
-
-    @staticmethod
-    def _turned(R: np.ndarray) -> np.ndarray:
-        """R times its right singular vectors without the short columns, if these are the majority; otherwise R itself."""
-        sizes, V = np.linalg.eigh(R.T @ R)
-        alive = int((sizes > DEAD**2 * sizes[-1]).sum())
-        return R if 2 * (2 * alive + 2) > len(sizes) else R @ V[:, -(2 * alive + 2) :]
 
     @property
     def residual(self) -> float:
@@ -202,10 +164,11 @@ class LowRank:
         return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
     def _narrow(self) -> None:
-        """Remove short columns of R, if these are the majority."""
-        turned = self._turned(self.R)
-        if turned is not self.R:
-            self.R = self._retract(turned)
+        """Remove short columns of R, after a rotation to its right singular vectors, if they are the majority."""
+        sizes, V = np.linalg.eigh(self.R.T @ self.R)
+        kept = 2 * int((sizes > DEAD**2 * sizes[-1]).sum()) + 2
+        if 2 * kept <= len(sizes):
+            self.R = self._retract(self.R @ V[:, -kept:])
             self._derivatives()
 
     def level(self, loss: float, is_last: bool) -> float:
