@@ -104,11 +104,11 @@ class LogDetPath:
         affine = system.direction(0.0, 0.0, 0.0)
         ap, ad = system.steps(affine)
         ahead = system.complementarity(affine, ap, ad) / system.tau
-        goal = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
+        target = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
         # second-order terms of the predictor: dX dZ and dw dlam
         dX, dZ, dw, dlam, _ = affine
-        bent = symmetrize(dX @ dZ)
-        move = system.direction(goal, bent, dw * dlam)
+        second_order = symmetrize(dX @ dZ)
+        move = system.direction(target, second_order, dw * dlam)
         ap, ad = system.steps(move)
         new = system.moved(move, ap, ad) if max(ap, ad) > SHORTEST else None
         if new is None:
@@ -153,16 +153,16 @@ class _NewtonSystem:
             y = y + cholesky_solve(self.factor, rhs - self.matrix @ y)
         return self.scale * y
 
-    def direction(self, goal: float, bent: Any, bent_rows: Any) -> tuple:
-        """Steps of X and Z (in the coordinates B), w, lam and m towards ``X Z = goal I`` and ``w lam = goal``.
+    def direction(self, target: float, second_order: Any, second_order_rows: Any) -> tuple:
+        """Steps of X and Z (in the coordinates B), w, lam and m towards ``X Z = target I`` and ``w lam = target``.
 
-        ``bent`` and ``bent_rows`` are the second-order terms of the predictor.
+        ``second_order`` and ``second_order_rows`` are the second-order terms of the predictor.
         """
         P, s, free, w = self.scaled, self.s, self.free, self.state.slack
         # dX + dZ = H solves the linearised equation, which is diagonal in these coordinates
-        H = np.diag(goal - self.sigma**2) - bent
+        H = np.diag(target - self.sigma**2) - second_order
         H = 2.0 * H / np.add.outer(self.sigma, self.sigma)
-        dw = np.where(free, 0.0, (goal - bent_rows - w * self.lam) / self.lam)
+        dw = np.where(free, 0.0, (target - second_order_rows - w * self.lam) / self.lam)
         # (A A* + w / lam + u^2 / gamma) dm = A(H - R) - (b - p) + s (w + dw)
         rhs = self.operator.values(H - self.dual_residual) / P.unit - self.row_residual
         dm = self.solve(rhs + np.where(free, 0.0, s * (w + dw)))
