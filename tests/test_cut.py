@@ -347,7 +347,7 @@ def test_products_of_the_factor_form(rng):
     want = graph.laplacian_times(D) + y[:, None] * D
     assert_allclose(U, want, atol=1e-12)
     assert_allclose(along, (want * R).sum(axis=1), atol=1e-12)
-    low = LowRank(graph, rng, rank=3)
+    low = LowRank(graph, rng)
     U, a = low._tangent(rng.normal(size=low.R.shape), y)
     assert_allclose(U.sum(axis=0), 0.0, atol=1e-12)  # in the tangent space of balance, and of rows of length one
     assert_allclose((U * low.R).sum(axis=1), 0.0, atol=1e-12)
@@ -373,21 +373,6 @@ def test_certifying_multipliers(rng):
 
 
 # ---------------------------------------------------------------- methods
-def test_low_rank_leaves_a_saddle(rng):
-    """At rank 2 there are local minima; widening the factor reaches the relaxation."""
-    A, value = RELAXED["grid 4 x 5"]
-    graph = read_graph(A)
-    method = LowRank(graph, rng, rank=2)
-    for _ in range(300):
-        method.step()
-        if method.stalled and not method.widen():
-            break
-    assert method.R.shape[1] == method.most
-    assert method.value * graph.scale / 4 == pytest.approx(value, abs=1e-6)
-    assert_allclose(np.linalg.norm(method.R, axis=1), 1, rtol=1e-12)
-    assert_allclose(method.R.sum(axis=0), 0, atol=1e-10)
-
-
 def test_large_graphs(monkeypatch):
     """Few and sparse proofs, a coarser end: the sizes from which that is so are lowered here."""
     monkeypatch.setattr(cut_lowrank, "LARGE", 50)

@@ -8,6 +8,7 @@ import pytest
 
 import bregmat
 from bregmat import Factor, Status, nearest_kernel, unfold, verify
+from bregmat.applications.unfolding.unfold import neighbour_pairs
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
 
@@ -24,7 +25,7 @@ def flat_problem(seed):
         n, k = int(rng.integers(8, 30)), int(rng.integers(3, 7))
         X = flat(rng, n, int(rng.integers(2, 8)))
         try:
-            bregmat.applications.unfolding.graph.neighbour_pairs(X, k)
+            neighbour_pairs(X, k)
         except ValueError:
             continue
         return X, k

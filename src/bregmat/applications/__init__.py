@@ -1,4 +1,4 @@
-"""Problems beside the learning of matrices that its methods solve.
+"""Further problems that the methods of this library solve.
 
 Nearest distributions, boosting, correlation matrices, balanced cuts, semidefinite programs, unfolding.
 """

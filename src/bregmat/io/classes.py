@@ -32,7 +32,7 @@ SAVABLE: dict[str, str | type] = {
     "OnlinePCA": "bregmat.online.pca",
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
-    "SemidefiniteResult": "bregmat.applications.semidefinite.result",
+    "SemidefiniteResult": "bregmat.applications.semidefinite.program",
     "ShrinkResult": "bregmat.applications.correlation.shrink",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }

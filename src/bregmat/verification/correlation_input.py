@@ -10,7 +10,6 @@ import numpy as np
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult
 from bregmat.certificates.status import Status
-from bregmat.coordinates.priors import Factor
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
@@ -26,8 +25,7 @@ class CorrelationInput:
         has_names = hasattr(C, "columns")
         labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if has_names else None
         self.asked = {"labels": labels, "frame": "polars" if has_names and not hasattr(C, "index") else None}
-        self.is_factor = isinstance(C, Factor)
-        given = numbers(C.G0 @ C.G0.T if self.is_factor else C)
+        given = numbers(C)
         self.n = n = len(given)
         if result.X.shape != (n, n):
             raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")

@@ -103,7 +103,7 @@ class Correlation(EntryProof):
             wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a <= b}
         if pairs != wanted:
             found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
-        is_forced = len(self.i) > self.n and self.divergence.takes_indefinite and not self.is_factor
+        is_forced = len(self.i) > self.n and self.divergence.takes_indefinite
         if self.result.null_space is not None and not is_forced:
             found.problem("null vectors are named, which nothing forces")
 
@@ -174,7 +174,7 @@ class Correlation(EntryProof):
         linear, terms = float(mu.astype(self.real) @ self.b), float(np.abs(mu) @ np.abs(self.b))
         if D.takes_indefinite:
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
-            N = self._prior[1] if self.is_factor else self._complement()
+            N = self._complement()
             if N is None and self.result.null_space is not None:
                 return None, 0.0
             T = C0 - Y if N is None else N.T @ (C0 - Y) @ N
@@ -228,7 +228,7 @@ class Correlation(EntryProof):
                 found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
             N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
             Y = N.T @ Y @ N
-        if self.is_factor or not self.divergence.takes_indefinite:
+        if not self.divergence.takes_indefinite:
             _, Q, d = self._prior
             Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
         size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)

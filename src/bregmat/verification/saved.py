@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.result import RepairedMatrix
-from bregmat.applications.semidefinite.result import SemidefiniteResult
+from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.applications.semidefinite.result import SemidefiniteResult
+from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.certificates.problem import FEASIBLE

@@ -1,7 +1,6 @@
 """Nearest correlation matrices."""
 
-from bregmat.applications.correlation.factors import factor_correlation
-from bregmat.applications.correlation.nearest import nearest_correlation
+from bregmat.applications.correlation.nearest import factor_correlation, nearest_correlation
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult, shrink_correlation
 

@@ -1,4 +1,4 @@
-"""Newton's method for the LogDet-nearest matrix with a unit diagonal, where the Hessian is an explicit matrix."""
+"""Newton's method for the LogDet-nearest matrix with a unit diagonal, whose Hessian is an explicit matrix."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bregmat.applications.correlation.problem import CorrelationProblem, DenseSt
 from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
 from bregmat.base.numerics import armijo
 
-QUICK = 20  # steps after which the path, which always arrives, is taken: what ends sooner takes 3 to 10
+QUICK = 20  # steps after which the solver follows the path, which always converges; other problems take 3 to 10 steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class _LogDetState(DenseState):
     stalled: bool = False
     idle: int = 0
     steps: int = 0
-    share: float | None = None  # of C^-1 that X is for, on the path; None: Newton's method on the whole of it
+    share: float | None = None  # the factor s of C^-1 on the path; None before the path is followed
 
     @property
     def objective(self) -> float:  # type: ignore[override]
@@ -49,16 +49,16 @@ class _LogDetState(DenseState):
 
 @dataclass(frozen=True)
 class LogDetNewton:
-    """Newton's method for the LogDet-nearest unit diagonal: ``X = (C^-1 + diag(mu))^-1``, Hessian of -g is ``X o X``.
+    """Newton's method for the LogDet-nearest matrix with a unit diagonal: ``X = (C^-1 + diag(mu))^-1``, and ``X o X`` is the Hessian of -g.
 
     Notes
     -----
-    Kulis 2009, Algorithm 1 projects onto one diagonal entry at a time; this moves all together. Where ``X_ii > 1`` the equation
-    solved is ``1 / X_ii = 1``, linear in mu for a diagonal C: same Hessian, fewer steps. Cost 4/3 n^3 operations a step.
+    Kulis 2009, Algorithm 1, projects onto one diagonal entry at a time. For entries with ``X_ii > 1`` a step solves ``1 / X_ii = 1``,
+    which is linear in mu if C is diagonal; the Hessian is the same. A step costs 4/3 n^3 operations.
 
-    A prior with tiny eigenvalues, or variables of very different scale, can take thousands of such steps. So after ``QUICK`` of them,
-    or a stall, the path ``X(s) = (s C^-1 + diag(mu))^-1`` is followed from s near 0, where X is near I, to 1: each point is the centre
-    of a self-concordant function, which damped Newton steps, ``1 / (1 + lambda)``, find from anywhere.
+    If C has small eigenvalues, or its variables differ in scale, this can take thousands of steps. After ``QUICK`` steps, or a stall,
+    the solver therefore follows the path ``X(s) = (s C^-1 + diag(mu))^-1`` from s near 0, where X is near I, to 1. Each of its points
+    minimises a self-concordant function, for which Newton steps of length ``1 / (1 + lambda)`` converge from every point.
     """
 
     name: ClassVar[str] = "logdet_newton"
@@ -66,30 +66,15 @@ class LogDetNewton:
     max_iter: ClassVar[int] = 200
 
     def check(self, problem: CorrelationProblem) -> None:
-        """LogDet, the Cholesky factor of C, and nothing fixed."""
-        if not problem.is_triangular:
-            raise TypeError(
-                f"logdet_newton needs the Cholesky factor of a LogDet prior; got {problem.divergence.name}."
-            )
+        """Accept every problem that is passed."""
 
     def init(self, problem: CorrelationProblem, tol: float, start: np.ndarray | None) -> _LogDetState:
-        """The prior, or where its diagonal is far off what answers for a diagonal one, shrunk into the domain."""
+        """Start at the prior."""
         X = problem.basis @ problem.basis.T
-        first = _measured(problem, np.zeros(problem.c), X, -problem.logdet)
-        size = np.diag(X)
-        if size.max() <= 2.0 and size.min() >= 0.5:
-            return first
-        d = 1.0 / np.sqrt(size)
-        share = 0.9 / float((d * (np.abs(X) @ d)).max())  # C^-1 >= share diag(1 / C_ii)
-        mu = 1.0 - share / size
-        L, ok = cholesky(add_diagonal(problem.inverse.copy(), mu))
-        logdet = logdet_of_factor(L) if ok else -np.inf
-        if logdet - float(mu.sum()) <= first.logdet:
-            return first
-        return _measured(problem, mu, cholesky_inverse(L), logdet)
+        return _measured(problem, np.zeros(problem.c), X, -problem.logdet)
 
     def step(self, problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
-        """One damped Newton step, on the path once the plain method has been slow."""
+        """One damped Newton step; on the path if Newton's method is slow."""
         if state.share is not None:
             return _along(problem, state)
         new = _plain(problem, state)
@@ -100,19 +85,19 @@ class LogDetNewton:
 
 
 def _on_path(problem: CorrelationProblem, state: _LogDetState, mu: np.ndarray, share: float) -> _LogDetState:
-    """The point mu of the path, or a stalled state where rounding ends it."""
+    """The state at the point mu of the path; stalled if a matrix is not positive definite."""
     L, ok = cholesky(add_diagonal(share * problem.inverse, mu))
     whole, fits = (L, ok) if share == 1.0 else cholesky(add_diagonal(problem.inverse.copy(), mu))
     if not (ok and fits):
         return replace(state, stalled=True)
     logdet = logdet_of_factor(whole)
     new = _measured(problem, mu, cholesky_inverse(L), logdet)
-    # off its end the path has no gap worth computing
+    # certificates before the end of the path would not be sharp
     return replace(new, share=share, signal=new.signal if share == 1.0 else np.inf, steps=state.steps + 1)
 
 
 def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
-    """One damped Newton step for this share of C^-1, or a larger share."""
+    """One damped Newton step for this factor of C^-1, followed by a larger factor if it has converged."""
     assert state.share is not None
     x = np.diag(state.X)
     H, ok = cholesky(state.X * state.X)
@@ -123,7 +108,7 @@ def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
     damped = 1.0 / (1.0 + decrement) if decrement > 0.25 else 1.0
     mu, share = state.dual + damped * d, state.share
     if decrement <= 0.25 and share < 1.0:
-        # the tangent of the path, in log(share), as far as X stays positive definite
+        # along the tangent of the path, in log(share), as far as X stays positive definite
         slope = cholesky_solve(H, -np.diag(state.X @ problem.inverse @ state.X)) * share
         for factor in (10.0, 4.0, 2.0, 1.3):
             larger = min(1.0, factor * share)
@@ -133,7 +118,7 @@ def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
         return _on_path(problem, state, mu, min(1.0, 1.3 * share))
     new = _on_path(problem, state, mu, share)
     if share == 1.0 and decrement < 1e-3:
-        idle = state.idle + 1  # quadratic convergence is through after two such steps
+        idle = state.idle + 1  # Newton's method converges quadratically here: two steps are enough without rounding
         return replace(new, idle=idle, stalled=new.stalled or idle >= 6)
     return new
 
@@ -143,14 +128,11 @@ def _plain(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
     x = np.diag(state.X)
     H, ok = cholesky(state.X * state.X)
     if not ok:
-        H, ok = cholesky(add_diagonal(state.X * state.X, 1e-10 * x * x))
-    if not ok:
         return replace(state, stalled=True)
     d = cholesky_solve(H, (x - 1.0) * np.maximum(x, 1.0))
     slope = float((x - 1.0) @ d)
     if not slope > 0:
-        d = cholesky_solve(H, x - 1.0)
-        slope = float((x - 1.0) @ d)
+        return replace(state, stalled=True)
     rounding = EPS * (
         8.0 * abs(problem.logdet) + 8.0 * float(np.abs(state.dual).sum()) + float(np.trace(problem.inverse))
     )
@@ -174,6 +156,6 @@ def _plain(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
 
 
 def _measured(problem: CorrelationProblem, mu: np.ndarray, X: np.ndarray, logdet: float) -> _LogDetState:
-    """The state with a generous estimate of its gap: a certificate costs as much as a step."""
+    """The state with an upper estimate of its gap, because a certificate costs as much as a step."""
     x = np.diag(X)
     return _LogDetState(problem, mu, logdet, X, 2.0 * float(((x - 1.0) ** 2 / (x * x)).sum()))

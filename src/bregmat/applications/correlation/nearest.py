@@ -1,35 +1,33 @@
-"""The nearest correlation matrix: a unit diagonal, and perhaps fixed entries, a smallest eigenvalue, a rank."""
+"""The nearest correlation matrix, with fixed entries, weights, bounds, a smallest eigenvalue, a rank, or factors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.applications.correlation.entries import NEAR, Entries, FixedBlocks, fixed_blocks
-from bregmat.applications.correlation.input import pose
+from bregmat.applications.correlation.entries import Entries
+from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
-from bregmat.applications.correlation.problem import CorrelationCertificate, CorrelationProblem, spectral_factor
+from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
-from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.applications.correlation.weighted import SplitBox, WeightedProblem, pose_weighted
-from bregmat.base.checks import check_limits
+from bregmat.applications.correlation.result import CorrelationResult, Repair
+from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
+from bregmat.base.checks import as_choice, check_integer, check_limits, check_share
+from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize
 from bregmat.base.threads import tells_interrupts
-from bregmat.certificates.certify import dual_bound
-from bregmat.coordinates.priors import Factor
+from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
-from bregmat.run.result import ExitReason, Record, Status
+from bregmat.run.loop import Outcome, RunLog, Solver, solve
+from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
 MAX_ITER = 200  # Newton steps
-FIRST_SHARE = 60  # steps of the interior point before another method is tried; it takes 30 to 50 where it suits
+LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
 @tells_interrupts
@@ -50,44 +48,45 @@ def nearest_correlation(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> CorrelationResult:
-    """The correlation matrix nearest to a symmetric matrix, with a proof of how near.
+    """Find the correlation matrix nearest to a symmetric matrix, with a proof of the distance.
 
-    ``minimize D(X, C)`` over positive semidefinite X with ``X_ii = 1``. Frobenius (``|X - C|^2 / 2``) for matrices that are broken:
-    from pairwise missing data, expert judgement, stress tests. LogDet and von Neumann for positive definite ones whose diagonal
-    is off: they keep the matrix positive definite, and what has a unit diagonal already comes back as it is.
+    ``minimize D(X, C)`` over positive semidefinite X with ``X_ii = 1``. Use Frobenius (``|X - C|^2 / 2``) for indefinite matrices:
+    from pairwise missing data, expert judgement or stress tests. Use LogDet or von Neumann for positive definite matrices whose
+    diagonal is not 1: the result is positive definite, too.
 
     Parameters
     ----------
-    C : array-like or DataFrame (pandas, polars), shape (n, n), or Factor
-        Symmetric with a positive diagonal. May be indefinite, and entries may exceed 1, for Frobenius. ``Factor(G0)``: the low-rank
-        matrix ``G0 G0'``, whose range is kept.
+    C : array-like or DataFrame (pandas, polars), shape (n, n)
+        Symmetric with a positive diagonal. For Frobenius it may be indefinite, and entries may exceed 1. For LogDet and von Neumann
+        it must be positive definite.
     divergence : {"frobenius", "logdet", "vonneumann"} or object
     fixed : array-like of bool, shape (n, n), optional
-        Symmetric mask of entries that stay exactly as in C; a diagonal entry among them must be 1.
+        Symmetric mask of entries that stay exactly as in C; a fixed diagonal entry must be 1. Frobenius only, as are `weights`,
+        `bounds`, `min_eig` and `rank`.
     weights : array-like or DataFrame, shape (n, n), optional
-        Symmetric, not negative: ``1/2 sum (weights_ij (X_ij - C_ij))^2`` is minimised. 0 (also False or NaN) says that the entry is
-        unknown, and C may be NaN there. The diagonal is ignored. Frobenius only, as are bounds.
+        Symmetric and not negative: ``1/2 sum (weights_ij (X_ij - C_ij))^2`` is minimised. 0, False or NaN means that the entry is
+        unknown, and C may be NaN there. The diagonal is ignored.
     bounds : pair (lower, upper), optional
         Numbers, symmetric matrices (n, n) or None: ``lower_ij <= X_ij <= upper_ij`` off the diagonal.
     min_eig : float
-        No eigenvalue of X is below it; in [0, 1), Frobenius only.
+        Lower bound of the eigenvalues of X, in [0, 1).
     rank : int, optional
-        X has at most this rank and comes with its factor. **A heuristic**: a local minimiser from the two spectral starts, status
-        FEASIBLE beside the lower bound that the problem without the rank proves. Frobenius, nothing fixed.
+        Largest rank of X. **This search is a heuristic**: it finds a local minimiser from two spectral starts (rank 1: the better
+        start). The status is FEASIBLE, with the lower bound of the problem without a rank. It does not go with fixed entries.
     repair : {None, "clip"}
-        LogDet and von Neumann only: what to do with a matrix that is not positive definite. "clip" raises eigenvalues below
-        ``floor`` to it; ``result.repaired`` tells what that changed. None raises for negative ones; zero ones are kept.
+        For LogDet and von Neumann: "clip" raises eigenvalues of C below `floor` to it, and ``result.repaired`` describes the change.
+        With None, a matrix that is not positive definite is an error.
     floor : float
-        For ``repair="clip"``; positive, in units of the eigenvalues, whose mean is 1 for a unit diagonal.
+        Smallest eigenvalue after ``repair="clip"``; positive, in units of the mean eigenvalue of a matrix with a unit diagonal.
     scale : bool, optional
-        True divides rows and columns by the square roots of the diagonal first: for covariances; ``result.covariance`` is the repaired
-        matrix with its variances. False takes C as it is. None does
-        so too, but with Frobenius a diagonal entry that is off by more than 0.1 raises, because C may be a covariance.
+        For covariances. True first divides rows and columns by the square roots of the diagonal; ``result.covariance`` is the
+        repaired matrix with its variances. False takes C as it is. None does so, too, but with Frobenius a diagonal entry that
+        differs from 1 by more than 0.1 raises an error, because C may be a covariance.
     tol : float
-        Relative duality gap at which the result is called optimal. An X of gap g is within ``sqrt(2 g max(1, objective))`` of the
+        Relative duality gap at which the result is called optimal. An X with gap g is within ``sqrt(2 g max(1, objective))`` of the
         optimum in Frobenius norm (Frobenius).
     max_iter : int, optional
-        Limit on Newton steps (200), and on steps of the two searches with ``rank`` (4000).
+        Limit on Newton steps (200), and on steps of the two searches with `rank` (4000).
     max_seconds : float, optional
         Limit on wall time.
     callback : callable, optional
@@ -96,35 +95,32 @@ def nearest_correlation(
     Returns
     -------
     CorrelationResult
-        ``matrix`` is a DataFrame (of the same library) where C was one; it raises where there is none. Fixed entries or bounds that
-        contradict each other end INFEASIBLE, with the entries that prove it in ``conflict``; so does a Factor whose range carries no
-        unit diagonal, and so do, for LogDet with a definite C, fixed entries that only a singular matrix has.
+        ``matrix`` is a DataFrame of the same library if C is one. If fixed entries or bounds contradict each other, the status is
+        INFEASIBLE, and ``conflict`` has the entries that prove it.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no problem, naming the entry; numerical outcomes never raise.
+        For invalid arguments, with the first offending entry; numerical outcomes never raise.
 
     Notes
     -----
-    Frobenius is Qi and Sun's method (2006) with fixed entries, by the shift ``X = min_eig I + Y`` for a smallest eigenvalue; von
-    Neumann is the same with another link; LogDet is Newton's method with the Hessian ``X o X`` (Kulis 2009, 3.2, does one row at a
-    time). What is returned is certified, not the iterate: ``D^-1/2 X D^-1/2``, moved towards I by the rounding of its largest
-    eigenvalue so that no computed eigenvalue is negative; fixed entries are written in, once they are met up to rounding. Where that
-    costs an eigenvalue, X moves towards a matrix with the same entries and room, or is not called a correlation matrix: UNKNOWN.
+    Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further rows, and the shift ``X = min_eig I + Y`` for a
+    smallest eigenvalue. Von Neumann: the same method with another link. LogDet: Newton's method with the Hessian ``X o X``; Kulis
+    2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the returned matrix,
+    ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it when they are met up to rounding.
 
-    The proof is ``result.dual``: with Y its symmetric matrix and ``d = min_eig``, every correlation matrix X that is allowed has
-    ``|X - C|^2 / 2 >= |C - d I|^2 / 2 - |(C - d I - Y)_+|^2 / 2 - dual . b`` with b the prescribed entries (diagonal: ``1 - d``).
-    Where a block of fixed entries is singular up to rounding, it is taken for singular: X lives on the complement of its null vectors
-    ``V = result.null_space``, and the last term has ``N' (C - d I - Y) N`` with N orthonormal, ``N' V = 0``. A block that is nearly
-    singular, where Newton's method may stall, gives a matrix of that complement with the bound that Newton's method has proven:
-    FEASIBLE, with an honest gap.
+    The multipliers prove the bound: let Y be their symmetric matrix (Attributes of :class:`CorrelationResult`), ``d = min_eig`` and b
+    the prescribed entries (diagonal: ``1 - d``). Every feasible X has
+    ``|X - C|^2 / 2 >= |C - d I|^2 / 2 - |(C - d I - Y)_+|^2 / 2 - dual . b``.
+    If a block of fixed entries is singular up to rounding, its null vectors ``V = result.null_space`` are null vectors of X, and the
+    second term has ``N' (C - d I - Y) N`` with N orthonormal, ``N' V = 0``. If fixed entries or bounds allow only matrices that are
+    nearly singular, the status is FEASIBLE or UNKNOWN.
 
-    With weights or bounds the proof is a matrix S >= 0, the multiplier of ``X >= d I``: ``result.rows`` are all entries i <= j, and
-    ``result.dual`` is S_ii and 2 S_ij. The Lagrangian falls into single entries within their bounds, so its minimum is a lower bound for
-    any S >= 0 (compare Qi and Sun, An augmented Lagrangian dual approach for the H-weighted nearest correlation matrix problem, 2011).
-    The method is Douglas-Rachford splitting with Anderson's acceleration. Unknown entries make X one of many optima.
-    Where fixed entries or bounds leave only singular matrices, the search ends UNKNOWN or FEASIBLE.
+    With weights or bounds the proof is the multiplier S >= 0 of ``X >= d I``: ``result.rows`` are all entries i <= j, and
+    ``result.dual`` is S_ii and 2 S_ij. The Lagrangian is a sum over entries, so its minimum within the bounds is a lower bound for every
+    S >= 0 (compare Qi and Sun, An augmented Lagrangian dual approach for the H-weighted nearest correlation matrix problem, 2011).
+    The method is Douglas-Rachford splitting with Anderson acceleration. With unknown entries the optimum is not unique.
 
     A step costs one eigendecomposition (LogDet: a few Cholesky factorisations), n^3 operations.
 
@@ -142,189 +138,194 @@ def nearest_correlation(
            [ 0.58, -0.1 ,  1.  ]])
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    limits = Limits(tol, max_iter, RunLog(callback, max_seconds))
-    if weights is not None or bounds is not None:
-        _check_weighted(C, divergence, rank, repair)
-        weighted, entries = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
-        return _weighted_result(weighted, entries, limits, origin_of(C, scale))
-    problem = pose(C, divergence, fixed, min_eig, rank, repair, floor, scale)
-    outcome = solve_correlation(problem, limits)
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "log": RunLog(callback, max_seconds)}
+    D = as_divergence(divergence)
+    is_weighted = weights is not None or bounds is not None
+    _check_options(D, is_weighted, fixed is not None, rank, repair, floor)
+    if is_weighted:
+        given, weighted = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
+        outcome = solve(weighted, SplitBox(), **limits)
+        i, j = np.triu_indices(len(weighted.C))
+        known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
+        multipliers = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
+        return _result_of(
+            outcome, given, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
+        )
+    given = read_input(C, scale, min_eig, insist=not D.keeps_range)
+    n, low = len(given.C), float(min_eig)
+    if D.keeps_range:
+        if low > 0.0:
+            raise ValueError(f'min_eig needs divergence="frobenius"; got {D.name}.')
+        problem = _near_definite(D, given, floor if repair == "clip" else None)
+    else:
+        if rank is not None and low > 0.0:
+            raise ValueError("rank does not go with fixed entries or min_eig.")
+        if rank is not None and rank > n:
+            raise ValueError(f"rank must be between 1 and n = {n}; got {rank}.")
+        entries = read_fixed(fixed, given)
+        problem = CorrelationProblem.frobenius(given.C, entries, low)
+    outcome = _solve(problem, **limits)
     if rank is not None:
-        limits.log.history, limits.log.before = outcome.history, outcome.n_iter
-        outcome = of_rank(outcome, problem.C, rank, max_iter=max_iter, log=limits.log)
-    proof, rows = outcome.certificate, problem.entries.rows
-    factor = proof.factor if rank is not None or isinstance(C, Factor) else None
-    if isinstance(C, Factor) and factor is None:
-        factor = spectral_factor(proof.X, problem.entries.n)
-    story = outcome.shared() | {"seconds": limits.log.seconds()}
-    if outcome.conflict is not None:
-        story["conflict"] = rows[outcome.conflict]
-    return CorrelationResult(
-        **story,
-        X=proof.X,
-        residual=float(np.linalg.norm(proof.X - problem.C)),
-        divergence=problem.divergence.name,
-        rows=rows,
-        dual=proof.dual,
-        min_eig=problem.min_eig,
+        outcome = of_rank(outcome, given.C, int(rank), max_iter=max_iter, log=limits["log"])
+    return _result_of(
+        outcome,
+        given,
+        problem.entries.rows,
+        divergence=D.name,
+        min_eig=low,
         rank=None if rank is None else int(rank),
         repaired=problem.repaired,
-        factor=factor,
-        null_space=proof.null_space,
-        labels=problem.entries.labels,
-        **origin_of(C, scale),
     )
 
 
-def _check_weighted(C: Any, divergence: Any, rank: Any, repair: Any) -> None:
-    """Refuse what weights and bounds do not go with."""
-    D = as_divergence(divergence)
-    if D.keeps_range or not D.takes_indefinite:
-        raise ValueError(f'weights and bounds need divergence="frobenius"; got {D.name!r}.')
-    if rank is not None or repair is not None or isinstance(C, Factor):
-        raise ValueError("weights and bounds go neither with rank, nor with repair, nor with a Factor.")
-
-
-def _weighted_result(
-    problem: WeightedProblem, entries: Entries, limits: Limits, origin: dict[str, Any]
+@tells_interrupts
+@on_one_blas_thread
+def factor_correlation(
+    C: Table,
+    n_factors: int,
+    *,
+    scale: bool | None = None,
+    tol: float = 1e-8,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    callback: Callable[[Record], Any] | None = None,
 ) -> CorrelationResult:
-    """Solve the weighted problem; the multipliers of the result are those of all entries i <= j."""
-    outcome = solve(problem, SplitBox(), tol=limits.tol, max_iter=limits.max_iter, log=limits.log)
-    proof = outcome.certificate
-    i, j = np.triu_indices(entries.n)
-    rows = np.column_stack([i, j])
-    story = outcome.shared() | {"seconds": limits.log.seconds()}
+    """Find a correlation matrix with k factors near a symmetric matrix, with a proven lower bound of the distance.
+
+    ``minimize |X - C|^2 / 2`` over ``X = L L' + D`` with L of k columns, D diagonal and nonnegative, and ``X_ii = 1``. Use it if a few
+    factors explain the correlations, and each variable has a variance of its own. ``nearest_correlation(C, rank=k)`` has no D.
+
+    Parameters
+    ----------
+    C : array-like or DataFrame (pandas, polars), shape (n, n)
+        Symmetric with a positive diagonal. It may be indefinite, and entries may exceed 1.
+    n_factors : int
+        Number k of factors, from 1 to n.
+    scale : bool, optional
+        As in :func:`nearest_correlation`: True for a covariance.
+    tol : float
+        Relative gap at which the result is called optimal.
+    max_iter : int, optional
+        Limit on the steps of the two searches (4000).
+    max_seconds : float, optional
+        Limit on wall time.
+    callback : callable, optional
+        Called once per iteration with a Record; returning True stops.
+
+    Returns
+    -------
+    CorrelationResult
+        ``matrix`` is X in the form of C, ``factor`` is L, and ``1 - (factor**2).sum(axis=1)`` is the diagonal of D. **The problem is
+        not convex**: the status is FEASIBLE, and OPTIMAL only if the bound is reached.
+
+    Raises
+    ------
+    ValueError, TypeError
+        For invalid arguments, with the first offending entry; numerical outcomes never raise.
+
+    Notes
+    -----
+    The problem is that of Borsdorf, Higham and Raydan (Computing a nearest correlation matrix with factor structure, 2010). Limited-
+    memory BFGS runs from two starts: the spectrum of the nearest correlation matrix, and principal factors of C.
+
+    The bound is the largest of three: the bound of the nearest correlation matrix without factors; a bound from the eigenvalues of C
+    beyond the k-th that exceed 1, and those below 0 (by the inequalities of Mirsky and Weyl, because ``0 <= D <= I``); and a bound from
+    the singular values beyond the k-th of blocks off the diagonal, which do not depend on D. :func:`verify` recomputes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import factor_correlation
+    >>> loadings = np.array([[0.9], [0.8], [-0.5], [0.6]])
+    >>> C = loadings @ loadings.T
+    >>> np.fill_diagonal(C, 1.0)
+    >>> result = factor_correlation(C, 1)
+    >>> print(result.status, np.abs(result.factor).round(3).ravel())
+    OPTIMAL [0.9 0.8 0.5 0.6]
+    """
+    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    given = read_input(C, scale)
+    n = len(given.C)
+    check_integer("n_factors", n_factors, 1, optional=False)
+    if n_factors > n:
+        raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
+    log, entries = RunLog(callback, max_seconds), Entries.of_diagonal(n)
+    convex = _solve(CorrelationProblem.frobenius(given.C, entries), tol=tol, max_iter=max_iter, log=log)
+    outcome = of_rank(convex, given.C, int(n_factors), max_iter=max_iter, log=log, has_variances=True)
+    return _result_of(outcome, given, entries.rows, n_factors=int(n_factors))
+
+
+def _check_options(
+    D: SpectralDivergence, is_weighted: bool, has_fixed: bool, rank: Any, repair: Any, floor: Any
+) -> None:
+    """Raise for options that are not valid, or not valid together."""
+    if not (D.keeps_range or D.takes_indefinite):
+        raise TypeError(
+            "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
+            f"got {D.name!r}."
+        )
+    check_share("floor", floor, why=", in units of the mean eigenvalue")
+    as_choice("repair", repair, (None, *get_args(RepairName)))
+    check_integer("rank", rank, 1)
+    if is_weighted and D.keeps_range:
+        raise ValueError(f'weights and bounds need divergence="frobenius"; got {D.name!r}.')
+    if is_weighted and (rank is not None or repair is not None):
+        raise ValueError("weights and bounds go neither with rank nor with repair.")
+    if rank is not None and has_fixed:
+        raise ValueError("rank does not go with fixed entries or min_eig.")
+    if D.keeps_range and (has_fixed or rank is not None):
+        further = ", or nearest_kernel with Constraints.similarity" if has_fixed else ""
+        raise ValueError(f'{"fixed" if has_fixed else "rank"} needs divergence="frobenius"{further}; got {D.name}.')
+    if repair is not None and not D.keeps_range:
+        raise ValueError(
+            f"repair={repair!r} is for LogDet and von Neumann; {D.name} takes an indefinite matrix as it is."
+        )
+
+
+def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | None) -> CorrelationProblem:
+    """The problem near a positive definite prior, whose eigenvalues are first raised to ``floor`` if that is given."""
+    C, repaired = given.C, None
+    prior, entries = C, Entries.of_diagonal(len(C))
+    if floor is not None or not D.is_congruence_invariant:
+        values, Q = eigh(C)
+        if floor is not None and values[0] < floor:
+            low = values < floor
+            repaired = Repair("clip", int(low.sum()), float(np.linalg.norm(floor - values[low])), floor)
+            values = np.maximum(values, floor)
+            prior = symmetrize((Q * values) @ Q.T)
+    if D.is_congruence_invariant:
+        basis, ok = cholesky(prior)
+        t0 = D.link(np.ones(len(C)))
+        # with a unit diagonal, a pivot is the share of a variable's variance that the variables before it do not explain
+        is_definite = ok and bool((np.diag(basis) ** 2 > LEAST_PIVOT * np.diag(prior)).all())
+    else:
+        basis, is_definite = Q, values[0] > RANK_TOL * values[-1]
+        t0 = D.link(values) if is_definite else values
+    if not is_definite:
+        x = eigvalsh(prior)
+        raise ValueError(
+            f"C must be positive definite beyond rounding for {D.name}; its smallest eigenvalue is {x[0]:.3g}, and its largest one "
+            f'{x[-1]:.3g}. repair="clip" raises small eigenvalues to floor; divergence="frobenius" takes C as it is. If variables differ '
+            "in scale, scale=True divides by the standard deviations."
+        )
+    return CorrelationProblem(D, t0, C=C, entries=entries, basis=basis, repaired=repaired)
+
+
+def _solve(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
+    """Solve the problem with the Newton method of its divergence, or with the general one on the complement of null vectors."""
+    solver: Solver = EntryNewton() if problem.is_whole else DualNewton()
+    if problem.divergence.is_congruence_invariant:
+        solver = LogDetNewton()
+    return solve(problem, solver, tol=tol, max_iter=MAX_ITER if max_iter is None else max_iter, log=log)
+
+
+def _result_of(
+    outcome: Outcome, given: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
+) -> CorrelationResult:
+    """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
+    proof, story = outcome.certificate, outcome.shared()
     if outcome.conflict is not None:
         story["conflict"] = rows[outcome.conflict]
-    known = (problem.h2 > 0) | np.eye(entries.n, dtype=bool)
-    return CorrelationResult(
-        **story,
-        X=proof.X,
-        residual=float(np.linalg.norm(np.where(known, proof.X - problem.C, 0.0))),
-        divergence="frobenius",
-        rows=rows,
-        dual=proof.dual[i, j] * np.where(i == j, 1.0, 2.0),
-        min_eig=problem.min_eig,
-        labels=entries.labels,
-        **origin,
-    )
-
-
-def origin_of(C: Any, scale: bool | None) -> dict[str, Any]:
-    """What the result needs to come back as C came: the library of its data frame, the deviations of a covariance."""
-    is_polars = hasattr(C, "columns") and hasattr(C, "to_numpy") and not hasattr(C, "index")
-    values = C.to_numpy() if hasattr(C, "columns") and hasattr(C, "to_numpy") else C
-    if scale and hasattr(values, "diagonal"):
-        values = np.asarray(values.diagonal(), dtype=float)
-    elif scale:
-        values = np.diag(np.asarray(values, dtype=float))
-    return {"frame": "polars" if is_polars else None, "deviations": np.sqrt(values) if scale else None}
-
-
-# ---------------------------------------------------------------------- solvers and spaces
-@dataclass(frozen=True, eq=False)
-class Limits:
-    """When a run ends, and the clock and the callback that all runs share."""
-
-    tol: float
-    max_iter: int | None
-    log: RunLog
-
-
-def solve_correlation(problem: CorrelationProblem, limits: Limits) -> Outcome:
-    """Solve on the space that fixed entries leave: without null vectors that they force, which multipliers could only approach.
-
-    Where the search is stuck on the complement of null vectors, the whole space is searched for contradictions that have no block;
-    where it falls short on the whole space, there may be vectors that are nearly null.
-    """
-    blocks = problem.blocks
-    if problem.divergence.keeps_range or not problem.entries.has_pairs or blocks.proof is not None:
-        return mended(problem, run(problem, limits), limits)
-    if blocks.null is not None:
-        inside = problem.inside(blocks)
-        outcome = mended(inside, run(inside, limits), limits)
-        if limits.max_iter is None and _is_stuck(outcome):
-            other = run(problem, limits)
-            return other if other.status is Status.INFEASIBLE else outcome
-        return outcome
-    outcome = run(problem, limits)
-    proof = outcome.certificate
-    if _falls_short(outcome) or (proof.is_feasible and problem.shortfall(proof.X) > 0.0):
-        near = fixed_blocks(problem.entries, problem.entries.prescribed(problem.C, problem.min_eig), near=NEAR)
-        if near.null is not None:
-            return _beside_near_null_vectors(problem, outcome, near, limits)
-    return mended(problem, outcome, limits)
-
-
-def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) -> Outcome:
-    """The loop, with the room's own solver where that takes the problem."""
-    plan: list[Solver] = [LogDetNewton(), DualNewton()] if problem.is_triangular else [DualNewton()]
-    if problem.is_whole and not problem.divergence.is_congruence_invariant:
-        plan = [EntryNewton()]
-    elif problem.is_nearly_linear:
-        plan = [InteriorPoint(), *plan]
-    most = MAX_ITER if limits.max_iter is None else limits.max_iter
-    log = limits.log.beside(is_quiet=is_quiet)
-    # At conditions of 1e12 the path may crawl far from its end: Newton's methods for correlations get the rest.
-    shares = [min(most, FIRST_SHARE) if isinstance(solver, InteriorPoint) else most for solver in plan]
-    return solve_in_turn(problem, list(zip(plan, shares, strict=True)), tol=limits.tol, log=log)
-
-
-def _falls_short(outcome: Outcome) -> bool:
-    """Whether the search ended by itself, without a proof."""
-    is_open = outcome.status in (Status.UNKNOWN, Status.FEASIBLE)
-    return is_open and outcome.exit_reason in (ExitReason.STALLED, ExitReason.MAX_ITER)
-
-
-def _is_stuck(outcome: Outcome) -> bool:
-    """Whether the search ended with nothing, by itself."""
-    return outcome.status is Status.UNKNOWN and _falls_short(outcome)
-
-
-def mended(problem: CorrelationProblem, outcome: Outcome, limits: Limits) -> Outcome:
-    """Writing fixed entries in can cost an eigenvalue: X moves towards a matrix with the same entries and room, or is not called one."""
-    proof: CorrelationCertificate = outcome.certificate
-    if not (problem.entries.has_pairs and proof.is_feasible):
-        return outcome
-    miss = problem.shortfall(proof.X)
-    if miss == 0.0:
-        return outcome
-    if not problem.divergence.keeps_range:
-        room = min(max(1e-6, 100.0 * miss), 0.1 * (1.0 - problem.min_eig))
-        other = run(problem.raised(room), limits, is_quiet=True).certificate
-        if other.is_feasible:
-            share = min(1.0, 1.1 * miss / room)
-            X = np.where(proof.X == other.X, proof.X, proof.X + share * (other.X - proof.X))
-            if problem.shortfall(X) == 0.0:
-                value = problem.distance(X)
-                return _ending(outcome, replace(proof, X=X, factor=None, objective=value, upper=value))
-    return _ending(outcome, replace(proof, upper=np.inf))
-
-
-def _beside_near_null_vectors(
-    problem: CorrelationProblem, outcome: Outcome, near: FixedBlocks, limits: Limits
-) -> Outcome:
-    """A matrix that has nearly singular blocks to the letter, or a better one, beside a bound that holds without that restriction."""
-    if outcome.exit_reason is ExitReason.MAX_ITER and limits.max_iter is None:
-        outcome = replace(outcome, exit_reason=ExitReason.STALLED)  # more steps would not help
-    own = outcome.certificate
-    is_own = own.is_feasible and problem.shortfall(own.X) == 0.0
-    inside = problem.inside(near)
-    other = mended(inside, run(inside, limits), limits).certificate
-    if not other.is_feasible:
-        return outcome if is_own else replace(outcome, certificate=replace(own, upper=np.inf))
-    bound, dual = own.dual_bound, own.dual
-    # multipliers of the restricted problem, with a weight on the null vectors that holds X near their complement
-    for weight in 10.0 ** np.arange(1, 9):
-        new, y = dual_bound(problem, other.dual + weight * near.fold)
-        if new > bound:
-            bound, dual = new, y
-    value = problem.distance(other.X)
-    proof = replace(other, dual=dual, dual_bound=bound, objective=value, upper=value, null_space=None)
-    better = own.with_dual(dual, bound) if is_own else proof
-    return _ending(outcome, better if better.gap < proof.gap else proof)
-
-
-def _ending(outcome: Outcome, proof: CorrelationCertificate) -> Outcome:
-    """The story of a run with another certificate."""
-    return replace(outcome, certificate=proof, status=proof.status(outcome.tol), conflict=None)
+    residual = float(np.linalg.norm(proof.X - (given.C if near is None else near)))
+    own = {"divergence": "frobenius", "dual": proof.dual, "factor": proof.factor, "null_space": proof.null_space}
+    return CorrelationResult(**story, **given.form, **own | more, X=proof.X, residual=residual, rows=rows)

@@ -1,7 +1,6 @@
-"""Newton's method on the dual where the rows name single entries of a matrix: a unit diagonal and entries to keep.
+"""Newton's method on the dual if the rows prescribe single entries of a matrix: a unit diagonal and fixed entries.
 
-``A*(mu)`` is then a symmetric sparse matrix Y(mu), so the operator costs nothing beside the products with eigenvectors, and
-a diagonal can be restored exactly: ``D^-1/2 X D^-1/2`` is positive semidefinite with X. Frobenius: Qi and Sun (2006).
+``A*(mu)`` is then a symmetric sparse matrix Y(mu), so that products with it cost little beside those with eigenvectors.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from bregmat.coordinates.iterates import Spectral
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """The Hessian ``v -> values(U (Psi o U' Y(v) U) U')`` of -g through the smaller side of the spectrum.
+    """The Hessian of -g: ``v -> values(U (Psi o U' Y(v) U) U')`` with the divided differences Psi of the inverse link.
 
-    Psi is ``base + sign * (W + W')`` with W zero outside the rows of a few eigenvectors S: for Frobenius Psi is 1 where both
-    eigenvalues are positive and 0 where both are negative, so the rarer sign is enough and a product costs ``4 n^2 |S|``.
+    For Frobenius Psi is 1 if both eigenvalues are positive and 0 if both are negative. So Psi is ``W + W'`` or ``1 - W - W'`` (`base`
+    is 0 or 1), and W has only the rows of the eigenvectors S of the less frequent sign. A product costs ``4 n^2 |S|`` operations.
     """
 
     entries: Entries
@@ -41,12 +40,12 @@ class Curvature:
         divergence : SpectralDivergence
         entries : Entries
         t, U : ndarray, shapes (n,) and (n, n)
-            Spectrum of the mirror coordinates; t ascends.
+            Eigenvalues in ascending order, and eigenvectors, of ``T0 - Y(mu)``.
         """
         n = len(t)
         if divergence.keeps_range:
             return cls(entries, U, U, 0.5 * divergence.divided(t), 0.0)
-        first = int(np.searchsorted(t, 0.0, side="right"))  # of the positive ones
+        first = int(np.searchsorted(t, 0.0, side="right"))  # index of the first positive eigenvalue
         mixed = t[first:, None] / (t[first:, None] - t[:first])
         if n - first <= first:
             W = np.hstack([mixed, np.full((n - first, n - first), 0.5)])
@@ -67,7 +66,7 @@ class Curvature:
         return part
 
     def diagonal(self) -> np.ndarray:
-        """Diagonal of the Hessian on diagonal rows, an estimate of it on pairs: the preconditioner."""
+        """The diagonal of the Hessian, exact for diagonal entries and estimated for pairs: the preconditioner."""
         found = self.entries.of_product(self.S * self.S, (self.U * self.U) @ self.W.T)
         found = found if self.base == 0.0 else 1.0 - found
         found[self.entries.n :] *= 0.5
@@ -86,8 +85,8 @@ class _SpectralState(DenseState):
     cost: float  # -g(mu)
     signal: float
     stalled: bool = False
-    norm: float = np.inf  # of the gradient before the last step
-    idle: int = 0  # steps that gained nothing beyond rounding
+    norm: float = np.inf  # norm of the gradient before the last step
+    idle: int = 0  # successive steps whose gain was below rounding
 
     @property
     def objective(self) -> float:  # type: ignore[override]
@@ -96,7 +95,7 @@ class _SpectralState(DenseState):
 
     @property
     def residual(self) -> np.ndarray:
-        """``b - p``: gradient of the cost."""
+        """``b - p``, the gradient of the cost."""
         return self.problem.losses.bound - self.values
 
     def is_finite(self) -> bool:
@@ -105,7 +104,7 @@ class _SpectralState(DenseState):
 
     @property
     def spectrum(self) -> np.ndarray:  # type: ignore[override]
-        """Eigenvalues of the matrix."""
+        """The eigenvalues of the matrix."""
         return self.problem.divergence.inverse_link(self.t)
 
     def matrix(self) -> np.ndarray:
@@ -122,13 +121,13 @@ class _SpectralState(DenseState):
 
 @dataclass(frozen=True)
 class EntryNewton:
-    """Dual Newton with conjugate gradients in the eigenbasis of the iterate, for Frobenius and von Neumann on the whole space.
+    """Newton's method on the dual with conjugate gradients, in the eigenvectors of the iterate; for all divergences but LogDet.
 
     Notes
     -----
-    Qi and Sun, A quadratically convergent Newton method for computing the nearest correlation matrix (2006), with fixed entries
-    and with any spectral divergence beside Frobenius. A step costs one eigendecomposition a trial and a few products of
-    ``4 n^2 k`` operations, k the rarer sign among the eigenvalues (von Neumann: n).
+    Qi and Sun, A quadratically convergent Newton method for computing the nearest correlation matrix (2006), with fixed entries as
+    further rows. Each trial of a step costs one eigendecomposition, and each product ``4 n^2 k`` operations: k is the number of
+    eigenvalues of the less frequent sign (von Neumann: n).
     """
 
     name: ClassVar[str] = "entry_newton"
@@ -136,12 +135,10 @@ class EntryNewton:
     max_iter: ClassVar[int] = 200
 
     def check(self, problem: CorrelationProblem) -> None:
-        """Eigenvectors of the prior must span the whole space."""
-        if problem.divergence.is_congruence_invariant or not problem.is_whole:
-            raise TypeError(f"entry_newton cannot handle {problem.divergence.name} in {problem.r} dimensions.")
+        """Accept every problem that is passed."""
 
     def init(self, problem: CorrelationProblem, tol: float, start: np.ndarray | None) -> _SpectralState:
-        """The prior, or the answer for a diagonal prior, ``mu = link(C_ii) - link(b)``, where its diagonal is off."""
+        """Start at the prior or, if it is better, at ``mu = link(C_ii) - link(b)``, which solves the problem of a diagonal prior."""
         D, n = problem.divergence, problem.entries.n
         found = _at(problem, np.zeros(problem.c), problem.t0, problem.basis)
         size = found.values[:n] if D.keeps_range else np.diag(problem.mirror)
@@ -162,7 +159,7 @@ class EntryNewton:
         norm = float(np.sqrt(q @ (q / diagonal)))
         if norm == 0.0:
             return replace(state, signal=0.0, stalled=True)
-        # a product costs a tenth of an eigendecomposition: solve well
+        # a product costs a tenth of an eigendecomposition, so the system is solved to high accuracy
         reduction = 0.03 if not np.isfinite(state.norm) else min(0.03, max(1e-4, (norm / state.norm) ** 1.5))
         proximal = min(1e-3, 0.1 * float(np.abs(q).max())) * diagonal
         end = conjugate_gradients(
@@ -207,5 +204,5 @@ def _at(problem: CorrelationProblem, mu: np.ndarray, t: np.ndarray, U: np.ndarra
 
 
 def _signal(problem: CorrelationProblem, rest: np.ndarray, gap: float) -> float:
-    """A generous estimate of the gap, which is of second order; with pairs, which no scaling can restore, only once they are met."""
+    """An upper estimate of the gap, which is of second order; inf while fixed entries are missed, since no scaling restores these."""
     return gap if not problem.entries.has_pairs or np.abs(rest).max() <= problem.rounding else np.inf

@@ -9,24 +9,24 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.linalg loads on first use, which keeps `import bregmat` quick
 
-from bregmat.applications.correlation.input import aligned, read_fixed, read_matrix, scaled
-from bregmat.applications.correlation.nearest import origin_of
+from bregmat.applications.correlation.input import MatrixInput, aligned, read_fixed, read_input
+from bregmat.applications.correlation.problem import shortfall
 from bregmat.applications.correlation.result import RepairedMatrix
-from bregmat.base.checks import as_matrix, check_flag, check_share, entry_text
+from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.certificates.status import ExitReason, Status
 from bregmat.typing import Labels, Table
 
-TOL = 1e-8  # alpha is called the smallest if no smaller one than this below it is possible
+TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ShrinkResult(RepairedMatrix):
-    """A matrix shrunk towards a target, with the proof that less does not do.
+    """A matrix shrunk towards a target, with a proof that a smaller share of the target is not enough.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of :class:`bregmat.Result`:
 
     Attributes
     ----------
@@ -35,25 +35,9 @@ class ShrinkResult(RepairedMatrix):
     objective, dual_bound : float
         alpha, and its proven lower bound.
     vector : ndarray, shape (n,)
-        v of length one with ``v' ((a T + (1 - a) C) - min_eig I) v < 0`` for every a below the bound.
-    residual : float
-        ``|X - C|``, Frobenius, to the input as it was handed in (scaled, with ``scale=True``).
-    min_eig : float
-        Asked for; no eigenvalue of X is below it, but for rounding (``smallest_eigenvalue`` is what was reached).
-    labels : tuple of two lists, or None
-        Index and columns of the DataFrame that was handed in.
-    frame : {None, "polars"}
-        Library of that DataFrame where it is not pandas.
-    deviations : ndarray, shape (n,), or None
-        Standard deviations of the covariance that was handed in with ``scale=True``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import shrink_correlation
-    >>> result = shrink_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))
-    >>> bool(result.dual_bound <= result.alpha <= result.dual_bound + 1e-8)
-    True
+        A unit vector v with ``v' ((a T + (1 - a) C) - min_eig I) v < 0`` for every a below the bound.
+    residual, min_eig, labels, frame, deviations
+        As in :class:`CorrelationResult`.
     """
 
     vector: np.ndarray
@@ -63,14 +47,8 @@ class ShrinkResult(RepairedMatrix):
 
     @property
     def alpha(self) -> float:
-        """The share of the target, in [0, 1]."""
+        """The share of the target in X, in [0, 1]."""
         return self.objective
-
-    def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
-        """(name, value) of every number of the certificate, as text."""
-        rows = super().certificate_rows(has_hard)
-        rows.insert(2, ("Frobenius distance to the input", number(self.residual, 7)))
-        return rows
 
     def proof_text(self) -> str:
         """What is proven, as a plain sentence."""
@@ -89,41 +67,41 @@ def shrink_correlation(
     min_eig: float = 0.0,
     scale: bool | None = None,
 ) -> ShrinkResult:
-    """Shrink a symmetric matrix towards a target until it is a correlation matrix, and not further.
+    """Shrink a symmetric matrix towards a target, no further than needed to make it a correlation matrix.
 
     ``X = alpha T + (1 - alpha) C`` with the smallest alpha in [0, 1] for which X is positive semidefinite. All entries move by the
-    same share of their distance to the target, so that signs and the order of correlations stay as they are with the identity. The
-    distance to C is larger than that of :func:`nearest_correlation`.
+    same share of their distance to the target. If this is the identity, the signs and the order of the correlations do not change.
+    The distance to C is larger than that of :func:`nearest_correlation`.
 
     Parameters
     ----------
     C : array-like or DataFrame (pandas, polars), shape (n, n)
-        Symmetric with a positive diagonal, which is taken for 1. May be indefinite, and entries may exceed 1.
+        Symmetric with a positive diagonal, which is set to 1. It may be indefinite, and entries may exceed 1.
     target : array-like or DataFrame, shape (n, n), optional
-        T: a correlation matrix whose eigenvalues exceed `min_eig`. By default the identity, or what `fixed` says. Entries in which
-        it agrees with C stay as they are.
+        T: a correlation matrix whose eigenvalues exceed `min_eig`; by default the identity. Entries that are equal in C and T do
+        not change.
     fixed : array-like of bool, shape (n, n), optional
         Symmetric mask of entries that stay exactly as in C: T is C there and 0 elsewhere. It does not go with `target`.
     min_eig : float
-        No eigenvalue of X is below it; in [0, 1).
+        Lower bound of the eigenvalues of X, in [0, 1).
     scale : bool, optional
         As in :func:`nearest_correlation`: True for a covariance.
 
     Returns
     -------
     ShrinkResult
-        With ``matrix`` in the form of C, ``alpha``, and a vector that proves that no smaller one will do.
+        With ``matrix`` in the form of C, ``alpha``, and a vector that proves that no smaller alpha is enough.
 
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no problem, naming the entry; for a target that is not definite.
+        For invalid arguments, with the first offending entry; for a target without eigenvalues above `min_eig`.
 
     Notes
     -----
     Higham, Strabic and Sego (Restoring definiteness via shrinking, with an application to correlation matrices with a fixed block,
     SIAM Review 58, 2016). With ``d = min_eig`` and -m the smallest eigenvalue of ``(C - d I) v = -m (T - d I) v``, ``alpha = m / (1 + m)``,
-    or 0 where m is negative. The eigenvector v proves the bound ``c / (c + t)`` with ``c = -v' (C - d I) v`` and
+    or 0 if m is negative. The eigenvector v proves the bound ``c / (c + t)`` with ``c = -v' (C - d I) v`` and
     ``t = v' (T - d I) v``. It costs a few eigendecompositions.
 
     Examples
@@ -140,19 +118,17 @@ def shrink_correlation(
            [ 0.56, -0.16,  1.  ]])
     """
     begun = time.perf_counter()
-    check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
-    check_flag("scale", scale, optional=True)
     if target is not None and fixed is not None:
         raise ValueError(
             "target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them."
         )
-    given, labels = read_matrix(C)
-    given, low = scaled(given, scale, True), float(min_eig)
-    A = given.copy()
+    given = read_input(C, scale, min_eig)
+    A, low = given.C.copy(), float(min_eig)
     np.fill_diagonal(A, 1.0)
-    T = read_fixed(fixed, A, labels).prescribed(A) if target is None else _read_target(target, len(A), labels)
+    with_ones = MatrixInput(A, given.form)
+    T = read_fixed(fixed, with_ones).prescribed(A) if target is None else _read_target(target, with_ones)
     name = "target" if fixed is None else "fixed: the matrix of the fixed entries, and 0 elsewhere,"
-    X, alpha, v = _shrunk(A, T, low, _check_definite(T, low, name))
+    X, alpha, v = _shrunk(A, T, low, _distance_to_border(T, low, name))
     bound = min(_proven(A, T, low, v), alpha)  # rounding may lift the bound above alpha
     gap = alpha - bound
     return ShrinkResult(
@@ -167,16 +143,16 @@ def shrink_correlation(
         seconds=time.perf_counter() - begun,
         solver="shrinking",
         X=X,
-        residual=float(np.linalg.norm(X - given)),
+        residual=float(np.linalg.norm(X - given.C)),
         vector=v,
         min_eig=low,
-        labels=labels,
-        **origin_of(C, scale),
+        **given.form,
     )
 
 
-def _read_target(target: Any, n: int, labels: Any) -> np.ndarray:
-    """A symmetric array with a unit diagonal."""
+def _read_target(target: Any, given: MatrixInput) -> np.ndarray:
+    """The target as a symmetric array with a unit diagonal."""
+    n, labels = len(given.C), given.labels
     table = aligned("target", target, labels)
     T: np.ndarray = as_matrix("target", table, symmetric=True, order=n, labels=labels, copy=True)
     off = np.flatnonzero(np.abs(np.diag(T) - 1.0) > n * EPS)
@@ -187,46 +163,39 @@ def _read_target(target: Any, n: int, labels: Any) -> np.ndarray:
     return T
 
 
-def _check_definite(T: np.ndarray, low: float, name: str) -> float:
-    """Refuse a target without room between its eigenvalues and ``low``; that room."""
+def _distance_to_border(T: np.ndarray, low: float, name: str) -> float:
+    """The smallest eigenvalue of a target minus ``low``; an error if that is not positive."""
     t = eigvalsh(T)
     if not t[0] - low > 64.0 * EPS * len(T) * float(t[-1]):
         raise ValueError(f"{name} must have eigenvalues above min_eig = {low:g}; the smallest is {t[0]:.6g}.")
     return float(t[0]) - low
 
 
-def _shrunk(A: np.ndarray, T: np.ndarray, low: float, room: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """X, alpha and v; alpha is 0 where A has no eigenvalue below ``low``, but for rounding."""
+def _shrunk(A: np.ndarray, T: np.ndarray, low: float, distance: float) -> tuple[np.ndarray, float, np.ndarray]:
+    """X, alpha and v; alpha is 0 if no eigenvalue of A is below ``low`` by more than rounding."""
     shift = low * np.eye(len(A))
     # smallest t with (A - low I) v = t (T - low I) v
     t, V = scipy.linalg.eigh(A - shift, T - shift, subset_by_index=(0, 0))
     X, alpha, m = A, 0.0, -float(t[0])
-    if m > 0.0 and _shortfall(A, low) > 0.0:
+    if m > 0.0 and shortfall(A, low) > 0.0:
         alpha = m / (1.0 + m)
         X = _mixed(A, T, alpha)
-        miss = max(low - float(eigvalsh(X)[0]), 0.0)
-        if miss > 0.0:
-            # the step s towards T gives an eigenvalue of at least -(1 - s) miss + s room; twice as far, for its rounding
-            alpha += (1.0 - alpha) * min(1.0, 2.0 * miss / (miss + room))
+        missing = max(low - float(eigvalsh(X)[0]), 0.0)
+        if missing > 0.0:
+            # a step s towards T leaves eigenvalues of at least low - (1 - s) missing + s distance; twice the step, for its rounding
+            alpha += (1.0 - alpha) * min(1.0, 2.0 * missing / (missing + distance))
             X = _mixed(A, T, alpha)
     return X, alpha, V[:, 0] / np.linalg.norm(V)
 
 
 def _mixed(A: np.ndarray, T: np.ndarray, alpha: float) -> np.ndarray:
-    """``alpha T + (1 - alpha) A``, where entries that agree stay to the last digit."""
+    """``alpha T + (1 - alpha) A``; entries that are equal in both do not change."""
     X = np.where(A == T, A, alpha * T + (1.0 - alpha) * A)
     return (X + X.T) / 2
 
 
-def _shortfall(X: np.ndarray, low: float) -> float:
-    """By how much the smallest eigenvalue is below ``low``, beyond rounding; else 0."""
-    x = eigvalsh(X)
-    miss = low - float(x[0])
-    return miss if miss > 8.0 * EPS * len(x) * max(1.0, float(x[-1])) else 0.0
-
-
 def _proven(A: np.ndarray, T: np.ndarray, low: float, v: np.ndarray) -> float:
-    """The share below which v has ``v' (X - low I) v < 0``; 0 where that is so for none."""
+    """The largest share below which ``v' (X - low I) v < 0``; 0 if there is none."""
     square = float(v @ v)
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     return c / (c + t) if c > 0.0 < t else 0.0

@@ -1,4 +1,4 @@
-"""A graph as users give it, checked and brought to one form: an even number of vertices, weights scaled by a power of two."""
+"""A checked graph with an even number of vertices and scaled weights, and the weights that its cuts can have."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
 
-# Of the largest weight: what rounding leaves in a similarity matrix that is symmetric on paper. Less than the tolerance of
-# checks.py, because a light edge beside heavy ones is an edge all the same.
-ASYMMETRY = 1e-12
-# In the largest weight, where weights are multiples up to rounding: a unit is then known to 1e-10 of itself.
-MOST_UNITS = 1e6
+ASYMMETRY = (
+    1e-12  # of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
+)
+MOST_UNITS = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Weights ``A`` of ``size`` vertices, an even number: an isolated dummy vertex is last where the graph has an odd number.
+    """A graph with an even number of vertices; if the given number is odd, an isolated dummy vertex is the last one.
 
-    With it every balanced cut of the graph, sizes apart by one, is a cut into equal halves: ``e'x = 0`` holds exactly,
-    which the printed relaxation (Kulis 2009, 6.4) needs and an odd graph does not give.
+    With the dummy vertex every balanced cut divides the vertices into equal halves, so that ``e'x = 0``, which the relaxation of
+    Kulis 2009, section 6.4, requires.
 
     Attributes
     ----------
     n : int
-        Vertices of the caller.
+        Number of vertices of the given graph.
     A : csr_array, shape (size, size)
-        Weights over ``scale``, symmetric, >= 0, zero diagonal; the largest is in [1, 2).
+        Weights divided by ``scale``: symmetric, nonnegative, with a zero diagonal; the largest is in [1, 2).
     degree : ndarray, shape (size,)
         Row sums of A.
     scale : float
-        A power of two, so that scaling is exact.
+        A power of two, so that the division is exact.
     step, offset, spread : float
-        Every balanced cut differs by at most ``spread``, which is rounding of the weights, from ``offset`` plus a multiple of
-        ``step``. In the caller's units; step is 0 where nothing is known.
+        Every balanced cut differs from ``offset`` plus a multiple of ``step`` by at most ``spread``, the rounding of the weights. In
+        the units of the given graph; step is 0 if the weights have no common unit.
     """
 
     n: int
@@ -52,13 +51,15 @@ class Graph:
 
     @property
     def size(self) -> int:
-        """Vertices with the dummy: even."""
+        """Number of vertices with the dummy vertex, which is even."""
         return self.A.shape[0]
 
     def cut(self, x: np.ndarray) -> float:
-        """Weight between the two sides of ``x`` (size,), entries +-1, in the caller's units."""
+        """The weight between the two sides of ``x`` (size,), with entries +1 and -1, in the units of the given graph."""
         apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
-        return 0.5 * float(self.A.data[apart].sum()) * self.scale  # half the smallest scale is 0
+        return (
+            0.5 * float(self.A.data[apart].sum()) * self.scale
+        )  # in this order, because half of the smallest scale is 0
 
     def laplacian_times(self, X: np.ndarray) -> np.ndarray:
         """``L X``."""
@@ -66,27 +67,27 @@ class Graph:
 
     @cached_property
     def dense(self) -> np.ndarray:
-        """Laplacian as an array, shape (size, size)."""
+        """The Laplacian as an array, shape (size, size)."""
         L = -self.A.toarray()
         L[np.diag_indices_from(L)] = self.degree
         return L
 
     def round_up(self, bound: float) -> float:
-        """A proven lower bound of the balanced cuts that weigh at least ``bound``: the least value that they may have."""
+        """The least weight that a balanced cut can have if it is at least ``bound``; a proven lower bound."""
         if self.step == 0:
             return bound
         n_steps = (bound - self.spread - self.offset) / self.step
-        n_steps = np.ceil(n_steps * (1.0 - 4.0 * EPS) - 1e-9)  # the quotient may be above its value by rounding
+        n_steps = np.ceil(n_steps * (1.0 - 4.0 * EPS) - 1e-9)  # rounding may make the quotient too large
         return max(bound, self.offset + self.step * n_steps - self.spread)
 
 
 def read_graph(graph: Any) -> Graph:
-    """Check a graph and bring it to one form; rows and columns are in node order for networkx graphs.
+    """Check a graph and scale its weights; vertices of networkx graphs are in the order of the nodes.
 
     Raises
     ------
     ValueError, TypeError
-        Naming what is wrong with it and the first rows where it is.
+        For an invalid graph, with the first offending rows.
     """
     A = _matrix(graph)
     n = A.shape[0]
@@ -119,31 +120,24 @@ def read_graph(graph: Any) -> Graph:
     A.sort_indices()
     if A.nnz >= 2**31:
         raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
-    A.indptr, A.indices = (
-        A.indptr.astype(np.int32, copy=False),
-        A.indices.astype(np.int32, copy=False),
-    )  # as the kernels take them
+    # the kernels need 32-bit indices
+    A.indptr, A.indices = A.indptr.astype(np.int32, copy=False), A.indices.astype(np.int32, copy=False)
     return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, *lattice)
 
 
 def _matrix(graph: Any) -> Any:
-    """A csr_array of floats that is our own."""
+    """The weights as a new csr_array of floats."""
     if hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
         if graph.is_directed():
             raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
         if graph.number_of_nodes() < 2:
             raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
-        place = {vertex: i for i, vertex in enumerate(graph)}
-        ends, weights = [], []
         for u, v, weight in graph.edges(data="weight", default=1):
             if not isinstance(weight, Real | np.bool_):
                 raise TypeError(f"graph must hold real weights; got {weight!r} on the edge between {u!r} and {v!r}.")
-            ends.append((place[u], place[v]))
-            weights.append(weight)
-        rows, columns = np.array(ends, dtype=np.int64).reshape(-1, 2).T
-        shape, data = (len(place), len(place)), np.array(weights, dtype=float)
-        A = scipy.sparse.csr_array((data, (rows, columns)), shape=shape)
-        return scipy.sparse.csr_array(A + A.T)
+        import networkx  # the library of the argument
+
+        return networkx.to_scipy_sparse_array(graph, weight="weight", dtype=float, format="csr")
     if isinstance(graph, str | bytes) or graph is None:
         raise TypeError(
             f"graph must be a square array, scipy.sparse matrix or networkx graph; got {type(graph).__name__}."
@@ -154,16 +148,16 @@ def _matrix(graph: Any) -> Any:
 
 
 def _steps(A: Any, n: int) -> tuple[float, float, float]:
-    """``step``, ``offset`` and ``spread`` of a graph: the common unit of its weights, or twice that where parities settle more.
+    """``step``, ``offset`` and ``spread`` of a graph: the common unit of its weights, or twice the unit if parities are known.
 
-    A cut (S, T) has the parity of the degrees in S, since edges inside S count twice there. All degrees even: an even cut.
-    All odd (then n is even and S has n / 2 vertices): a cut of the parity of n / 2.
+    In units, the weight of a cut (S, T) has the parity of the sum of the degrees in S, where edges inside S count twice. If all degrees
+    are even, the cut is even. If all are odd, n is even and S has n / 2 vertices, so the cut has the parity of n / 2.
     """
     unit, is_exact = _common_unit(np.unique(A.data)) if len(A.data) else (0.0, True)
     if unit == 0.0:
         return 0.0, 0.0, 0.0
     counts = scipy.sparse.csr_array((np.rint(A.data / unit), A.indices, A.indptr), shape=A.shape)
-    # every edge stands in A twice; the second term bounds the rounding of the first
+    # every edge is in A twice; the second term bounds the rounding of the first one
     spread = 0.5 * float(np.abs(A.data - unit * counts.data).sum() + EPS * A.data.sum())
     if counts.data.sum() >= 2.0**52 or (not is_exact and spread > 0.01 * unit):
         return 0.0, 0.0, 0.0
@@ -173,18 +167,9 @@ def _steps(A: Any, n: int) -> tuple[float, float, float]:
 
 
 def _common_unit(weights: np.ndarray) -> tuple[float, bool]:
-    """The largest number that all weights are multiples of, by Euclid's algorithm; 0 if there is none.
+    """The greatest common divisor of ascending positive weights, by Euclid's algorithm, and whether it divides them exactly.
 
-    Parameters
-    ----------
-    weights : ndarray
-        Positive, ascending.
-
-    Returns
-    -------
-    (float, bool)
-        The unit, and whether the weights are multiples of it exactly, as whole numbers and halves are, or up to rounding, as
-        tenths are.
+    It is exact for whole numbers and halves, and up to rounding for tenths. It is 0 if there is none.
     """
     largest = float(weights[-1])
     # sums and differences of multiples of the grid are exact
@@ -193,7 +178,7 @@ def _common_unit(weights: np.ndarray) -> tuple[float, bool]:
     unit = float(weights[0])
     while is_exact or unit >= largest / MOST_UNITS:
         left = np.abs(weights - unit * np.rint(weights / unit))
-        # a unit that is a difference of rounded weights is off by the rounding of the largest of them
+        # a unit that is a difference of rounded weights is wrong by the rounding of the largest one
         rounding = 0.0 if is_exact else 4.0 * EPS * weights * (largest / unit)
         left = left[left > rounding]
         if not len(left):

@@ -1,4 +1,4 @@
-"""The LogDet problem of a balanced cut along its central path, for graphs whose Laplacian fits as an array."""
+"""The central path of the relaxation of a balanced cut, a LogDet problem, for graphs whose Laplacian fits into memory."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import cholesky_error, forming_error, projected
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve
 
-SHRINK = 0.1
+SHRINK = 0.1  # factor of eps from one point of the path to the next
 
 
 class CentralPath:
-    """``minimize tr(LX) - eps logdet(V'XV)`` over ``X = V(V'XV)V'``, ``X_ii = 1``, for falling eps; V spans e's complement.
+    """``minimize tr(LX) - eps logdet(V'XV)`` over ``X = V(V'XV)V'``, ``X_ii = 1``, for decreasing eps.
 
-    That is LogDet nearness to ``eps V (V'(L + t I)V)^-1 V'`` for any t > 0 (tr X = n is fixed): Kulis 2009, 6.4, with the
-    space orthogonal to e in place of the range of L, which is smaller where the graph is not connected. With multipliers y,
-    ``X = eps S``, ``S = V (V'(L + diag y)V)^-1 V'``, and y maximises the concave ``-sum y + eps logdet V'(L + diag y)V``.
+    V is an orthonormal basis of the complement of e. The solution is the LogDet-nearest matrix to ``eps V (V'(L + t I)V)^-1 V'`` for
+    any t > 0, because tr X = n is fixed (Kulis 2009, section 6.4, with the complement of e in place of the range of L). With
+    multipliers y, ``X = eps S`` with ``S = V (V'(L + diag y)V)^-1 V'``, and y maximises ``-sum y + eps logdet V'(L + diag y)V``.
 
-    The best feasible X gives ``value``, and the gap to the dual tends to ``eps (n - 1)``. A Newton step costs about 2 n^3
-    operations and three arrays of n x n; a tenth of eps takes two or three.
+    The best feasible X gives ``value``, and its gap to the dual tends to ``eps (n - 1)``. A Newton step costs about 2 n^3
+    operations and three n x n arrays; a reduction of eps to a tenth takes two or three steps.
 
     Attributes
     ----------
     y : ndarray, shape (n,)
     value : float
-        An upper bound of the relaxation's value ``tr(LX)``, in scaled units; inf until one is known.
+        An upper bound of the optimum ``tr(LX)`` of the relaxation, in scaled units; inf until one is known.
     stalled : bool
     is_new : bool
-        Whether the last step left a point of the path behind: time for rounding.
+        Whether the last step reached a point of the path, so that its matrix should be rounded to cuts.
     """
 
     coarse, proves_every_step = 1.0, True
@@ -44,6 +44,7 @@ class CentralPath:
         self.is_new = False
 
     def _factor(self, y: np.ndarray) -> tuple[np.ndarray | None, float, float]:
+        """The Cholesky factor of the projected matrix, or None, its eigenvalue c of e, and its trace."""
         B, c = projected(self.graph, y)
         trace = float(np.trace(B))
         if not (np.isfinite(trace) and c > 0):
@@ -52,7 +53,7 @@ class CentralPath:
         return (C if done else None), c, trace
 
     def step(self) -> None:
-        """One Newton step; eps falls whenever the point is close to its place on the path."""
+        """One Newton step; eps is reduced when the point is close to the path."""
         n = self.graph.size
         S = scipy.linalg.lapack.dpotri(self.factor, lower=1)[0]
         S = np.tril(S) + np.tril(S, -1).T
@@ -87,14 +88,10 @@ class CentralPath:
         self.stalled = True
 
     def level(self, loss: float, is_last: bool) -> float:
-        """A proven lower bound of the smallest eigenvalue: that the factorisation ran to its end is the proof."""
+        """A lower bound of the smallest eigenvalue, which the successful Cholesky factorisation proves."""
         return -cholesky_error(self.graph.size, self.trace) - forming_error(self.graph, self.y)
 
-    def widen(self) -> bool:
-        """Nothing to widen."""
-        return False
-
     def sample(self, rng: np.random.Generator) -> np.ndarray:
-        """A normal vector with covariance X / eps: its signs are a random hyperplane's."""
+        """A normal vector with covariance X / eps, whose signs are those of a random hyperplane."""
         v = scipy.linalg.solve_triangular(self.factor, rng.normal(size=self.graph.size), lower=True, trans="T")
         return v - v.mean()

@@ -1,4 +1,4 @@
-"""The balanced cut as a problem that owns its proofs, and the solvers of its relaxation in the words of the one loop."""
+"""The balanced cut as a problem with proofs, and the solvers of its relaxation."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smal
 from bregmat.certificates.problem import Certificate, Problem
 from bregmat.run.loop import State
 
-SMALL = 400  # vertices up to which the central path is about as quick as the factor form, and needs no luck
-EACH_TIME = 8  # roundings per new point
+SMALL = 400  # vertices up to which the central path is about as fast as the factor form, and more reliable
+EACH_TIME = 8  # random hyperplanes for each point that is rounded to cuts
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CutCertificate(Certificate):
-    """The best cut so far beside the best bound; ``relaxation_bound`` is that before rounding up to a possible weight."""
+    """The best cut and the best bound so far; ``relaxation_bound`` is the bound before it is rounded up."""
 
     x: np.ndarray
     relaxation_bound: float
 
     @property
     def unit(self) -> float:
-        """The cut itself: weights have no natural size, and small ones would prove anything in units of 1."""
+        """The unit of the gap is the cut, because weights have no natural size."""
         return self.objective if self.objective > 0 else 1.0
 
     def joined(self, new: CutCertificate) -> CutCertificate:
-        """The later one: a problem keeps the best of both itself."""
+        """The later certificate, because the problem itself keeps the best cut and the best bound."""
         return new
 
 
 @dataclass(eq=False)
 class CutState(State):
-    """A relaxation's method on its way, None before the first step; the cuts and bounds found are the problem's."""
+    """The method of a relaxation, which is None before the first step; cuts and bounds are in the problem."""
 
     method: Any = None
     objective: float = np.nan
     signal: float = 0.0
     stalled: bool = False
     finished: bool = False
-    is_concluded: bool = False
+    is_last: bool = False
 
     def is_finite(self) -> bool:
-        """A method takes back the steps that overflow."""
+        """The methods themselves reject steps that overflow."""
         return True
 
 
 class BalancedCut(Problem):
-    """``minimize x'Lx / 4`` over x of +-1 with ``e'x = 0``; what is found and proven on the way is kept here.
+    """``minimize x'Lx / 4`` over vectors x of +1 and -1 with ``e'x = 0``; it keeps the best cut and the best bound.
 
     Parameters
     ----------
@@ -62,31 +62,30 @@ class BalancedCut(Problem):
     refine : bool
         Kernighan-Lin refinement of every rounded cut.
     n_roundings : int
-        Random hyperplanes tried in all.
+        Number of random hyperplanes that are left.
     tol : float
-        Relative gap, to which proofs need not be sharper.
+        Relative gap at which a cut is called optimal.
     rng : Generator
     """
 
     def __init__(self, graph: Graph, *, refine: bool, n_roundings: int, tol: float, rng: np.random.Generator) -> None:
         self.graph, self.n_roundings, self.tol, self.rng = graph, n_roundings, tol, rng
         self.best = BestCut(graph, refine)
-        self.bound, self.dual = 0.0, np.zeros(graph.size)  # L >= 0: a proof, too
+        self.bound, self.dual = 0.0, np.zeros(graph.size)  # L is positive semidefinite, which proves the bound 0
 
     def is_due(self, state: CutState, tol: float) -> bool:
-        """At every step; proofs and roundings, which cost, are left to those that are worth them."""
+        """At every step; :meth:`certify` decides whether a proof is computed."""
         return True
 
     def certify(self, state: CutState) -> CutCertificate:
-        """Prove what the method's multipliers prove, and round its matrix to cuts."""
-        method = state.method
+        """Compute the bound of the method's multipliers, and round its matrix to cuts."""
+        method, is_last = state.method, state.is_last
         if method is None:
             self.prove_by_cut()
-        elif not state.is_concluded:
-            if method.is_new or method.proves_every_step:
-                self.prove(method.y, method.level(self.loss, method.stalled))
-                state.finished = self.is_solved(method.value, method.coarse)
-            if state.finished:
+        elif method.is_new or method.proves_every_step or is_last:
+            self.prove(method.y, method.level(self.loss, method.stalled or is_last))
+            state.finished = self.is_solved(method.value, method.coarse)
+            if state.finished or is_last:
                 self.round(method, self.n_roundings)
                 self.prove_by_cut()
             elif method.is_new:
@@ -102,17 +101,11 @@ class BalancedCut(Problem):
         )
 
     def conclude(self, state: CutState) -> None:
-        """The best bound of the method, and all roundings that are left."""
-        method = state.method
-        if method is not None:
-            self.prove(method.y, method.level(self.loss, True))
-            state.finished = self.is_solved(method.value, method.coarse)
-            self.round(method, self.n_roundings)
-            self.prove_by_cut()
-            state.is_concluded = True
+        """Let the next certificate compute the best bound, and use all hyperplanes that are left."""
+        state.is_last = True
 
     def round(self, method: Any, times: int) -> None:
-        """Cut by random hyperplanes; ``times``, or fewer once the bound is met or none are left."""
+        """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven:
                 return
@@ -121,7 +114,7 @@ class BalancedCut(Problem):
 
     @property
     def lower(self) -> float:
-        """The bound, rounded up where weights have a common unit; rounding errors of the cut itself are not taken for more."""
+        """The bound, rounded up if weights have a common unit; at most the best cut, which may be smaller by rounding."""
         return min(float(self.graph.round_up(self.bound)), self.best.value)
 
     @property
@@ -131,29 +124,29 @@ class BalancedCut(Problem):
 
     @property
     def loss(self) -> float:
-        """What a proof may give away, in units of ``sum y``: a fifth of the tolerance."""
+        """The loss that a proof may have, in units of ``sum y``: a fifth of the tolerance."""
         return 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
 
     def prove(self, y: np.ndarray, level: float) -> None:
-        """Keep the bound of the multipliers if it is the best."""
+        """Keep the bound of the multipliers if it is the best one so far."""
         if level > -np.inf:
             bound, dual = bound_of(self.graph, y, level)
             if bound > self.bound:
                 self.bound, self.dual = bound, dual
 
     def prove_by_cut(self) -> None:
-        """Ask the best cut to prove itself; its null vector is given half a step of the weights, or half the tolerance."""
+        """Test multipliers of which the best cut is a null vector, with an allowance of half a step, or half the tolerance."""
         if self.is_proven:
             return
         spare = 0.5 * max(self.graph.step, self.tol * self.best.value) / self.graph.scale
         y, level = certifying(self.graph, self.best.x), -4.0 * spare / self.graph.size
-        # a Ritz value below refutes it
+        # a Ritz value below the level disproves the bound
         if self.graph.size <= SMALL or smallest(self.graph, y, self.rng, lambda ritz: ritz < level) >= level:
             self.prove(y, is_above(self.graph, y, level))
 
     def is_solved(self, value: float, coarse: float) -> bool:
-        """Whether the relaxation cannot raise the bound any more: by more than the tolerance, or to the next weight."""
-        value = 0.25 * value * self.graph.scale  # in this order: a quarter of the smallest number is 0
+        """Whether the relaxation cannot raise the bound by more than the tolerance, or to the next possible weight."""
+        value = 0.25 * value * self.graph.scale  # in this order, because a quarter of the smallest number is 0
         if value == np.inf:
             return False
         if value - self.bound <= coarse * self.tol * self.best.value:
@@ -163,13 +156,13 @@ class BalancedCut(Problem):
 
 @dataclass(frozen=True)
 class RelaxationSolver:
-    """The semidefinite relaxation, by a method that moves by itself; first the cuts of two vectors, which may prove themselves.
+    """A method for the semidefinite relaxation, after the cuts of a random vector and of the Fiedler vector.
 
     Parameters
     ----------
     name : str
     method : callable
-        Sets up a :class:`CentralPath` or :class:`LowRank` for a :class:`BalancedCut`, at its first point.
+        Returns a :class:`CentralPath` or :class:`LowRank` for a :class:`BalancedCut`, at its first point.
     """
 
     name: str
@@ -178,26 +171,25 @@ class RelaxationSolver:
     max_iter: ClassVar[int] = 200
 
     def check(self, problem: BalancedCut) -> None:
-        """Every balanced cut is taken."""
+        """Accept every balanced cut."""
 
     def init(self, problem: BalancedCut, tol: float, start: Any) -> CutState:
-        """The cuts of a random and of the Fiedler vector, unless there is one already; the method is set up when it is needed."""
+        """The cuts of a random vector and of the Fiedler vector, unless an earlier run has found them; the method is constructed later."""
         if problem.best.value == np.inf:
             problem.best.offer(problem.rng.normal(size=problem.graph.size))
             problem.best.offer(fiedler(problem.graph, problem.rng))
         return CutState()
 
     def step(self, problem: BalancedCut, state: CutState) -> CutState:
-        """A step of the method; one that has stalled short of the bound is widened first, if it can be."""
+        """One step of the method."""
         if state.method is None:
             state.method = self.method(problem)
-        elif state.method.stalled and not state.method.widen():
+        elif state.method.stalled:
             state.stalled = True
             return state
         state.method.step()
         return state
 
 
-CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))  # with n x n arrays
-# a factor, random at first
+CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))
 LOW_RANK = RelaxationSolver("low rank", lambda problem: LowRank(problem.graph, problem.rng))

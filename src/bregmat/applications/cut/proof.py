@@ -1,13 +1,13 @@
-"""Lower bounds on balanced cuts that hold in floating point.
+"""Lower bounds of balanced cuts that are proven in floating-point arithmetic.
 
-For any y and any balanced x of +-1 (``e'x = 0``), with ``lam`` at most the smallest eigenvalue of ``M = L + diag(y)`` on the
-space orthogonal to e::
+Let ``lam`` be at most the smallest eigenvalue of ``M = L + diag(y)`` on the space orthogonal to e. For any y and any balanced
+vector x of +1 and -1 (``e'x = 0``)::
 
     4 cut(x) = x'L x = x'M x - sum y  >=  n lam - sum y
 
-which holds for all matrices of the relaxation, too. What has to be certain is ``lam``, and no eigenvalue routine proves that
-there is no smaller eigenvalue. Factorisations do: a Cholesky factorisation that runs to its end, of all vertices (dense) or of
-those that are left when the ones of few neighbours are eliminated (sparse), with the error of its own arithmetic taken off.
+The same holds for all matrices of the relaxation. Eigenvalue routines do not prove that there is no smaller eigenvalue. A Cholesky
+factorisation that succeeds proves it, up to a bound of its rounding: of the dense matrix, or of the matrix that is left after the
+elimination of vertices with few neighbours (sparse).
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from bregmat._kernels import elimination
 from bregmat.applications.cut.graph import Graph
 from bregmat.base.linalg import cholesky, is_definite_inplace
 
-UNIT = 2.0**-53
-DENSE = 1000  # vertices up to which a dense factorisation costs next to nothing
-DENSE_WORK = (
-    0.004  # entries that a pivot changes, over the square of the vertices left, where a dense factorisation is quicker
-)
-DENSE_SHARE = 0.02  # of all pairs that are edges: above, the fill of a sparse factorisation is nearly everything
-DENSE_LIMIT = 8000  # vertices up to which that is done: arrays of 0.5 GB
+UNIT = 2.0**-53  # unit roundoff
+DENSE = 1000  # vertices up to which the factorisation is always dense
+# entries that a pivot changes, over the square of the number of remaining vertices, above which a dense factorisation is faster
+DENSE_WORK = 0.004
+DENSE_SHARE = 0.02  # share of all pairs that are edges above which a sparse factorisation fills nearly all entries
+DENSE_LIMIT = 8000  # vertices up to which a dense factorisation is then used: arrays of 0.5 GB
 
 
 def projected(graph: Graph, y: np.ndarray) -> tuple[np.ndarray, float]:
-    """``P (L + diag y) P + c ee'/n`` with ``P = I - ee'/n``, and c, the mean of its other eigenvalues: eigenvalues of M
-    on the space orthogonal to e, and c. Fresh array."""
+    """``P (L + diag y) P + c ee'/n`` with ``P = I - ee'/n``, as a new array, and c, the mean of its other eigenvalues.
+
+    Its eigenvalues are c and those of M on the space orthogonal to e.
+    """
     n = graph.size
     B = graph.dense - (y[:, None] + y) / n
     c = float((graph.degree + y).sum() - y.sum() / n) / (n - 1)
@@ -41,17 +42,17 @@ def projected(graph: Graph, y: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def forming_error(graph: Graph, y: np.ndarray) -> float:
-    """A bound on the 2-norm of what rounding does to L (its degrees are sums) and to :func:`projected`."""
+    """A bound of the 2-norm of the rounding of L, whose degrees are sums, and of :func:`projected`."""
     longest = int(np.diff(graph.A.indptr).max(initial=0))
     size = 2.0 * graph.degree.max(initial=0.0) + 6.0 * np.abs(y).max(initial=0.0)
     return float(2.0 * (longest + 10) * UNIT * size)
 
 
 def cholesky_error(n: int, trace: float) -> float:
-    """If the Cholesky factorisation of a matrix runs to its end, none of its eigenvalues is below minus this.
+    """If the Cholesky factorisation of a matrix of order n succeeds, all of its eigenvalues are at least minus this number.
 
     Rump 2006, "Verification of positive definiteness", BIT 46: ``LL' = B + E`` with ``|E| <= g |L||L'|``, ``g = (n + 1) u /
-    (1 - (n + 1) u)``, so the norm of E is at most ``g tr(LL') <= g / (1 - g) tr(B)``; doubled for the arithmetic here.
+    (1 - (n + 1) u)``, so the norm of E is at most ``g tr(LL') <= g / (1 - g) tr(B)``. It is doubled for the rounding of this formula.
     """
     g = (n + 1) * UNIT / (1.0 - (n + 1) * UNIT)
     return 2.0 * g / (1.0 - g) * abs(trace)
@@ -81,13 +82,13 @@ def is_above(graph: Graph, y: np.ndarray, level: float, *, sparse: bool | None =
 
 
 def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
-    """The same by ``LDL'`` of ``K = [[N, s e], [s e', -c]]``, ``N = M - level I``, for any s, c > 0.
+    """The same from ``LDL'`` of ``K = [[N, s e], [s e', -c]]``, ``N = M - level I``, for any s, c > 0.
 
-    The vertices of few neighbours go first, then the border, whose pivot is negative, and what is left is dense: a Cholesky
-    factorisation. If that runs to its end, ``K + E = LDL'`` has one negative eigenvalue. ``|E| <= g |L||D||L'|`` entry by
-    entry (Higham 2002, "Accuracy and stability of numerical algorithms", theorems 9.3 and 10.3), g from the largest number
-    of terms that an entry is the sum of; so the norm of E is at most ``e = g sum |d_k| |l_k|^2``. By Weyl ``K + e I`` has at most
-    one negative eigenvalue. For ``e < c`` that is its last entry's, so that ``N + e I + s^2 ee' / (c - e)`` has none, and on
+    Vertices with few neighbours are eliminated first, then the border, whose pivot is negative. The rest is dense and is factorised
+    by Cholesky's method. If this succeeds, ``K + E = LDL'`` has one negative eigenvalue. ``|E| <= g |L||D||L'|`` entry by
+    entry (Higham 2002, "Accuracy and stability of numerical algorithms", theorems 9.3 and 10.3), with g from the largest number
+    of terms of an entry; so the norm of E is at most ``e = g sum |d_k| |l_k|^2``. By Weyl ``K + e I`` has at most
+    one negative eigenvalue. For ``e < c`` this belongs to the last entry, so that ``N + e I + s^2 ee' / (c - e)`` has none, and on
     the space orthogonal to e, M is at least ``level - e``.
     """
     n = graph.size
@@ -103,11 +104,11 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
     except MemoryError:  # too much fill
         return -np.inf
     count = int(terms.max(initial=0)) + len(left) + 10
-    error = 2.0 * UNIT * (count * (trace + 1.01 * total) + (n + 10) * pivot)  # twice: its own rounding
+    error = 2.0 * UNIT * (count * (trace + 1.01 * total) + (n + 10) * pivot)  # doubled for its own rounding
     return level - error - forming_error(graph, y - level) if error < 0.5 * corner else -np.inf
 
 
 def bound_of(graph: Graph, y: np.ndarray, lam: float) -> tuple[float, np.ndarray]:
-    """The bound on every balanced cut, in the caller's units, and multipliers with ``M >= 0``: y with ``lam`` taken in."""
+    """The bound of every balanced cut, and multipliers ``y - lam`` with ``M >= 0``, both in the units of the given graph."""
     y = (y - lam) + 4.0 * UNIT * (np.abs(y) + abs(lam))
     return float(np.nextafter(-0.25 * math.fsum(y) * graph.scale, -np.inf)), y * graph.scale

@@ -1,4 +1,4 @@
-"""A balanced cut with its proof."""
+"""The result of a balanced cut."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from bregmat.run.result import ExitReason, Result, Status
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CutResult(Result):
-    """A balanced cut and a proven lower bound on all of them; ``ConvergenceDisplay.from_result`` draws its history.
+    """A balanced cut and a proven lower bound of all balanced cuts; ``ConvergenceDisplay.from_result`` draws its history.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of :class:`bregmat.Result`:
 
     Attributes
     ----------
@@ -26,35 +26,25 @@ class CutResult(Result):
     imbalance : int
         Difference of the sizes of the sides: 0, or 1 for an odd number of vertices.
     lower_bound : float
-        Proven: no balanced cut weighs less. Where all weights are multiples of one unit, it is the relaxation's bound
-        rounded up to a weight that a balanced cut can have.
+        Proven: no balanced cut weighs less. If all weights are multiples of one unit, the bound of the relaxation is rounded up to a
+        weight that a balanced cut can have.
     relaxation_bound : float
-        The same before rounding up.
+        The bound before it is rounded up.
     gap : float
-        ``(cut - lower_bound) / cut``, dimensionless; 0 for a cut of 0. Other problems have a natural size; weights have
-        none, and small ones would prove anything.
+        ``(cut - lower_bound) / cut``, dimensionless; 0 for a cut of 0. Its unit is the cut, because weights have no natural size.
     dual : ndarray, shape (n,), or (n + 1,) for odd n
         The proof: y with ``L + diag(y)`` positive semidefinite orthogonal to e, and ``relaxation_bound = -sum(y) / 4``. L is the
         Laplacian, for odd n with an isolated dummy vertex at the end.
     status : Status
         OPTIMAL: the gap is within ``tol``; FEASIBLE otherwise.
     exit_reason : ExitReason
-        TOLERANCE where the cut is proven optimal, or where the relaxation is solved and what remains is its own gap.
+        TOLERANCE if the cut is proven optimal, or if the relaxation is solved and only its own gap remains.
     n_iter : int
-        Newton steps; 0 where the cut proved itself (``certifying`` multipliers).
+        Newton steps; 0 if the cut is proven optimal without the relaxation.
     history : list of Record
         ``objective`` is the best cut so far.
     solver : str
         "certificate of the cut", "central path" or "low rank".
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import balanced_cut
-    >>> square = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
-    >>> result = balanced_cut(square, random_state=0)
-    >>> print(result.status, result.cut, np.bincount(result.labels))
-    OPTIMAL 2.0 [2 2]
     """
 
     labels: np.ndarray
@@ -68,7 +58,7 @@ class CutResult(Result):
 
     @property
     def cut(self) -> float:
-        """Weight of the edges between the sides: the objective."""
+        """The weight of the edges between the sides, which is the objective."""
         return self.objective
 
     @property
@@ -78,12 +68,12 @@ class CutResult(Result):
 
     @property
     def is_optimal(self) -> bool:
-        """Whether it is proven that no balanced cut is lighter (real weights: by more than ``tol``, relative)."""
+        """Whether it is proven that no balanced cut is lighter by more than ``tol``, relative to the cut."""
         return self.status is Status.OPTIMAL
 
     @property
     def advice(self) -> str:
-        """What to change."""
+        """What to change so that a further run succeeds."""
         if self.exit_reason is ExitReason.TOLERANCE and not self.is_optimal:
             return "The relaxation is solved; what is left is its own gap, or a better cut that was not found."
         return super().advice

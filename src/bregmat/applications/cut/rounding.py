@@ -1,4 +1,4 @@
-"""Balanced cuts from vectors and matrices: hyperplanes, the Fiedler vector, Kernighan-Lin refinement."""
+"""Balanced cuts from vectors: the Fiedler vector, Kernighan-Lin refinement, and multipliers that certify a cut."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import scipy
 from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
 
-PATIENCE = 64  # pairs after the best prefix that a pass of Kernighan-Lin still tries, beside 5 % of the vertices
-MOST_PATIENCE = 200  # of these 5 %
-PASSES = 50
-DENSE_FIEDLER = 400
-RITZ_TOL = 1e-7  # of Ritz values, relative to the largest eigenvalue
-# at most, and from one look at the Ritz value to the next, or a twentieth of all
-LANCZOS_STEPS, LANCZOS_LOOK = 1200, 20
+PATIENCE = 64  # further pairs that a pass of Kernighan-Lin tries without a gain, in addition to 5 % of the vertices
+MOST_PATIENCE = 200  # limit on these 5 %
+PASSES = 50  # limit on passes
+DENSE_FIEDLER = 400  # vertices up to which the Fiedler vector is from a dense eigendecomposition
+RITZ_TOL = 1e-7  # accuracy of Ritz values, relative to the largest eigenvalue
+LANCZOS_STEPS = 1200  # limit on steps
+LANCZOS_LOOK = 20  # steps between two Ritz values, or a twentieth of all steps
 
 
 class BestCut:
-    """The best balanced cut so far; ``x`` (size,) is +-1, ``value`` its weight in the caller's units."""
+    """The best balanced cut so far: ``x`` (size,) of +1 and -1, and its weight ``value`` in the units of the given graph."""
 
     def __init__(self, graph: Graph, refine: bool) -> None:
         self.graph, self.refine = graph, refine
@@ -28,7 +28,7 @@ class BestCut:
         self.value = np.inf
 
     def offer(self, scores: np.ndarray) -> None:
-        """Cut at the median of the scores, refine, keep what is better."""
+        """Cut at the median of the scores, refine the cut, and keep it if it is the best one."""
         x = balanced(scores)
         if self.refine:
             A = self.graph.A
@@ -41,7 +41,7 @@ class BestCut:
 
 
 def balanced(scores: np.ndarray) -> np.ndarray:
-    """+1 for the half of largest scores, -1 for the others; ties by position."""
+    """+1 for the half with the largest scores, -1 for the others; ties are resolved by position."""
     half = len(scores) // 2
     median = np.partition(scores, half)[half]
     x = np.where(scores > median, 1.0, -1.0)
@@ -51,7 +51,7 @@ def balanced(scores: np.ndarray) -> np.ndarray:
 
 
 def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
-    """An eigenvector for the second smallest eigenvalue of the Laplacian, or nearly one: it is only a start."""
+    """An eigenvector of the second smallest eigenvalue of the Laplacian, to low accuracy for large graphs."""
     n = graph.size
     if n <= DENSE_FIEDLER:
         return np.linalg.eigh(graph.dense)[1][:, 1]
@@ -66,8 +66,9 @@ def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
 def smallest(
     graph: Graph, y: np.ndarray, rng: np.random.Generator, is_enough: Callable[[float], bool] = lambda ritz: False
 ) -> float:
-    """A Ritz value of ``L + diag y`` orthogonal to e: above its smallest eigenvalue there or nearly equal, so no proof of
-    anything but that the eigenvalue is no larger. By Lanczos's method, which ends with a value that ``is_enough``.
+    """The smallest Ritz value of ``L + diag y`` on the complement of e, by Lanczos's method.
+
+    It is an upper bound of the smallest eigenvalue, and nearly equal to it unless the method stops early.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def smallest(
     y : ndarray, shape (size,)
     rng : Generator
     is_enough : callable
-        Asked of a Ritz value on its way; the smallest eigenvalue is no larger.
+        Whether the method may stop with this Ritz value.
     """
     flipped, top = _flipped(graph, y)
     v, last, beta = rng.normal(size=graph.size), np.zeros(graph.size), 0.0
@@ -84,7 +85,7 @@ def smallest(
     diagonal: list[float] = []
     beside: list[float] = []
     ritz = np.inf
-    # without orthogonalising again: copies of a value that has converged do no harm
+    # without reorthogonalisation, converged values may appear several times, which does not change the smallest one
     for step in range(1, LANCZOS_STEPS + 1):
         u = flipped(v)
         u -= beta * last
@@ -105,7 +106,7 @@ def smallest(
 
 
 def _flipped(graph: Graph, y: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
-    """``top I - L - diag y`` orthogonal to e, whose largest eigenvalues are wanted, and ``top`` above all of ``L + diag y``."""
+    """The product with ``top I - L - diag y`` on the complement of e, and ``top``, which exceeds all eigenvalues of ``L + diag y``."""
     top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
     diagonal = top - graph.degree - y
 
@@ -122,10 +123,10 @@ def _flipped(graph: Graph, y: np.ndarray) -> tuple[Callable[[np.ndarray], np.nda
 
 
 def certifying(graph: Graph, x: np.ndarray) -> np.ndarray:
-    """Multipliers under which x itself is a null vector: ``y = x (w - L x)``, so that ``-sum y = 4 cut``.
+    """Multipliers ``y = x (w - L x)``, for which x is a null vector of M, so that ``-sum y = 4 cut``.
 
-    If M is then positive semidefinite orthogonal to e, x is optimal: one factorisation proves it. w, the multiplier of
-    ``e'x = 0``, is free; it balances the mean diagonal of M on the two sides.
+    If M is positive semidefinite on the complement of e, x is optimal, and one factorisation proves it. w, the multiplier of
+    ``e'x = 0``, is free; it is chosen so that the mean diagonal of M is equal on the two sides.
     """
     out = x * graph.laplacian_times(x)
     surplus = graph.degree - out

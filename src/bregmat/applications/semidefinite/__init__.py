@@ -1,6 +1,5 @@
 """Semidefinite programs: a linear objective over positive semidefinite matrices under constraints, with a proven bound."""
 
-from bregmat.applications.semidefinite.program import semidefinite_program
-from bregmat.applications.semidefinite.result import SemidefiniteResult
+from bregmat.applications.semidefinite.program import SemidefiniteResult, semidefinite_program
 
 __all__ = ["SemidefiniteResult", "semidefinite_program"]

@@ -1,12 +1,12 @@
-"""The path of LogDet-regularised programs, followed to the program itself.
+"""An interior-point method along the path of LogDet-regularised programs, for decreasing weights of the LogDet term.
 
-With a weight tau of the LogDet term, ``minimize tr(C X) - tau logdet X`` under the rows (Kulis 2009, section 6.4) has the solution
+``minimize tr(C X) - tau logdet X`` under the constraints (Kulis 2009, section 6.4) has the solution
 
     Z = C + A*(mu),    X Z = tau I,    s (b - A(X)) = w,    w lam = tau,    lam = s mu
 
-with a dual slack Z of the cone and slacks w > 0 of inequalities. Each step is a Newton step of these equations towards a smaller
-tau, in the scaling of Nesterov and Todd, with the predictor and corrector of Mehrotra (1992). A soft row of weight gamma and unit u
-relaxes its bound to ``b + mu u^2 / gamma``.
+with the dual slack Z of the cone and slacks w > 0 of inequalities. Each step is a Newton step for these equations with a smaller
+tau, in the scaling of Nesterov and Todd, with Mehrotra's predictor and corrector (1992). A soft row of weight gamma and unit u has
+the relaxed bound ``b + mu u^2 / gamma``.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.cone_scalings import largest_step
 from bregmat.solvers.needs import MatrixState
 
-REACH = 0.98  # share of the way to the boundary that a step may go
-PROXIMAL = 1e-13  # relative term on the diagonal of the system: rows that depend on others make it singular
-LITTLE = 0.9  # share of the gap that is left by a step that brings little
-PATIENCE = 20  # steps in turn that bring little and end the run
-FAR = 1e8  # entries of the factor from which on the program is taken for unbounded
-SHORTEST = 1e-6  # steps below which the path is not followed any further
+REACH = 0.98  # largest step, relative to the distance to the boundary
+PROXIMAL = 1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
+LITTLE = 0.9  # factor of the gap above which a step counts as slow
+PATIENCE = 20  # successive slow steps after which the run ends
+FAR = 1e8  # entries of the factor at which the program counts as unbounded
+SHORTEST = 1e-6  # length of a step below which the run ends
 
 
 @dataclass(frozen=True, eq=False)
 class ScaledProgram:
-    """The program with rows of norm 1, and C and the bounds of size 1: ``X = reach M``, ``mu = worth m / unit``."""
+    """The program with rows of norm 1 and with C and the bounds scaled to 1: ``X = reach M``, ``mu = worth m / unit``."""
 
     C: np.ndarray
     operator: Operator
     unit: np.ndarray  # norms of the rows
     bound: np.ndarray
-    relaxation: np.ndarray  # by how much a weight of 1 relaxes the bound of a row; 0 for hard rows
+    relaxation: np.ndarray  # change of the bound of a row by a dual weight of 1; 0 for hard rows
     reach: float
     worth: float
 
     @classmethod
     def of(cls, problem: SemidefiniteProgram) -> ScaledProgram:
-        """From a program in its own units."""
+        """From a program in its original units."""
         L, operator = problem.rows.losses, problem.rows.operator
         norms = operator.norms()
         unit = np.where(norms > 0, norms, 1.0)
@@ -70,24 +70,24 @@ class PathState(MatrixState):
     slack: np.ndarray  # w; 1 for equalities
     m: np.ndarray
     stalled: bool = False
-    idle: int = 0  # steps in turn that brought little
+    idle: int = 0  # successive slow steps
 
 
 @dataclass(frozen=True)
 class LogDetPath:
-    """Follows the path of LogDet-regularised programs; settings are frozen, the state holds all that changes."""
+    """Primal-dual steps along the path of LogDet-regularised programs."""
 
     name = "logdet path"
     works_on = "objective"
     max_iter = 100
 
     def check(self, problem: Any) -> None:
-        """Takes every program."""
+        """Accept every program."""
 
     def init(self, problem: SemidefiniteProgram, tol: float, start: Any) -> PathState:
-        """Multiples of the identity that are far inside the cone.
+        """Large multiples of the identity, with the slacks ``start`` (c,) of inequalities if that is given.
 
-        ``start``: slacks (c,) of inequalities, where these must be small because rows bound a value from both sides.
+        Small slacks are needed if rows bound a value from both sides.
         """
         scaled, s = ScaledProgram.of(problem), problem.rows.losses.sense.astype(float)
         far = max(10.0, np.sqrt(problem.rows.r))
@@ -97,18 +97,18 @@ class LogDetPath:
         return _state(problem, scaled, root, root, slack, s * far**2 / slack)
 
     def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
-        """Predictor, corrector, and separate steps of the matrix and of the dual."""
+        """A predictor and a corrector, with separate step lengths of the matrix and of the dual weights."""
         system = _NewtonSystem(problem, state)
         if not system.is_definite:
             return replace(state, stalled=True)
         affine = system.direction(0.0, 0.0, 0.0)
         ap, ad = system.steps(affine)
         ahead = system.complementarity(affine, ap, ad) / system.tau
-        goal = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
+        target = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
         # second-order terms of the predictor: dX dZ and dw dlam
         dX, dZ, dw, dlam, _ = affine
-        bent = symmetrize(dX @ dZ)
-        move = system.direction(goal, bent, dw * dlam)
+        second_order = symmetrize(dX @ dZ)
+        move = system.direction(target, second_order, dw * dlam)
         ap, ad = system.steps(move)
         new = system.moved(move, ap, ad) if max(ap, ad) > SHORTEST else None
         if new is None:
@@ -119,7 +119,7 @@ class LogDetPath:
 
 
 class _NewtonSystem:
-    """The Newton system at a point, in the frame B of Nesterov and Todd: ``X = B diag(sigma) B'``, ``Z = B'^-1 diag(sigma) B^-1``."""
+    """The Newton system at a point, in the coordinates B of Nesterov and Todd: ``X = B diag(sigma) B'``, ``Z = B'^-1 diag(sigma) B^-1``."""
 
     def __init__(self, problem: SemidefiniteProgram, state: PathState) -> None:
         self.problem, self.state = problem, state
@@ -146,23 +146,23 @@ class _NewtonSystem:
         self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), PROXIMAL))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
-        """Weights of the system, refined twice for what the proximal term changes."""
+        """The solution of the system, with two steps of iterative refinement against the proximal term."""
         rhs = self.scale * rhs
         y = cholesky_solve(self.factor, rhs)
         for _ in range(2):
             y = y + cholesky_solve(self.factor, rhs - self.matrix @ y)
         return self.scale * y
 
-    def direction(self, goal: float, bent: Any, bent_rows: Any) -> tuple:
-        """Moves of X, Z (both in the frame), w, lam and m towards ``X Z = goal I`` and ``w lam = goal``.
+    def direction(self, target: float, second_order: Any, second_order_rows: Any) -> tuple:
+        """Steps of X and Z (in the coordinates B), w, lam and m towards ``X Z = target I`` and ``w lam = target``.
 
-        ``bent`` and ``bent_rows`` are second-order terms that the linear equations leave out.
+        ``second_order`` and ``second_order_rows`` are the second-order terms of the predictor.
         """
         P, s, free, w = self.scaled, self.s, self.free, self.state.slack
-        # dX + dZ = H solves the linearised equation, which is diagonal in this frame
-        H = np.diag(goal - self.sigma**2) - bent
+        # dX + dZ = H solves the linearised equation, which is diagonal in these coordinates
+        H = np.diag(target - self.sigma**2) - second_order
         H = 2.0 * H / np.add.outer(self.sigma, self.sigma)
-        dw = np.where(free, 0.0, (goal - bent_rows - w * self.lam) / self.lam)
+        dw = np.where(free, 0.0, (target - second_order_rows - w * self.lam) / self.lam)
         # (A A* + w / lam + u^2 / gamma) dm = A(H - R) - (b - p) + s (w + dw)
         rhs = self.operator.values(H - self.dual_residual) / P.unit - self.row_residual
         dm = self.solve(rhs + np.where(free, 0.0, s * (w + dw)))
@@ -171,7 +171,7 @@ class _NewtonSystem:
         return H - dZ, dZ, dw - self.ratio * dlam, dlam, dm
 
     def steps(self, move: tuple) -> tuple[float, float]:
-        """Largest steps of X and of Z, at most 1, that keep to the share REACH of the way to the boundary."""
+        """The step lengths of X and of Z: at most 1, and at most REACH times the distance to the boundary."""
         dX, dZ, dw, dlam, _ = move
         most = []
         for d, x, dx in ((dX, self.state.slack, dw), (dZ, self.lam, dlam)):
@@ -180,7 +180,7 @@ class _NewtonSystem:
         return min(1.0, REACH * most[0]), min(1.0, REACH * most[1])
 
     def complementarity(self, move: tuple | None, ap: float, ad: float) -> float:
-        """``(<X, Z> + w . lam)`` after such steps, over the number of their terms."""
+        """``<X, Z> + w . lam`` after steps of these lengths, over the number of the terms."""
         rows = ~self.free
         x, z, w, lam = np.diag(self.sigma), np.diag(self.sigma), self.state.slack, self.lam
         if move is not None:
@@ -188,7 +188,7 @@ class _NewtonSystem:
         return (float(np.vdot(x, z)) + float(w[rows] @ lam[rows])) / (len(self.sigma) + int(rows.sum()))
 
     def moved(self, move: tuple, ap: float, ad: float) -> PathState | None:
-        """The point after such steps; None if rounding takes it out of the cone."""
+        """The state after steps of these lengths; None if by rounding it is not in the cone."""
         state, sigma = self.state, np.diag(self.sigma)
         dX, dZ, dw, _, dm = move
         C, ok = cholesky(sigma + ap * dX)
@@ -202,13 +202,13 @@ class _NewtonSystem:
 def _state(
     problem: SemidefiniteProgram, P: ScaledProgram, L: np.ndarray, R: np.ndarray, slack: np.ndarray, m: np.ndarray
 ) -> PathState:
-    """The state of a point of the scaled program, in the units of the program itself."""
+    """The state of a point of the scaled program, with objective and dual weights in the original units."""
     rows = problem.rows
     F, mu = np.sqrt(P.reach) * L, P.worth * m / P.unit
     p = rows.operator.congruence(F).values_diagonal(None)
     losses = rows.losses
     objective = float(np.vdot(problem.C, F @ F.T)) + float(losses.value(np.where(losses.hard, losses.bound, p)))
-    # what is between the point and its weights, and what they miss of the equations
+    # complementarity of the point and its dual weights, and the residuals of their equations
     products = float(np.linalg.norm(R.T @ L) ** 2) + float((slack * np.abs(m))[losses.sense != 0].sum())
     missing = P.C + P.operator.adjoint(m / P.unit) - R @ R.T
     unmet = (

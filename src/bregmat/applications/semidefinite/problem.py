@@ -1,6 +1,6 @@
-"""A semidefinite program in coordinates of order r: certificates of its points, and proofs that it is infeasible or unbounded.
+"""A semidefinite program: certificates of its points, and proofs that it is infeasible.
 
-``minimize tr(C M) + sum_i loss_i(p_i)`` over ``M >= 0`` with ``p = A(M)``. For weights mu of the right signs with
+``minimize tr(C M) + sum_i loss_i(p_i)`` over ``M >= 0`` with ``p = A(M)``. For dual weights mu of feasible signs with
 ``S = C + A*(mu)`` positive semidefinite, ``-sum loss*_i(mu_i)`` is a lower bound (weak duality); for hard rows it is ``-b . mu``.
 """
 
@@ -16,13 +16,12 @@ from bregmat.certificates.certify import MatrixCertificate, clip_dual, with_met_
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.certificates.problem import FEASIBLE, Problem, Proof
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.scalar_losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
 
-SIZE = 1e-3  # natural size of objectives, in units of the norm of C times the largest bound over the norm of its row
-ROUNDINGS = 8.0  # of a few operations
+SIZE = 1e-3  # natural size of the objective, over the norm of C times the largest bound over the norm of its row
+ROUNDINGS = 8.0  # of a few operations, in units of EPS
 
 
 class SemidefiniteProgram(Problem):
@@ -32,8 +31,7 @@ class SemidefiniteProgram(Problem):
     ----------
     C : ndarray, shape (r, r)
     rows : NearestMatrix
-        The constraints as a nearness problem. Its losses, units, restoration of hard rows and proofs of infeasibility do not depend
-        on the objective.
+        The constraints as a nearness problem, whose losses, restoration of hard rows and proofs of infeasibility are used.
     is_psd : ndarray of bool, shape (c,)
         Whether the matrix of a row is known to be positive semidefinite.
     """
@@ -45,17 +43,15 @@ class SemidefiniteProgram(Problem):
     def build(
         cls, C: np.ndarray, operator: Operator, constraints: Constraints, slack_weight: Any
     ) -> SemidefiniteProgram:
-        """From constraints that are bound to the coordinates.
+        """Build a program; rows with a finite slack weight have the squared hinge loss.
 
         Parameters
         ----------
         C : ndarray, shape (r, r)
         operator : Operator
-            The rows, bound to the coordinates.
+            The constraints, bound to the coordinates.
         constraints : Constraints
-            In row numbers, in the operator's order.
         slack_weight : float or array-like, shape (c,)
-            Finite weights give a row the squared hinge; inf makes it hard.
         """
         prior = np.ones(operator.r)
         rows = build_problem(Frobenius(), prior, operator, constraints, SquaredHinge(), slack_weight)
@@ -63,25 +59,21 @@ class SemidefiniteProgram(Problem):
 
     @cached_property
     def natural_size(self) -> float:
-        """What small objectives are measured in; 1 where C or all bounds are 0."""
+        """The smallest unit of the gap; 1 if C or all bounds are 0."""
         norms = self.rows.operator.norms()
         reach = float((np.abs(self.rows.losses.bound) / np.where(norms > 0, norms, np.inf)).max())
         return SIZE * float(np.linalg.norm(self.C)) * reach or 1.0
 
     @property
     def certifies_cheaply(self) -> bool:
-        """Hard rows have to be restored first."""
+        """A certificate first restores hard rows."""
         return False
 
     def certify(self, state: Any) -> MatrixCertificate:
-        """The certificate of the matrix and the dual weights of a state."""
-        return self.certify_matrix(state.iterate, state.dual)
-
-    def certify_matrix(self, iterate: Iterate, dual: np.ndarray) -> MatrixCertificate:
-        """The same from the matrix and the weights; hard rows are restored to feasibility first, if they can be."""
-        L = self.rows.losses
+        """The certificate of the iterate and the dual weights of a state or certificate; hard rows are restored, if that succeeds."""
+        L, iterate = self.rows.losses, state.iterate
         p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
-        bound, mu = self.dual_bound(dual)
+        bound, mu = self.dual_bound(state.dual)
         iterate, p, violation, worst = with_met_rows(self.rows, iterate, p, mu)
         upper, missed = np.inf, None
         M = iterate.matrix()
@@ -103,9 +95,9 @@ class SemidefiniteProgram(Problem):
         )
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
-        """The lower bound that weights prove, -inf if none, and these weights, shifted where S is not positive semidefinite.
+        """The lower bound that dual weights prove, or -inf, and the weights, which are shifted if S is not positive semidefinite.
 
-        If other weights y0 have ``A*(y0) >= I``, which bounds the trace of every feasible M by ``b . y0``, then adding
+        If weights y0 have ``A*(y0) >= I``, which bounds the trace of every feasible M by ``b . y0``, then adding
         ``-lambda_min(S) y0`` makes S positive semidefinite.
         """
         mu = clip_dual(self.rows, mu)
@@ -119,7 +111,7 @@ class SemidefiniteProgram(Problem):
         return (bound if np.isfinite(bound) else -np.inf), mu
 
     def _forming_error(self, mu: np.ndarray) -> float:
-        """What rounding changes of ``C + A*(mu)``, in the Frobenius norm."""
+        """A bound of the rounding of ``C + A*(mu)`` in the Frobenius norm."""
         size = float(np.linalg.norm(self.C)) + float(np.abs(mu) @ self.rows.operator.norms())
         return (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size
 
@@ -133,20 +125,20 @@ class SemidefiniteProgram(Problem):
 
     # ------------------------------------------------------------------ proofs that hard rows contradict each other
     def dual_size(self, state: Any) -> float:
-        """The largest weight: the weights of infeasible rows grow without end."""
+        """The largest dual weight, which diverges if the rows are infeasible."""
         return float(np.abs(state.dual * self.rows.unit).max(initial=0.0)) if self.rows.losses.has_hard else 0.0
 
     def contradiction(self, state: Any) -> Proof | None:
-        """Weights that prove that the hard rows contradict each other."""
+        """Dual weights that prove that the hard rows contradict each other."""
         return self.rows.contradiction(state)
 
     def last_contradiction(self, state: Any) -> Proof | None:
-        """Weights of a few hard rows."""
+        """The same from a search over few hard rows."""
         return self.rows.last_contradiction(state)
 
 
 def _lowest(S: np.ndarray, error: float) -> float:
-    """A lower bound of the smallest eigenvalue of S, which may be wrong by an error; NaN if S is not finite."""
+    """A lower bound of the smallest eigenvalue of a matrix that S approximates up to ``error``; NaN if S is not finite."""
     if not np.isfinite(S).all():
         return np.nan
     t = eigvalsh(S)

@@ -2,26 +2,60 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.applications.semidefinite.ray import find_ray
-from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.base.checks import as_matrix, check_limits
+from bregmat.base.linalg import EPS, eigh, symmetrize
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
-from bregmat.run.loop import Outcome, solve
-from bregmat.run.result import ExitReason, Record, Status
+from bregmat.operators.linear_maps import Operator, smat, svec
+from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 from bregmat.typing import Table, Values
+
+RANGE = 1e-6  # eigenvalues of a direction, and values of rows, that count as 0, relative to the largest one
+CLEAR = 1e-6  # least decrease of the objective, relative to the sum of the sizes of its terms
+ROUNDINGS = 16.0  # largest value of a row that has to be 0, in roundings of its points
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SemidefiniteResult(MatrixResult):
+    """The certified solution of a semidefinite program (:func:`semidefinite_program`).
+
+    In addition to the attributes of :class:`bregmat.MatrixResult`:
+
+    Attributes
+    ----------
+    objective, dual_bound : float
+        ``tr(C X)`` plus the losses of soft rows, and the proven lower bound: ``-b . dual`` where all rows are hard, since
+        ``C + sum_i dual_i A_i`` is positive semidefinite.
+    unit : float
+        Unit of the gap: the objective, or a thousandth of the norm of C times the largest ``|b_i| / |A_i|`` if that is larger.
+        ``|A_i|`` is the sum of the norms of the terms of a row.
+    ray : ndarray, shape (n, k), or None
+        The proof of UNBOUNDED: ``X + t ray ray'`` meets the rows for every t >= 0, and ``tr(C ray ray') < 0``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, semidefinite_program
+    >>> result = semidefinite_program(np.diag([1.0, -1.0]), Constraints.diagonal([1.0], index=[0]))
+    >>> print(result.status, abs(result.ray[:, 0]).round(3))
+    UNBOUNDED [0. 1.]
+    """
+
+    ray: np.ndarray | None = None
+
+    statuses: ClassVar[frozenset[Status]] = frozenset(Status)
 
 
 @tells_interrupts
@@ -38,13 +72,13 @@ def semidefinite_program(
     """Minimise a linear objective over positive semidefinite matrices under constraints.
 
     ``minimize tr(C X)`` over ``X >= 0`` that meet the rows. The solution is the limit of LogDet-regularised programs (Kulis 2009,
-    section 6.4). Use it for relaxations such as max-cut and Lovasz theta, of some hundred rows and columns and up to a few thousand
-    constraints, where the proof of the bound matters. :func:`nearest_kernel` finds the matrix nearest to a prior instead.
+    section 6.4). Use it for relaxations such as max-cut and Lovasz theta, with matrices of a few hundred rows and up to a few thousand
+    constraints, if the proof of the bound matters. :func:`nearest_kernel` finds the matrix nearest to a prior instead.
 
     Parameters
     ----------
     C : array-like or scipy.sparse, shape (n, n)
-        Symmetric. To maximise ``tr(C X)``, hand over ``-C``.
+        Symmetric. To maximise ``tr(C X)``, pass ``-C``.
     constraints : Constraints
         Rows on samples 0 ... n-1.
     slack_weight : float or array-like, shape (c,)
@@ -67,7 +101,7 @@ def semidefinite_program(
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no program; numerical outcomes never raise.
+        For invalid arguments; numerical outcomes never raise.
 
     Notes
     -----
@@ -88,7 +122,6 @@ def semidefinite_program(
     >>> print(result.status, round(-result.objective, 4))
     OPTIMAL 4.5225
     """
-    clock = time.perf_counter()
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     objective: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense")
     n = len(objective)
@@ -96,17 +129,17 @@ def semidefinite_program(
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
     constraints.check_range(n)
     problem = SemidefiniteProgram.build(objective, bind(constraints, np.eye(n)), constraints, slack_weight)
-    outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    log = RunLog(callback, max_seconds)
+    outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, log=log)
     ray = None
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     if is_open and outcome.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
-        ray = find_ray(problem, constraints)
+        ray = _find_ray(problem, constraints)
     if ray is not None:
         point = outcome.certificate
-        if not point.is_feasible:  # the iterates have left along the direction
-            anywhere = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
-            inside = solve(anywhere, LogDetPath(), tol=tol).certificate
-            point = problem.certify_matrix(inside.iterate, inside.dual)
+        if not point.is_feasible:  # the iterates diverge along the direction
+            any_feasible = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
+            point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
             outcome = replace(
@@ -115,11 +148,11 @@ def semidefinite_program(
         else:
             ray = None
     coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
-    return result_of(problem, outcome, coordinates, ray, time.perf_counter() - clock)
+    return result_of(problem, replace(outcome, seconds=log.seconds()), coordinates, ray)
 
 
 def result_of(
-    problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None, seconds: float
+    problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None = None
 ) -> SemidefiniteResult:
     """The result of a run.
 
@@ -131,11 +164,10 @@ def result_of(
         From the samples to those of the program.
     ray : ndarray, shape (n, k), or None
         The proof of UNBOUNDED.
-    seconds : float
     """
     proof = outcome.certificate
     return SemidefiniteResult(
-        **outcome.shared() | {"seconds": seconds},
+        **outcome.shared(),
         iterate=proof.iterate,
         last=outcome.last,
         coordinates=coordinates,
@@ -145,3 +177,56 @@ def result_of(
         weight_span=weight_span(problem.rows.losses.gamma),
         ray=ray,
     )
+
+
+def _find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndarray | None:
+    """A factor G (n, k) with ``tr(C G G') < 0`` that violates no row of bound 0, up to rounding; None if none is found.
+
+    It is the solution of the program with all bounds 0 and a trace of 1, restricted to its range and corrected so that rows that are
+    nearly 0 are 0 up to rounding.
+    """
+    n = problem.rows.r
+    level = replace(constraints, bound=np.zeros(constraints.n_constraints), weight=np.ones(constraints.n_constraints))
+    rows = level + Constraints.trace(1.0)
+    program = SemidefiniteProgram.build(problem.C, bind(rows, np.eye(n)), rows, np.inf)
+    iterate = solve(program, LogDetPath(), tol=1e-6).certificate.iterate
+    G = _settled(iterate.F @ iterate.F.T, problem.rows.operator, constraints.sense)
+    if G is None or not _falls(problem.C, G):
+        return None
+    # violations of rows with bound 0 are relative to the sum of the squared norms of their points
+    return G if (level.violation(G) <= ROUNDINGS * EPS).all() else None
+
+
+def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray | None:
+    """A factor of a matrix near X at which equalities, and inequalities that are nearly 0, are 0 up to rounding."""
+    values, U = eigh(X)
+    N = U[:, values > RANGE * values[-1]]
+    p, unit = operator.values(X), operator.norms() * float(np.trace(X))
+    active = np.flatnonzero((sense == 0) | (np.abs(p) <= RANGE * unit))
+    if not len(active):
+        return N * np.sqrt(values[-N.shape[1] :])
+    # if a semidefinite row is 0 at a matrix, its range is orthogonal to that of the matrix
+    some = operator.restrict(active)
+    each = [some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(some.c)]
+    lows = [(A, eigh(A)[0]) for A in each]
+    definite = [
+        A / np.abs(t).max() for A, t in lows if np.abs(t).max() > 0 and t[0] * t[-1] >= -RANGE * np.abs(t).max() ** 2
+    ]
+    if definite:
+        t, V = eigh(sum(A if np.trace(A) > 0 else -A for A in definite))
+        keep = V[:, t <= 1e-12 * t[-1]]
+        t, V = eigh(symmetrize(keep.T @ X @ keep))
+        N = keep @ V[:, t > RANGE * values[-1]]
+    if not N.shape[1]:
+        return None
+    M = symmetrize(N.T @ X @ N)
+    Phi = some.congruence(N).features(None) / np.maximum(some.norms(), 1e-300)[:, None]
+    M -= smat(np.linalg.lstsq(Phi, Phi @ svec(M), rcond=1e-10)[0], len(M))
+    t, V = eigh(M)
+    return N @ (V * np.sqrt(t)) if t[0] > 0 else None
+
+
+def _falls(C: np.ndarray, G: np.ndarray) -> bool:
+    """Whether the objective decreases along a direction, clearly beyond rounding."""
+    X = G @ G.T
+    return float(np.vdot(C, X)) < -CLEAR * float(np.vdot(np.abs(C), np.abs(X)))

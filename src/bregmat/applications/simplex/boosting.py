@@ -1,25 +1,25 @@
-"""AdaBoost as DefiniteBoost for diagonal matrices (Tsuda 2004, 4.3)."""
+"""AdaBoost, which is DefiniteBoost for diagonal matrices (Tsuda 2004, 4.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.problem import DistributionCertificate, DistributionState, NearestDistribution
-from bregmat.applications.simplex.solvers import VectorBoost
+from bregmat.applications.simplex.linear_rows import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.base.threads import tells_interrupts
+from bregmat.certificates.problem import Certificate, Problem
 from bregmat.certificates.status import Status
-from bregmat.run.loop import solve
+from bregmat.run.loop import State, solve
 from bregmat.run.result import ExitReason, Record, Result
-from bregmat.solvers.definite_boost import DefiniteBoost
+from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
 
-TOL = 1e-300  # of the gap to 0: the run ends by its steps, or where no edge is left
+TOL = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
 
 
 @tells_interrupts
@@ -32,21 +32,21 @@ def boost_hypotheses(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> BoostResult:
-    """AdaBoost over given weak hypotheses that predict with confidence (Tsuda 2004, 4.3).
+    """Combine given weak hypotheses by AdaBoost with confidence-rated predictions (Tsuda 2004, 4.3).
 
-    Each step takes the hypothesis of largest edge ``r = sum_i w_i y_i H_ij`` with the weight
+    Each step takes the hypothesis with the largest edge ``r = sum_i w_i y_i H_ij`` with the weight
     ``log[(1 + r) / (1 - r)] / 2`` and multiplies the example weights by ``exp(-weight y_i H_ij)``.
 
     Parameters
     ----------
     H : array-like or scipy.sparse, shape (d, n)
-        Predictions of n hypotheses on d examples, in [-1, 1]. Add ``-H`` as further columns where negative edges are to count.
+        Predictions of n hypotheses on d examples, in [-1, 1]. Append the columns of ``-H`` to use hypotheses with negative edges.
     y : array-like, shape (d,)
         Labels, -1 or 1.
     n_steps : int
-        Steps; fewer where no hypothesis has a positive edge any more.
+        Largest number of steps. The run ends early when no hypothesis has a positive edge.
     sample_weight : array-like, shape (d,), optional
-        First example weights, > 0 somewhere; normalised. None is ``1 / d``.
+        Nonnegative weights of the examples, not all 0; they are normalised. By default all are ``1 / d``.
     max_seconds : float, optional
         Limit on wall time.
     callback : callable, optional
@@ -59,14 +59,13 @@ def boost_hypotheses(
     Raises
     ------
     ValueError, TypeError
-        For labels other than -1 and 1, predictions outside [-1, 1], shapes that do not fit.
+        For labels other than -1 and 1, predictions outside [-1, 1], and shapes that do not match.
 
     Notes
     -----
-    DefiniteBoost(projection="approximate", corrected=False, spectrum=(-1, 1)) with ``A = (y H)'`` and the rows ``A w <= 0``,
-    run on whatever is proven: where a combination separates the sample no w meets the rows, and AdaBoost goes on. A
-    perfect hypothesis (r = 1) has a finite weight of about 17. For learning weak hypotheses too: scikit-learn's
-    ``AdaBoostClassifier``. A step costs d n operations.
+    This is DefiniteBoost for diagonal matrices with the interval [-1, 1], approximate projections and no dual corrections. The weight
+    of a perfect hypothesis (r = 1) is limited to about 17. A step costs d n operations. scikit-learn's ``AdaBoostClassifier`` also
+    learns the weak hypotheses.
 
     Examples
     --------
@@ -92,56 +91,113 @@ def boost_hypotheses(
         w = as_column("sample_weight", sample_weight, len(y), per="label", lowest=0.0)
         if not w.any():
             raise ValueError("sample_weight must be somewhere positive; all are 0.")
-    problem, support = _Boosting.build(w / w.sum(), (H * y[:, None]).T, 0.0, "<=", 1.0)
-    settings = DefiniteBoost(projection="approximate", corrected=False, spectrum=(-1.0, 1.0), violation_tol=1e-300)
+    used = w > 0
+    problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
     limits: dict[str, Any] = {"max_iter": int(n_steps), "max_seconds": max_seconds, "callback": callback}
-    outcome = solve(problem, VectorBoost(settings), tol=TOL, **limits)
-    weights, trace = np.zeros(len(y)), outcome.trace
-    weights[support] = np.exp(outcome.certificate.logx)
+    outcome = solve(problem, AdaBoost(), tol=TOL, **limits)
+    trace, weights = outcome.trace, outcome.certificate.dual
+    T = problem.log_first - weights @ problem.A
+    sample_weights = np.zeros(len(y))
+    sample_weights[used] = np.exp(T - log_sum(T))
     return BoostResult(
-        **outcome.shared() | {"trace": {}, "n_iter": len(trace["row"])},
-        weights=outcome.certificate.dual / problem.factor,
-        sample_weight=weights,
-        rows=trace["row"],
-        steps=trace["step"],
-        loss=np.exp(trace["log_dual_objective"]),
+        **outcome.shared() | {"trace": {}, "n_iter": len(trace["rows"])},
+        weights=weights,
+        sample_weight=sample_weights,
+        rows=trace["rows"].astype(int),
+        steps=trace["steps"],
+        loss=np.exp(trace["log_loss"]),
         bound=np.exp(trace["log_bound"]),
     )
 
 
-class _Boosting(NearestDistribution):
-    """AdaBoost's problem: the exponential loss, bounded below by 0; it goes on whatever is proven of the rows."""
+@dataclass(frozen=True, eq=False)
+class ExponentialLoss(Problem):
+    """``minimize sum_i w1_i exp(-margin_i)`` over weights of the hypotheses, ``margin = A' weights``; bounded below by 0.
 
-    def certify(self, state: DistributionState) -> DistributionCertificate:
-        """The loss is what the weights of the hypotheses have reached."""
-        return DistributionCertificate(
-            logx=state.logx,
-            missed=np.zeros(0),
-            values=state.p,
-            dual=state.mu,
-            dual_bound=0.0,
-            **dict.fromkeys(("objective", "upper"), self._loss(state)),
-        )
+    Attributes
+    ----------
+    A : ndarray or csr_array, shape (n, d)
+        ``y_i H_ij``.
+    log_first : ndarray, shape (d,)
+        Logarithms of the first weights of the examples, w1.
+    """
 
-    def is_due(self, state: DistributionState, tol: float) -> bool:
-        """At the end only."""
+    A: Any
+    log_first: np.ndarray
+
+    def certify(self, state: AdaBoostState) -> Certificate:
+        """The loss of the combination."""
+        return Certificate(dual=state.weights, objective=state.objective, upper=state.objective, dual_bound=0.0)
+
+    def is_due(self, state: AdaBoostState, tol: float) -> bool:
+        """Only the last state is certified."""
         return False
 
-    def estimate(self, state: DistributionState, works_on: str) -> dict[str, float]:
-        """The loss of every step."""
-        return {"objective": self._loss(state), "dual_bound": 0.0, "violation": 0.0}
+    def estimate(self, state: AdaBoostState, works_on: str) -> dict[str, float]:
+        """The loss is known at every step."""
+        return {"objective": state.objective, "dual_bound": 0.0, "violation": 0.0}
 
-    def contradiction(self, state: DistributionState) -> None:
-        """Where a combination separates the sample no distribution meets the rows: what AdaBoost looks for."""
-        return
 
-    def _loss(self, state: DistributionState) -> float:
-        """``sum_i w1_i exp(-y_i f(x_i))``: the normaliser that the dual objective is minus the logarithm of."""
-        return float(np.exp(-state.objective))
+@dataclass(frozen=True, eq=False)
+class AdaBoostState(State):
+    """Weights of the hypotheses, logarithms of the terms of the loss and of the loss, and a list of numbers per step."""
+
+    weights: np.ndarray
+    log_terms: np.ndarray
+    log_loss: float
+    steps: dict[str, list[float]]
+    finished: bool = False
+    stalled: bool = False
+    signal: float = np.inf
+
+    @property
+    def objective(self) -> float:  # type: ignore[override]
+        """The exponential loss."""
+        return float(np.exp(self.log_loss))
+
+    @property
+    def trace(self) -> dict[str, np.ndarray]:
+        """One array per name, with one entry per step."""
+        return {name: np.array(values, dtype=float) for name, values in self.steps.items()}
+
+
+class AdaBoost:
+    """The hypothesis with the largest edge, and the step that minimises the bound of Theorem 4.1 (Tsuda 2004)."""
+
+    name: ClassVar[str] = "definite_boost"
+    works_on: ClassVar[str] = "objective"
+    max_iter: ClassVar[int] = 100
+
+    def check(self, problem: ExponentialLoss) -> None:
+        """Accept every problem."""
+
+    def init(self, problem: ExponentialLoss, tol: float, start: Any) -> AdaBoostState:
+        """No hypothesis has a weight."""
+        steps: dict[str, list[float]] = {name: [] for name in ("rows", "steps", "log_loss", "log_bound")}
+        log_loss = log_sum(problem.log_first)
+        return AdaBoostState(np.zeros(problem.A.shape[0]), problem.log_first, log_loss, steps)
+
+    def step(self, problem: ExponentialLoss, state: AdaBoostState) -> AdaBoostState:
+        """One step; the run is finished if no edge is positive."""
+        edges = problem.A @ np.exp(state.log_terms - state.log_loss)
+        j = int(edges.argmax())
+        r = min(float(edges[j]), 1.0)  # rounding may lift it above 1
+        if not r > 0.0:
+            return replace(state, finished=True)
+        # log[(1 + r) / (1 - r)] / 2
+        alpha = approximate_step(r, -1.0, 1.0)
+        weights, row = state.weights.copy(), problem.A[[j]]
+        weights[j] += alpha
+        log_terms = state.log_terms - alpha * (row if isinstance(row, np.ndarray) else row.toarray())[0]
+        log_loss = log_sum(log_terms)
+        bound = (state.steps["log_bound"] or [0.0])[-1] + log_step_bound(r, -1.0, 1.0, alpha)
+        for name, value in zip(state.steps, (j, alpha, log_loss, bound), strict=True):
+            state.steps[name].append(value)
+        return AdaBoostState(weights, log_terms, log_loss, state.steps)
 
 
 def _predictions(H: Any) -> Any:
-    """A matrix of numbers in [-1, 1], dense or sparse."""
+    """Check a dense or sparse matrix of numbers in [-1, 1]."""
     sparse = scipy.sparse.issparse(H)
     H = scipy.sparse.csr_array(H, dtype=float) if sparse else as_matrix("H", H)
     entries = H.data if sparse else H.ravel()
@@ -154,32 +210,24 @@ def _predictions(H: Any) -> Any:
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class BoostResult(Result):
-    """What AdaBoost found; ``objective`` is the exponential loss, which nothing but 0 is known to bound from below.
+    """A weighted combination of hypotheses; ``objective`` is the exponential loss, and ``dual_bound`` is 0.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of :class:`bregmat.Result`:
 
     Attributes
     ----------
     weights : ndarray, shape (n,)
-        Of the hypotheses, >= 0.
+        Nonnegative weights of the hypotheses.
     sample_weight : ndarray, shape (d,)
-        Of the examples after the last step; they sum to 1.
+        Weights of the examples after the last step; they sum to 1.
     rows : ndarray of int, shape (n_steps,)
-        Hypothesis taken in each step.
+        The hypothesis of each step.
     steps : ndarray, shape (n_steps,)
-        What its weight grew by.
+        The increase of its weight.
     loss : ndarray, shape (n_steps,)
         Exponential loss ``sum_i w1_i exp(-y_i f(x_i))`` after each step; the training error is at most this.
     bound : ndarray, shape (n_steps,)
-        Product of the ``rho(r_t)`` of Theorem 4.1, which the loss stays below.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import boost_hypotheses
-    >>> result = boost_hypotheses(np.array([[1.0], [1.0], [-1.0]]), [1, -1, -1], n_steps=5)
-    >>> round(result.objective, 4)  # the exponential loss: 2 sqrt(2) / 3
-    0.9428
+        The upper bound of the loss from Theorem 4.1: the product of the ``rho(r_t)``.
     """
 
     weights: np.ndarray
@@ -200,7 +248,7 @@ class BoostResult(Result):
 
     @property
     def n_hypotheses(self) -> int:
-        """Number of hypotheses with a weight."""
+        """Number of hypotheses with a positive weight."""
         return int(np.count_nonzero(self.weights))
 
     def decision_function(self, H: Points) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The data of the vector case of (P): linear rows on the support of the prior, and the quadratic model of the dual."""
+"""The data of the vector case of (P): linear constraints on the support of the prior, and the quadratic model of the dual."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bregmat.base.numerics import Exchanges, pivot_in_box
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.rows import excess_of
 
-MODEST = 16.0  # roundings of a few operations and of sums in pairs
+MODEST = 16.0  # roundings of a few operations and of pairwise sums, in units of EPS
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,15 +24,15 @@ class LinearRows:
     Attributes
     ----------
     A : ndarray or csr_array, shape (c, n)
-        The user's rows over ``factor``: the largest entry of each is between 1/2 and 2.
+        The user's rows divided by ``factor``, so that the largest entry of each is between 1/2 and 2.
     b, sense, unit : ndarray, shape (c,)
-        Right-hand sides, over ``factor``; 1 for "<=", -1 for ">=", 0 for "=="; what a violation is measured in.
+        Right-hand sides divided by ``factor``; 1 for "<=", -1 for ">=", 0 for "=="; units of violations.
     factor : ndarray, shape (c,)
-        Powers of two, so that nothing is rounded.
+        Powers of two, so that the division is exact.
     x0, log0 : ndarray, shape (n,)
         The prior, positive, and its logarithm.
     total : float or None
-        What x sums to.
+        The sum of x; None if it is free.
     """
 
     A: Any
@@ -51,7 +51,7 @@ class LinearRows:
         Parameters
         ----------
         x0, A, b, sense, total
-            As of :func:`bregmat.nearest_distribution`.
+            As in :func:`bregmat.nearest_distribution`.
         """
         x0 = as_column("x0", x0, per="column of A", lowest=0.0)
         support = x0 > 0
@@ -79,7 +79,7 @@ class LinearRows:
 
     @property
     def mass(self) -> float:
-        """What x sums to, or the prior where that is free: the natural size of KL(x, x0), which grows with both."""
+        """The natural size of KL(x, x0): the sum of x, or of the prior if that of x is free."""
         return float(self.x0.sum()) if self.total is None else self.total
 
     @property
@@ -88,38 +88,38 @@ class LinearRows:
         return np.where(self.sense < 0, -1.0, 1.0)
 
     def row(self, j: int) -> tuple[Any, np.ndarray]:
-        """Columns of a row and its entries there."""
+        """The columns of a row and its entries there."""
         if isinstance(self.A, np.ndarray):
             return slice(None), self.A[j]
         part = slice(self.A.indptr[j], self.A.indptr[j + 1])
         return self.A.indices[part], self.A.data[part]
 
     def part(self, rows: np.ndarray, columns: np.ndarray) -> Any:
-        """Entries of A, sparse whatever A is."""
+        """A block of A as a sparse array."""
         if isinstance(self.A, np.ndarray):
             return scipy.sparse.csr_array(self.A[:, columns][rows])
         return self.A[rows][:, columns]
 
     def adjoint(self, mu: np.ndarray) -> np.ndarray:
-        """``A' mu``; rows with weight 0 are not read."""
+        """``A' mu``, without the rows of weight 0."""
         on = np.flatnonzero(mu)
         if len(on) < 0.5 * len(mu):
             return mu[on] @ self.A[on] if len(on) else np.zeros(len(self.x0))
         return mu @ self.A
 
     def log_point(self, T: np.ndarray) -> np.ndarray:
-        """log x of ``x ~ exp(T)``, with the total that is asked for."""
+        """The logarithm of ``x ~ exp(T)`` with the sum ``total``."""
         return T if self.total is None else T - log_sum(T) + np.log(self.total)
 
     def bound(self, mu: np.ndarray, v: np.ndarray) -> float:
-        """The dual bound g(mu) with ``v = A'mu``: design, section 4, for diagonal matrices."""
+        """The dual bound g(mu) with ``v = A'mu``."""
         if self.total is None:
             return float(-(mu @ self.b) - self.x0 @ np.expm1(-v))
         log_mass = log_sum(self.log0 - v) - np.log(self.total)
         return float(self.x0.sum() - self.total - self.total * log_mass - mu @ self.b)
 
     def bound_rounding(self, mu: np.ndarray, v: np.ndarray) -> float:
-        """What rounding may have added to :meth:`bound`: of the exponents, where the mass is, and of the sums."""
+        """The largest rounding of :meth:`bound`: of the exponents, weighted with x, and of the sums."""
         on = np.flatnonzero(mu)
         exponents = np.abs(self.log0) + np.abs(v)
         if len(on):
@@ -134,18 +134,18 @@ class LinearRows:
         return EPS * (float(x @ exponents) + MODEST * sums)
 
     def divergence_rounding(self, logx: np.ndarray) -> float:
-        """What rounding may have taken from :meth:`divergence`."""
+        """The largest rounding of :meth:`divergence`."""
         d, x = np.abs(logx - self.log0), np.exp(logx)
         terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.x0)
         return MODEST * EPS * float(terms.sum())
 
     def divergence(self, logx: np.ndarray) -> float:
-        """KL(x, x0), without cancellation where x is near x0."""
+        """KL(x, x0), without cancellation for x near x0."""
         d, x = logx - self.log0, np.exp(logx)
         return float(np.where(np.abs(d) > 1, x * d - (x - self.x0), self.x0 * (d * np.exp(d) - np.expm1(d))).sum())
 
     def excess(self, p: np.ndarray) -> np.ndarray:
-        """``sign * (p - b)``: positive where an inequality is violated."""
+        """``sign * (p - b)``: positive for violated inequalities."""
         return self.sign * (p - self.b)
 
     def violation(self, p: np.ndarray) -> np.ndarray:
@@ -157,7 +157,7 @@ class LinearRows:
         return float(self.violation(p).max(initial=0.0))
 
     def hessian(self, rows: np.ndarray, x: np.ndarray, p: np.ndarray) -> np.ndarray:
-        """Hessian of -g in ``sign * mu`` on some rows: ``A diag(x) A'``, of A less its mean where the sum is fixed."""
+        """The Hessian of -g in ``sign * mu`` for some rows: ``A diag(x) A'``, or the covariance of the rows if the sum is fixed."""
         mean = p[rows] / self.total if self.total is not None else np.zeros(len(rows))
         if isinstance(self.A, np.ndarray):
             H = np.zeros((len(rows), len(rows)))
@@ -177,9 +177,7 @@ def log_sum(T: np.ndarray) -> float:
 
 
 def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.ndarray) -> np.ndarray:
-    """``argmin q . d + d' H d / 2`` over ``d >= -y`` on bounded rows; 0 if H overflowed.
-
-    Block principal pivoting as long as it makes progress; else SciPy's active-set method.
+    """``argmin q . d + d' H d / 2`` over ``d >= -y`` for bounded rows, by block principal pivoting or, if that stalls, SciPy's method.
 
     Parameters
     ----------
@@ -194,7 +192,7 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
         C, ok = cholesky(K) if len(q) else (K, True)
         if ok:
             break
-        K[np.diag_indices_from(K)] *= 1.0 + 1e-8  # dependent rows, and rounding that outweighs the proximal term
+        K[np.diag_indices_from(K)] *= 1.0 + 1e-8  # the rounding of dependent rows may exceed the proximal term
     else:
         return np.zeros_like(q)
     d = pivot_in_box(
@@ -209,6 +207,6 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
     )
     if d is not None:
         return d * unit
-    # d' K d / 2 + q . d is |C' d + C^-1 q|^2 / 2 less a constant
+    # q . d + d' K d / 2 = |C' d + C^-1 q|^2 / 2 up to a constant
     half = scipy.linalg.solve_triangular(C, -q, lower=True)
     return scipy.optimize.lsq_linear(C.T, half, (low, np.inf), "bvls", tol=1e-15, max_iter=10 * len(q)).x * unit

@@ -1,8 +1,8 @@
-"""The distribution nearest to a given one in relative entropy under linear rows: the vector case of (P), certified.
+"""The distribution nearest to a given one in relative entropy under linear constraints: the vector case of (P).
 
-``minimize KL(x, x0) = sum x log(x / x0) - x + x0`` over ``x >= 0``, ``A x <sense> b`` and, usually, ``sum x = total``
-(Kulis 2009, Appendix B, eq. 24; Tsuda 2004, section 4, for diagonal matrices). For sign-feasible mu the minimiser of the
-Lagrangian is ``x(mu) ~ x0 exp(-A'mu)``, and every solver here moves mu; all sums are taken in log space.
+``minimize KL(x, x0) = sum x log(x / x0) - x + x0`` over ``x >= 0``, ``A x <sense> b`` and, by default, ``sum x = total``
+(Kulis 2009, Appendix B, eq. 24). For dual weights mu of feasible signs the minimiser of the Lagrangian is
+``x(mu) ~ x0 exp(-A'mu)``. The solvers change mu; all sums are computed from logarithms.
 """
 
 from __future__ import annotations
@@ -27,33 +27,22 @@ SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVER
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DistributionResult(Result):
-    """The certified vector and its proof; ``ConvergenceDisplay.from_result`` draws it.
+    """The certified vector and its proof; ``ConvergenceDisplay.from_result`` draws its history.
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of :class:`bregmat.Result`:
 
     Attributes
     ----------
     x : ndarray, shape (n,)
     dual, values, violation : ndarray, shape (c,)
-        Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation (over ``|b|``; over the
-        size of the row at the prior where b = 0) of each row. For INFEASIBLE, ``dual`` is the proof.
+        Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation of each row: over ``|b|``, or if b = 0
+        over the size of the row at the prior. For INFEASIBLE, ``dual`` is the proof.
     objective, dual_bound : float
         KL(x, x0) and its proven lower bound.
     max_violation : float
         Largest relative violation.
     status, exit_reason
-        What is proven, and why the run stopped; DefiniteBoost and cyclic projection without corrections end FEASIBLE.
-    trace : dict of ndarray
-        DefiniteBoost, per step: ``row``, ``step`` (change of its dual weight) and, where the total is fixed,
-        ``log_dual_objective`` (logarithm of ``sum (x0 / |x0|) exp(-sum gamma_j C_j)``; Tsuda 2004, eq. 9) and ``log_bound``
-        (that of its bound, Theorem 4.1). Empty for other solvers.
-
-    Examples
-    --------
-    >>> from bregmat import nearest_distribution
-    >>> result = nearest_distribution([0.25, 0.25, 0.5], [[1, 0, 0]], 0.4, ">=")
-    >>> print(result.status, result.x.round(3))
-    OPTIMAL [0.4 0.2 0.4]
+        What is proven, and why the run stopped; cyclic projections without corrections end FEASIBLE.
     """
 
     x: np.ndarray
@@ -78,7 +67,7 @@ def nearest_distribution(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> DistributionResult:
-    """The vector nearest to ``x0`` in relative entropy that meets linear rows.
+    """Find the vector nearest to ``x0`` in relative entropy that meets linear constraints.
 
     ``minimize sum x log(x / x0) - x + x0`` subject to ``A x <sense> b`` and ``sum x = total`` (Kulis 2009, eq. 24).
 
@@ -92,15 +81,14 @@ def nearest_distribution(
     sense : str or sequence of str
         "<=", ">=" or "==", one for all rows or one per row.
     total : float or None
-        What x sums to; None leaves the sum free.
-    solver : {"auto", "dual_newton", "cyclic_projection", "definite_boost"} or object
-        "auto" is the dual Newton method. The others are the papers' methods, for comparison: ``CyclicProjection(...)``, one
-        row at a time, and ``DefiniteBoost(...)``, the most violated row. Their objects' settings mean here what they mean
-        for matrices; of ``DualNewton`` only ``proximal`` is used, and ``DefiniteBoost`` records every step (no ``block``).
+        The sum of x; None leaves it free.
+    solver : {"auto", "dual_newton", "cyclic_projection"} or object
+        "auto" is the dual Newton method; of its settings only ``proximal`` is used. ``CyclicProjection(...)`` is the paper's method,
+        which projects onto one row at a time; its settings are those for matrices.
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
-        Limit on Newton steps (200), cycles (10,000) or steps (100,000).
+        Limit on Newton steps (200) or cycles of projections (10,000).
     max_seconds : float, optional
         Limit on wall time.
     callback : callable, optional
@@ -114,12 +102,12 @@ def nearest_distribution(
     Raises
     ------
     ValueError, TypeError
-        For arguments that make no problem; numerical outcomes never raise.
+        For invalid arguments; numerical outcomes never raise.
 
     Notes
     -----
-    A Newton step costs one Gram matrix of the active rows, n c_active^2 operations. Corrected methods tend to the
-    optimum; as published, without dual corrections, they end at a feasible point and the gap tells how far it is off.
+    A Newton step costs one Gram matrix of the active rows, n c_active^2 operations. Projections with dual corrections converge to
+    the optimum. Without them they end at a feasible point, and the gap says how far it is from the optimum.
 
     Examples
     --------

@@ -1,11 +1,8 @@
-"""The nearest distribution as a problem that owns its proofs: gap, restoration to feasibility, infeasibility.
-
-The vector case of problems.py, certificates.py and infeasibility.py; the state is what its solvers move.
-"""
+"""The nearest distribution as a problem: certificates, restoration of the rows, proofs of infeasibility."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +17,7 @@ from bregmat.run.loop import State
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class DistributionCertificate(Certificate):
-    """A vector, by its logarithm, its rows' values and signed dual weights, and what they prove together."""
+    """A vector, given by its logarithm, with the values of its rows and signed dual weights."""
 
     logx: np.ndarray
     values: np.ndarray
@@ -28,7 +25,7 @@ class DistributionCertificate(Certificate):
 
 @dataclass(frozen=True, eq=False)
 class DistributionState(State):
-    """``x(mu)`` with ``v = A'mu``, values p and the dual bound as objective; ``kept`` is what a solver carries along."""
+    """The vector ``x(mu)`` with ``v = A'mu`` and the values p of the rows; the objective is the dual bound."""
 
     mu: np.ndarray
     v: np.ndarray
@@ -39,23 +36,19 @@ class DistributionState(State):
     signal: float
     stalled: bool = False
     finished: bool = False
-    kept: Any = None
-    steps: dict[str, list] = field(default_factory=dict)
+    cycles: int = 0  # of projections
+    largest: float = 0.0  # largest norm of a Newton step
+    idle: int = 0  # successive Newton steps without a gain
 
     @classmethod
     def at(cls, problem: LinearRows, mu: np.ndarray, v: np.ndarray | None = None, **more: Any) -> Self:
-        """All that is known at mu."""
+        """The state at the dual weights mu."""
         v = problem.adjoint(mu) if v is None else v
         logx = problem.log_point(problem.log0 - v)
         x = np.exp(logx)
         p, bound = problem.A @ x, problem.bound(mu, v)
         slack = abs(float(mu @ (p - problem.b))) / max(problem.mass, abs(bound))
         return cls(mu, v, logx, x, p, bound, max(problem.worst(p), slack), **more)
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """One array per name, an entry a step."""
-        return {name: np.array(x, dtype=int if name == "row" else float) for name, x in self.steps.items()}
 
     def is_finite(self) -> bool:
         """Whether no number has overflowed."""
@@ -67,17 +60,17 @@ class NearestDistribution(LinearRows, Problem):
 
     @property
     def certifies_cheaply(self) -> bool:
-        """A point off its rows is moved onto them by Newton's method first."""
+        """A certificate first restores violated rows by Newton's method."""
         return False
 
     def certify(self, state: DistributionState) -> DistributionCertificate:
-        """The certificate of a state's vector and weights; the vector is moved to feasibility first if it can be."""
+        """The certificate of a state's vector and dual weights; violated rows are restored first, if that succeeds."""
         logx, p, mu = state.logx, state.p, state.mu
         if FEASIBLE < self.worst(p) < 0.5:
             logx, p = self._restored(logx, p, mu) or (logx, p)
         violation, objective = self.violation(p), self.divergence(logx)
         worst, missed = float(violation.max(initial=0.0)), violation * self.unit
-        v, rounding = self.adjoint(mu), self.divergence_rounding(logx)  # v not from a sum of steps
+        v, rounding = self.adjoint(mu), self.divergence_rounding(logx)  # not the v of the state, a sum of steps
         return DistributionCertificate(
             logx=logx,
             values=p,
@@ -91,11 +84,11 @@ class NearestDistribution(LinearRows, Problem):
         )
 
     def is_due(self, state: DistributionState, tol: float) -> bool:
-        """The signal is a violation, of first order; the gap is of second."""
+        """The signal is a violation, and the gap is of second order in it."""
         return state.signal <= 10.0 * np.sqrt(tol)
 
     def retry_below(self, certificate: Certificate, state: DistributionState) -> float:
-        """The next one once the signal has fallen by a factor of four."""
+        """The next certificate is computed when the signal has fallen by a factor of four."""
         return 0.25 * state.signal
 
     def estimate(self, state: DistributionState, works_on: str) -> dict[str, float]:
@@ -103,19 +96,18 @@ class NearestDistribution(LinearRows, Problem):
         return {"objective": np.nan, "dual_bound": state.objective, "violation": self.worst(state.p)}
 
     def dual_size(self, state: DistributionState) -> float:
-        """The largest weight, in units of the rows; inf where the weights are a proof themselves."""
+        """The largest dual weight, in units of the rows; inf if the weights are a proof of infeasibility."""
         return np.inf if self.proves(state.mu, state.v) else float(np.abs(state.mu * self.unit).max(initial=0.0))
 
     def contradiction(self, state: DistributionState) -> Proof | None:
-        """Weights that separate the rows from all vectors, on few rows: by a linear program over the columns that matter.
+        """Dual weights y that prove the rows infeasible, from a linear program; otherwise those of the state if they are a proof.
 
-        The state's weights tell which columns matter first, and may be a proof themselves.
-        ``max total * s - b . y`` over ``A'y >= s`` (s = 0 with a free sum) and ``sum |y| unit <= 1``. It starts from a few columns
-        and doubles them by those where ``A'y`` is too small: all would take a minute where A is large and dense.
+        ``max total * s - b . y`` over ``A'y >= s`` (s = 0 with a free sum) and ``sum |y| unit <= 1``. The program starts with a few
+        columns of A and doubles them by those at which ``A'y`` is too small, because all columns of a large dense A take a minute.
         """
         rows = np.concatenate([np.flatnonzero(self.sense == s) for s in (1, -1, 0, 0)])
         sign = self.sign[rows]
-        sign[len(self.b) :] = -1.0  # equalities stand here twice, once with each sign
+        sign[len(self.b) :] = -1.0  # equalities are listed twice, once with each sign
         w, fixed = sign / self.unit[rows], self.total is not None
         cost = np.append(w * self.b[rows], -(self.total or 0.0))
         bounds = [(0, None)] * len(w) + [(None, None) if fixed else (0, 0)]
@@ -144,9 +136,9 @@ class NearestDistribution(LinearRows, Problem):
         return Proof(state.mu, np.flatnonzero(state.mu)) if self.proves(state.mu) else None
 
     def _restored(self, logx: np.ndarray, p: np.ndarray, mu: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Multiplicative steps ``x <- x exp(-A'd)`` of Newton's method onto the violated rows, or None.
+        """Newton steps ``x <- x exp(-A'd)`` towards the violated rows; None if these stay violated.
 
-        Rows with weight that hold by no more than others are violated are kept tight, if that is not in the way.
+        Rows with dual weights that are nearly equalities are kept as equalities as long as the steps allow it.
         """
         x, sign, equal = np.exp(logx), self.sign, self.sense == 0
         worst = self.worst(p)
@@ -170,9 +162,9 @@ class NearestDistribution(LinearRows, Problem):
         return (logx, p) if worst <= FEASIBLE else None
 
     def proves(self, y: np.ndarray, v: np.ndarray | None = None) -> bool:
-        """Whether sign-feasible y shows that no vector meets the rows, in spite of rounding.
+        """Whether sign-feasible weights y prove that no vector meets the rows, with rounding taken into account.
 
-        Every x that meets them has ``y . b >= y . A x >= total * min(A'y)``; with a free sum, ``A'y >= 0`` and ``y . b < 0``.
+        Every x that meets the rows has ``y . b >= y . A x >= total * min(A'y)``; with a free sum, ``A'y >= 0`` and ``y . b < 0``.
         """
         on = np.flatnonzero(y)
         if len(on) == 0 or not np.isfinite(y).all():
@@ -186,7 +178,7 @@ class NearestDistribution(LinearRows, Problem):
         return self.total * float((v[low] - noise).min()) - value > clear
 
     def mended(self, y: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """Weights whose ``A'y`` is zero, not nearly zero, where the linear program left a residual; 0 where signs would change."""
+        """Weights with ``A'y = 0`` in columns in which it is nearly 0, by least squares; all 0 if a sign would change."""
         on = np.flatnonzero(y)
         unit, size = self.unit[on], np.abs(y[on]) @ abs(self.A[on])
         tight = np.flatnonzero(np.abs(v) <= 1e-6 * size.max())[:5000]

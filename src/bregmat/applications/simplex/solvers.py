@@ -1,4 +1,4 @@
-"""The papers' methods and Newton's for distributions: from one dual vector to the next. Settings are those of the matrix solvers."""
+"""Newton's method and cyclic projections for distributions. The settings are those of the solvers for matrices."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ import numpy as np
 
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
-from bregmat.base.checks import rows_text
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.constraints.rows import excess_of
 from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost, approximate_step, log_step_bound
 from bregmat.solvers.dual_newton import DualNewton
 
-FAR = 50.0  # largest change of an exponent in a step onto a row that no vector reaches
+FAR = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
 
 
 def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
-    """Zero t of ``log(sum_k up_k e_k) - log(sum_k down_k e_k)``, ``e_k = exp(u_k - t a_k)``, which falls in t.
+    """The zero t of the decreasing function ``log(sum_k up_k e_k) - log(sum_k down_k e_k)`` with ``e_k = exp(u_k - t a_k)``.
 
-    Plus or minus inf if no weight of a side is positive; tol bounds the last change of an exponent. Newton's method, as the
-    difference is nearly linear in t unless one entry outweighs all others on both sides. There it is flat, and steps of
-    limited length and bisection take over.
+    It is infinite if all weights of one side are 0. The function is nearly linear unless one entry dominates both sums, so Newton's
+    method is used; if the function is flat, the steps are limited, and bisection follows.
 
     Parameters
     ----------
     u, a : ndarray, shape (n,)
-        Exponents, and how fast they fall.
+        Exponents at t = 0, and their rates of decrease.
     up, down : ndarray, shape (n,)
-        Weights of the two sides, not negative.
+        Nonnegative weights of the two sums.
     tol : float
+        Largest last change of an exponent.
     """
     weights = np.array([up, down])
     logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
@@ -67,9 +65,9 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
 def step_to_row(
     u: np.ndarray, a: np.ndarray, b: float, total: float | None, rest: float = -np.inf, tol: float = 1e-10
 ) -> float:
-    """t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``: the Bregman projection onto one row (Kulis 2009, eq. 6).
+    """The Bregman projection onto one row (Kulis 2009, eq. 6): t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``.
 
-    Plus or minus inf where b is out of reach.
+    It is infinite if no vector attains b.
 
     Parameters
     ----------
@@ -77,11 +75,11 @@ def step_to_row(
         Logarithm of the vector, and the row.
     b : float
     total : float or None
-        What x(t) sums to; None for a free sum.
+        The sum of x(t); None if it is free.
     rest : float
-        Logarithm of the mass where the row is zero, left out of u and a.
+        Logarithm of the sum of the entries at which the row is zero, which are not in u and a.
     tol : float
-        What the last change of an exponent may be; dimensionless.
+        Largest last change of an exponent; dimensionless.
     """
     scale = float(np.abs(a).max(initial=0.0))
     if not 0 < scale < np.inf:
@@ -97,12 +95,12 @@ def step_to_row(
         return 0.0
     if not low < target < high:
         return np.inf if target <= low else -np.inf
-    # (high - low) (a - b) as a difference of two positive parts: their log ratio is linear in t for two-valued rows
+    # (high - low) (a - b) = (a - low) (high - b) - (high - a) (b - low); the logarithm of their ratio is linear for rows of two values
     return balance(u, a, (a - low) * (high - target), (high - a) * (target - low), tol) / scale
 
 
 def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:
-    """:func:`step_to_row` for a row of the problem, finite."""
+    """The step of :func:`step_to_row` for row j, limited in length."""
     on, a = problem.row(j)
     size, rest = float(np.abs(a).max(initial=0.0)), -np.inf
     if problem.total is not None:
@@ -118,21 +116,21 @@ def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> floa
 
 
 class _VectorSolver:
-    """What the methods share: the start, and no demands on the problem beyond its form."""
+    """The methods that both solvers share."""
 
     works_on: ClassVar[str] = "dual_bound"
 
     def check(self, problem: NearestDistribution) -> None:
-        """Every problem of this form is taken."""
+        """Accept every problem."""
 
     def init(self, problem: NearestDistribution, tol: float, start: Any) -> DistributionState:
-        """The prior, at the total that is asked for."""
+        """Start at the prior, scaled to the total."""
         return DistributionState.at(problem, np.zeros(len(problem.b)))
 
 
 @dataclass(frozen=True)
 class VectorNewton(_VectorSolver):
-    """Active-set Newton on the dual: the quadratic model on rows that may be active, then a search along its minimiser."""
+    """Newton's method on the dual with an active set: the quadratic model of the rows that may be active, then a line search."""
 
     settings: DualNewton
     name: ClassVar[str] = DualNewton.name
@@ -141,7 +139,6 @@ class VectorNewton(_VectorSolver):
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
         """One Newton step."""
         sign, bounded = problem.sign, problem.sense != 0
-        first, idle = state.kept or (0.0, 0)  # the first step's norm, steps in a row that gained nothing
         q = -problem.excess(state.p)  # gradient of -g in y = sign * mu
         y = sign * state.mu
         rows = np.flatnonzero((y != 0) | ~bounded | (q < 0.1 * problem.unit))
@@ -149,8 +146,8 @@ class VectorNewton(_VectorSolver):
         D = np.maximum(np.diag(H), 1e-300 + 1e-14 * np.diag(H).max(initial=0.0))
         move = np.maximum(-q[rows] / D, np.where(bounded, -y, -np.inf)[rows])
         norm = float(np.sqrt(move @ (D * move)))
-        first = max(first, norm)
-        proximal = self.settings.proximal * min(1.0, norm / max(first, 1e-300)) + 1e-10
+        largest = max(state.largest, norm)
+        proximal = self.settings.proximal * min(1.0, norm / max(largest, 1e-300)) + 1e-10
         H[np.diag_indices_from(H)] += proximal * D
         d = np.zeros_like(q)
         d[rows] = newton_direction(H, q[rows], y[rows], bounded[rows])
@@ -162,18 +159,20 @@ class VectorNewton(_VectorSolver):
             alpha = step_to_row(state.logx, problem.adjoint(sign * d), float(sign * d @ problem.b), problem.total)
             if 0 < alpha < 1:
                 new = self._moved(problem, y, d, alpha)
-        idle = 0 if new.objective > state.objective + 1e-15 * max(problem.mass, abs(state.objective)) else idle + 1
-        return replace(new, stalled=idle >= 3, kept=(first, idle))
+        has_gained = new.objective > state.objective + 1e-15 * max(problem.mass, abs(state.objective))
+        idle = 0 if has_gained else state.idle + 1
+        return replace(new, stalled=idle >= 3, largest=largest, idle=idle)
 
     def _moved(self, problem: NearestDistribution, y: np.ndarray, d: np.ndarray, alpha: float) -> DistributionState:
+        """The state after a step of length alpha along d; multipliers that are rounding are set to 0."""
         new = y + alpha * d
         new[(problem.sense != 0) & (new <= 1e-15 * alpha * np.abs(d))] = 0.0
-        return DistributionState.at(problem, problem.sign * new + 0.0)  # + 0.0: no negative zeros
+        return DistributionState.at(problem, problem.sign * new + 0.0)  # + 0.0 removes negative zeros
 
 
 @dataclass(frozen=True)
 class VectorCyclic(_VectorSolver):
-    """One cycle of exact projections, row by row, with the dual corrections of Kulis 2009, eq. 8, or without."""
+    """Cycles of exact projections onto single rows, with or without the dual corrections (Kulis 2009, eq. 8)."""
 
     settings: CyclicProjection
     name: ClassVar[str] = CyclicProjection.name
@@ -182,7 +181,7 @@ class VectorCyclic(_VectorSolver):
     def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
         """One cycle."""
         settings, sign = self.settings, problem.sign
-        cycles = (state.kept or 0) + 1
+        cycles = state.cycles + 1
         mu, moved = state.mu.copy(), 0
         v = problem.adjoint(mu) if cycles % settings.refresh == 0 else state.v.copy()
         logx = problem.log_point(problem.log0 - v)
@@ -204,7 +203,7 @@ class VectorCyclic(_VectorSolver):
             logx = problem.log_point(problem.log0 - v)
             x = np.exp(logx)
             moved += 1
-        new = DistributionState.at(problem, mu, v, kept=cycles)
+        new = DistributionState.at(problem, mu, v, cycles=cycles)
         change, size = float(np.linalg.norm(mu - state.mu)), float(np.linalg.norm(mu))
         done = settings.has_settled(change, size)
         if not settings.corrected:
@@ -212,95 +211,4 @@ class VectorCyclic(_VectorSolver):
         return replace(new, finished=done, stalled=settings.corrected and moved == 0)
 
 
-@dataclass(frozen=True)
-class VectorBoost(_VectorSolver):
-    """The most violated row (or the next one in turn), an exact or approximate step, and the bound of Theorem 4.1.
-
-    For ``C_j = diag(a_j) - b_j / total I``; a ">=" row is the row ``-a_j <= -b_j``. An equality is whichever is violated.
-    """
-
-    settings: DefiniteBoost
-    name: ClassVar[str] = DefiniteBoost.name
-    max_iter: ClassVar[int] = 100_000
-
-    def check(self, problem: NearestDistribution) -> None:
-        """Approximate steps need the total."""
-        if problem.total is None and self.settings.projection == "approximate":
-            raise TypeError(
-                "DefiniteBoost(projection='approximate') needs total; with total=None use projection='exact'."
-            )
-
-    def init(self, problem: NearestDistribution, tol: float, start: Any) -> DistributionState:
-        """The prior, at the total that is asked for, with the interval of the entries of each ``C_j``."""
-        spectra = None if problem.total is None else self._spectra(problem)
-        steps: dict[str, list] = {name: [] for name in ("row", "step", "log_dual_objective", "log_bound")}
-        return replace(super().init(problem, tol, start), kept=spectra, steps=steps)
-
-    def _spectra(self, problem: NearestDistribution) -> tuple[np.ndarray, np.ndarray]:
-        """Interval of the entries of each ``C_j`` in the sense of the row."""
-        shift = problem.sign * problem.b / problem.total
-        if isinstance(problem.A, np.ndarray):
-            ends = [problem.A.min(axis=1), problem.A.max(axis=1)]
-        else:
-            ends = [getattr(problem.A, name)(axis=1).toarray().ravel() for name in ("min", "max")]
-        ends = np.sort(problem.sign * np.array(ends), axis=0) - shift
-        if self.settings.spectrum is None:
-            return ends[0], ends[1]
-        low, high = (end / problem.factor for end in self.settings.spectrum)
-        slip = 1e-12 * (high - low)
-        bad = np.flatnonzero((ends[0] < low - slip) | (ends[1] > high + slip))
-        if len(bad):
-            j = bad[0]
-            found = ends[:, j] * problem.factor[j]
-            raise ValueError(
-                f"DefiniteBoost: spectrum must hold the entries of every A_j - b_j / total; got {self.settings.spectrum} for "
-                f"({found[0]:.6g}, {found[1]:.6g}) in {rows_text(bad)}."
-            )
-        return low, high
-
-    def step(self, problem: NearestDistribution, state: DistributionState) -> DistributionState:
-        """A step on one row."""
-        corrected, excess = self.settings.corrected, problem.excess(state.p)
-        score = excess_of(state.p, problem.b, problem.sense)
-        if corrected:  # rows with weight may give it back
-            score = np.where(state.mu != 0, np.abs(excess), score)
-        j = int((score * problem.factor).argmax())  # in the rows' own units, as published
-        if self.settings.order == "cyclic":
-            first = state.steps["row"][-1] + 1 if state.steps["row"] else 0
-            order = (np.arange(len(score)) + first) % len(score)
-            wrong = (score > 0.1 * FEASIBLE * problem.unit)[order]
-            j = int(order[wrong.argmax()]) if wrong.any() else j
-        if not score[j] > 0:
-            return replace(state, stalled=corrected, finished=not corrected)
-        new = self._moved(problem, state, j, float(excess[j]))
-        return replace(new, finished=not corrected and problem.worst(new.p) <= self.settings.violation_tol)
-
-    def _moved(
-        self, problem: NearestDistribution, state: DistributionState, j: int, excess: float
-    ) -> DistributionState:
-        """The step on row j, clipped where its weight would change sign, and its entry in the trace."""
-        settings, sign, total = self.settings, float(problem.sign[j]), problem.total
-        lowest = -sign * float(state.mu[j]) if settings.corrected and problem.sense[j] != 0 else -np.inf
-        alpha = model = 0.0
-        if total is not None:
-            low, high = (ends[j] for ends in state.kept)
-            r, far = min(max(excess / total, low), high), FAR / max(high - low, 1e-300)
-            alpha = model = max(min(max(approximate_step(r, low, high), -far), far), lowest)
-        if settings.projection == "exact":
-            alpha = max(sign * _row_step(problem, state.logx, j, settings.root_tol), lowest)
-        mu, v = state.mu.copy(), state.v.copy()
-        mu[j] += sign * alpha
-        on, a = problem.row(j)
-        v[on] += sign * alpha * a
-        new = DistributionState.at(problem, mu, v, kept=state.kept, steps=state.steps)
-        new.steps["row"].append(j)
-        new.steps["step"].append(sign * alpha / problem.factor[j])
-        if total is not None:
-            # an exact step lowers the dual objective at least as far as the approximate one
-            before, mass = new.steps["log_bound"][-1:] or [0.0], float(problem.x0.sum())
-            new.steps["log_bound"].append(before[0] + log_step_bound(r, low, high, model))
-            new.steps["log_dual_objective"].append((mass - total - new.objective) / total - np.log(mass / total))
-        return new
-
-
-VECTOR_SOLVERS: dict[Any, Any] = {DualNewton: VectorNewton, CyclicProjection: VectorCyclic, DefiniteBoost: VectorBoost}
+VECTOR_SOLVERS: dict[Any, Any] = {DualNewton: VectorNewton, CyclicProjection: VectorCyclic}

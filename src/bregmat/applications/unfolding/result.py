@@ -15,18 +15,18 @@ RTOL = 1e-3  # relative accuracy of squared distances, by default
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class UnfoldResult(Result):
-    """A centred kernel that keeps distances between neighbours, with its certificate (:func:`unfold`).
+    """A centred kernel that keeps the distances between neighbours, with its certificate (:func:`unfold`).
 
-    Beside what all results have (:class:`bregmat.Result`):
+    In addition to the attributes of :class:`bregmat.Result`:
 
     Attributes
     ----------
     factor : ndarray, shape (n, r)
         ``K = factor factor'``; columns are the principal axes of K, the longest first.
     dual, values, violation : ndarray, shape (c,)
-        Dual weight, value and relative violation of each row of :attr:`constraints`.
+        Dual weight, value and relative violation of each of the :attr:`constraints`.
     pairs : ndarray of int, shape (m, 2)
-        Neighbours, smaller number first.
+        Pairs of neighbours, with the smaller number first.
     sq_distances : ndarray, shape (m,)
         Their squared distances in the data.
     prior_scale : float
@@ -35,17 +35,6 @@ class UnfoldResult(Result):
         Relative accuracy to which squared distances are kept.
     n_components : int
         Dimensions of :attr:`embedding`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bregmat import unfold
-    >>> angle = np.linspace(0.0, 3.0, 12)
-    >>> arc = np.column_stack([np.cos(angle), np.sin(angle)])
-    >>> result = unfold(arc, n_neighbors=2, n_components=1, objective="variance")
-    >>> steps = np.abs(np.diff(result.embedding[:, 0]))
-    >>> print(result.status, bool(steps.std() < 0.01 * steps.mean()))
-    OPTIMAL True
     """
 
     factor: np.ndarray
@@ -73,7 +62,7 @@ class UnfoldResult(Result):
 
     @property
     def constraints(self) -> Constraints:
-        """The rows: distances of neighbours, equalities or an upper and a lower bound each."""
+        """The constraints on the distances of neighbours: an equality, or an upper and a lower bound for each pair."""
         return distance_rows(self.pairs, self.sq_distances, self.rtol)
 
     def kernel(self) -> np.ndarray:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, get_args
 
 import numpy as np
+import scipy
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import result_of
-from bregmat.applications.unfolding.graph import neighbour_pairs, warn_of_short_cuts
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.threads import tells_interrupts
@@ -23,6 +24,9 @@ from bregmat.operators.binding import bind
 from bregmat.run.loop import RunLog, solve
 from bregmat.run.result import MatrixResult, Record, Result
 from bregmat.typing import DivergenceName, Table, UnfoldObjective
+
+# an edge is a short cut if the way around it is longer than this multiple of the edge, and of a typical edge
+DETOUR, FAR = 5.0, 10.0
 
 
 @tells_interrupts
@@ -41,36 +45,35 @@ def unfold(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> UnfoldResult:
-    """Embed points of a curved surface by the centred kernel that keeps the distances between neighbours.
+    """Embed points of a curved surface so that the distances between neighbours are kept.
 
     ``minimize D(K, c (I - ee'/n))``, or maximise ``tr K``, over ``K >= 0`` with ``K e = 0`` and
-    ``|K_ii + K_jj - 2 K_ij - d_ij^2| <= rtol d_ij^2`` for all neighbours i, j (Kulis 2009, section 6.3; Weinberger 2004). Use it where
-    distances between neighbours must be kept, with up to about 600 points for "variance" and 200 for "divergence". Isomap takes more
-    points and proves nothing.
+    ``|K_ii + K_jj - 2 K_ij - d_ij^2| <= rtol d_ij^2`` for all neighbours i, j (Kulis 2009, section 6.3; Weinberger 2004). Use it with
+    up to about 600 points for "variance" and 200 for "divergence". Isomap handles more points and proves nothing.
 
     Parameters
     ----------
     X : array-like, shape (n, d)
         Points.
     n_neighbors : int
-        Nearest points that each point keeps its distance from.
+        Number of nearest points to which each point keeps its distance.
     n_components : int
         Dimensions of the embedding, 1 to n - 1.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
         For the objective "divergence".
     objective : {"divergence", "variance"}
-        "variance" is maximum variance unfolding. It puts most of the variance into few dimensions. LogDet spreads it over all
-        dimensions that the distances leave.
+        "variance" is maximum variance unfolding, which concentrates the variance in few dimensions. LogDet spreads it over all
+        dimensions that the distances allow.
     slack_weight : float
-        Weight gamma of a distance that is not kept, positive; inf makes all distances hard. Noisy points need slack: exact distances
-        between noisy neighbours keep the surface from unfolding. "divergence" has the divergence's own slack, "variance" the
-        squared hinge, in units of the mean squared distance between neighbours times n^2.
+        Weight gamma of a distance that is not kept, positive; inf makes all distances hard. Noisy points need a finite weight, because
+        exact distances between noisy neighbours prevent unfolding. "divergence" uses the divergence's own slack, "variance" the squared
+        hinge, in units of the mean squared distance between neighbours times n^2.
     rtol : float
-        Relative accuracy to which squared distances are kept, at least 0. With 0, points on a flat surface leave singular kernels only,
-        whose dual weights are not finite; any positive value leaves definite ones.
+        Relative accuracy to which squared distances are kept, at least 0. With 0, points on a flat surface have only singular feasible
+        kernels, whose dual weights are not finite; with a positive value there are definite ones.
     prior_scale : float, optional
-        c, in the units of squared distances; the larger, the more the kernel unfolds. By default n^2 times the mean squared distance
-        between neighbours, which is beyond the largest eigenvalue of an unfolded surface. Not used for "variance".
+        c, in the units of squared distances; a larger value unfolds more. By default n^2 times the mean squared distance between
+        neighbours, which exceeds the largest eigenvalue of an unfolded surface. Not used for "variance".
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -97,8 +100,8 @@ def unfold(
 
     Notes
     -----
-    K is sought as ``N M N'`` with an orthonormal basis N of the vectors whose entries sum to 0, so it is centred without a constraint.
-    Each of the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c rows, two for each pair of neighbours.
+    ``K = N M N'`` with an orthonormal basis N of the vectors whose entries sum to 0, so that no constraint is needed to centre K. Each
+    of the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c rows, two for each pair of neighbours.
 
     Examples
     --------
@@ -121,20 +124,20 @@ def unfold(
     check_positive("slack_weight", slack_weight)
     check_positive("rtol", rtol, finite=True, zero=True)
     pairs, sq = neighbour_pairs(points, n_neighbors)
-    warn_of_short_cuts(points, n_neighbors, pairs, sq)
+    _warn_of_short_cuts(points, n_neighbors, pairs, sq)
     rows, N = distance_rows(pairs, sq, rtol), centred_basis(n)
-    largest = float(n**2 * sq.mean())  # beyond the largest eigenvalue of an unfolded surface
+    largest = float(n**2 * sq.mean())  # exceeds the largest eigenvalue of an unfolded surface
     scale = 0.0
     if objective == "variance":
         program = SemidefiniteProgram.build(-np.eye(n - 1), bind(rows, N), rows, slack_weight * largest)
         start = np.tile(rtol * sq, 2) if rtol > 0 else None
         log = RunLog(callback, max_seconds)
         outcome = solve(program, LogDetPath(), start=start, tol=tol, max_iter=max_iter, log=log)
-        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)), None, 0.0)
+        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
-        # a narrow band around every distance leaves definite kernels, near which the path inside the cone is the shortest
+        # if narrow bands around the distances have definite kernels only near the boundary, the interior point is the fastest solver
         is_band = np.isinf(slack_weight) and rtol > 0
         found = nearest_kernel(
             Factor(np.sqrt(scale) * N),
@@ -161,6 +164,54 @@ def unfold(
         rtol=float(rtol),
         n_components=int(n_components),
     )
+
+
+def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs i < j, shape (c, 2), of which one point is among the nearest of the other, and their squared distances (c,).
+
+    Raises
+    ------
+    ValueError
+        If the graph is not connected: distances between its parts could be anything.
+    """
+    from sklearn.neighbors import kneighbors_graph  # loads on first use, which keeps `import bregmat` quick
+
+    graph = kneighbors_graph(X, n_neighbors)
+    pairs = np.argwhere(scipy.sparse.triu(graph + graph.T, 1).toarray() > 0)
+    difference = X[pairs[:, 0]] - X[pairs[:, 1]]
+    sq = np.einsum("ij,ij->i", difference, difference)
+    ways = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T.astype(np.int32)), shape=(len(X), len(X)))
+    parts, part = scipy.sparse.csgraph.connected_components(ways, directed=False)
+    if parts > 1:
+        sizes = np.sort(np.bincount(part))[::-1]
+        raise ValueError(
+            f"the graph of {n_neighbors} neighbours has {parts} separate parts, of {', '.join(map(str, sizes[:5]))} points"
+            f"{', ...' if parts > 5 else ''}: the distance between them is open. Raise n_neighbors, or unfold the parts one by one."
+        )
+    return pairs, sq
+
+
+def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
+    """Warn of pairs, with squared distances sq, that may join layers of a folded surface.
+
+    Their points are far apart along the edges of the graph of half as many neighbours.
+    """
+    from sklearn.neighbors import kneighbors_graph
+
+    lengths, n = np.sqrt(sq), len(X)
+    every = scipy.sparse.csr_array((np.maximum(lengths, 1e-300), tuple(pairs.T.astype(np.int32))), shape=(n, n))
+    nearest = kneighbors_graph(X, min(n_neighbors, max(3, n_neighbors // 2)), mode="distance")
+    tree = scipy.sparse.csgraph.minimum_spanning_tree(every)  # makes the graph connected
+    around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
+    ratio = np.where(around > FAR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
+    if (ratio > DETOUR).any():
+        i, j = pairs[np.argmax(ratio)]
+        warnings.warn(
+            f"{int((ratio > DETOUR).sum())} edges of the neighbourhood graph look like short cuts between layers: points {i} and {j} are "
+            f"{ratio.max():.0f} times as far apart along edges of fewer neighbours. Lower n_neighbors, or take more points.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def centred_basis(n: int) -> np.ndarray:
