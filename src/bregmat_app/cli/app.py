@@ -1,5 +1,7 @@
 """The commands and their options. The library is imported when a command runs, so that help and version appear at once."""
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,7 +9,7 @@ import typer
 
 from bregmat import __version__
 from bregmat_app.cli import show
-from bregmat_app.cli.commands import Command, Group, LearnCommand, with_option_groups
+from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
     BlockOptions,
@@ -21,12 +23,14 @@ from bregmat_app.cli.options import (
     PageOptions,
     PointsFile,
     Quiet,
+    check_outputs,
     columns_option,
     file,
     flag,
     folder,
     names_in,
     number,
+    number_in,
     option,
 )
 from bregmat_app.cli.show import bad_input, fail, note
@@ -64,12 +68,16 @@ def options(
     ] = False,
 ) -> None:
     """Options of every command."""
-    if modules:
-        from bregmat_app.cli.inputs import import_terms
-
-        for name in modules:
-            with bad_input():
-                import_terms(name)
+    for name in modules or ():
+        with bad_input():
+            if Path(name).suffix != ".py":
+                importlib.import_module(name)
+                continue
+            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+            assert spec is not None and spec.loader is not None  # any .py file has both
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module.__name__] = module  # worker processes and pickles look for its classes here
+            spec.loader.exec_module(module)
 
 
 @app.command(cls=LearnCommand)
@@ -94,29 +102,26 @@ def learn(
     ] = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
+    unused = {
+        "--constraints": constraints,
+        "--labels": columns.labels,
+        "--categorical": categorical,
+        "--search": search or None,
+        "--report": output.report,
+        "--n-components": metric.n_components,
+    }
+    given = [name for name, value in unused.items() if value is not None]
     if blocks.points_file is not None:
+        if given:
+            raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
         from bregmat_app.cli.sharded import learn_sharded
 
-        unused = {
-            "--constraints": constraints,
-            "--labels": columns.labels,
-            "--categorical": categorical,
-            "--search": search or None,
-            "--report": output.report,
-            "--n-components": metric.n_components,
-        }
-        if given := [name for name, value in unused.items() if value is not None]:
-            raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
         raise typer.Exit(learn_sharded(points, blocks, metric, output))
     if (name := blocks.unused()) is not None:
         raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
     from bregmat_app.cli.learning import learn_points
 
-    raise typer.Exit(
-        learn_points(
-            points, columns, metric, output, constraints=constraints, categorical=names_in(categorical), search=search
-        )
-    )
+    raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical), search=search))
 
 
 _PAIRS_FILE = """
@@ -134,7 +139,7 @@ has a loss within --loss-budget. For n labels with noise of standard deviation s
 """
 
 
-@app.command(cls=Command, epilog="\n\n".join(" ".join(part.split()) for part in _PAIRS_FILE.split("\n\n")))
+@app.command(cls=Command, epilog=paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
     dim: Annotated[int, number("Number of points.")],
@@ -150,7 +155,6 @@ def stream(
     quiet: Quiet = False,
 ) -> None:
     """Learn a kernel from pairs one at a time, with a bound on the total loss."""
-    from bregmat_app.cli.inputs import check_outputs, number_in
     from bregmat_app.cli.stream import learn_stream
 
     with bad_input():
@@ -176,7 +180,6 @@ def transform(
     encoding: Encoding = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
-    from bregmat_app.cli.inputs import check_outputs
     from bregmat_app.cli.models import transform_points
 
     with bad_input():
@@ -226,19 +229,17 @@ def correlation(
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
-    from bregmat_app.cli.inputs import check_outputs
 
-    bounds = None if lower is None and upper is None else (lower, upper)
+    others = {
+        "--factors": factors,
+        "--weights": weights,
+        "--lower": lower,
+        "--upper": upper,
+        "--min-eig": min_eig or None,
+    }
+    named = [name for name, value in others.items() if value is not None]
     with bad_input():
         check_outputs({"--out": out}, [matrix, weights, target])
-        others = {
-            "--factors": factors,
-            "--weights": weights,
-            "--lower": lower,
-            "--upper": upper,
-            "--min-eig": min_eig or None,
-        }
-        named = [name for name, value in others.items() if value is not None]
         if target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")
         if factors is not None and len(named) > 1:
@@ -255,7 +256,7 @@ def correlation(
             n_factors=factors,
             min_eig=min_eig,
             scale=scale,
-            bounds=bounds,
+            bounds=None if lower is None and upper is None else (lower, upper),
         )
     raise typer.Exit(code)
 
@@ -270,11 +271,10 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Learn on real data (bundled, or the UCI sets in the folder BREGMAT_DATA) and show what it brings."""
-    from bregmat_app.cli.demo import default_names, run_demo
+    from bregmat_app.cli.papers import run_demo
 
     with bad_input():
-        code = run_demo(names or default_names(), out_dir, download=download, quiet=quiet)
-    raise typer.Exit(code)
+        raise typer.Exit(run_demo(names, out_dir, download=download, quiet=quiet))
 
 
 @app.command(cls=Command)
@@ -326,7 +326,7 @@ def reproduce_command(
     """
     if full and small:
         raise fail("--full and --small exclude each other")
-    from bregmat_app.cli.reproduce import list_experiments, reproduce_all
+    from bregmat_app.cli.papers import list_experiments, reproduce_all
 
     if list_names:
         list_experiments()

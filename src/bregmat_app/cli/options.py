@@ -1,9 +1,10 @@
 """Options of the commands, in groups: columns of a table, settings of a metric, data in files, what is measured and written.
 
-Nothing of the library is imported here, so that `bregmat --version` and `--help` start fast.
+The library is imported by the checks only, so that `bregmat --version` and `--help` start fast.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,19 +15,7 @@ POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy
 
 
 def option(metavar: str | None, help: str, *names: str, shown: bool | str = True, **limits: Any) -> Any:
-    """Describe an option.
-
-    Parameters
-    ----------
-    metavar, help : str
-        What the help shows for its value, and its description.
-    *names : str
-        By default the name of the parameter.
-    shown : bool or str
-        Whether the help shows the default, or a text in its place.
-    **limits
-        As in ``typer.Option``.
-    """
+    """Describe an option: the word for its value, its description, its names, and whether (or how) the help shows the default."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=shown, **limits)
 
 
@@ -53,6 +42,28 @@ Quiet = Annotated[bool, flag("Show no progress.", "--quiet", "-q")]
 def names_in(given: list[str] | None) -> tuple[str, ...]:
     """The names in the values of an option that may be repeated and whose values may contain commas."""
     return tuple(name.strip() for names in given or () for name in names.split(","))
+
+
+def number_in(name: str, text: str, allowed: str) -> float:
+    """Convert the value of an option that also takes words."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be {allowed}; got {text!r}") from error
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
+    """Check output paths by option before any work: writable, distinct, and none of the inputs."""
+    from bregmat.io import check_writable
+
+    taken = {path.resolve(): str(path) for path in inputs if path is not None}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        check_writable(path)
+        if path.resolve() in taken:
+            raise ValueError(f"{name} {path} is the same file as {taken[path.resolve()]}")
+        taken[path.resolve()] = name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +98,8 @@ class MetricOptions:
 
     divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.")] = "logdet"
     slack_weight: Annotated[
-        str | None,
-        number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.", shown="auto"),
-    ] = None
+        str, number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.")
+    ] = "auto"
     loss: Annotated[
         str | None, named("relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own")
     ] = None
@@ -102,14 +112,14 @@ class MetricOptions:
         ),
     ] = "auto"
     strategy: Annotated[
-        str | None,
+        str,
         option(
             "neighbors|random|uniform",
             "Which constraints are drawn from labels. neighbors: points of the same class are nearer than the nearest of other "
             "classes; random: bounds for random pairs, half of them of one class; uniform: bounds for uniformly drawn pairs.",
             shown="auto: neighbors, unless random pairs or not learning is better",
         ),
-    ] = None
+    ] = "auto"
     n_constraints: Annotated[
         int | None,
         number(
@@ -120,13 +130,14 @@ class MetricOptions:
     n_components: Annotated[int | None, number("Dimensions to keep.", shown="all")] = None
     tol: Annotated[float, number("Relative duality gap to reach.")] = 1e-4
     max_iter: Annotated[int | None, number("Largest number of iterations.", shown="the solver's own")] = None
-    seed: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.")] = 0
+    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed")] = 0
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of :class:`bregmat.MetricLearner`; the slack weight is not among them."""
-        names = ("divergence", "loss", "solver", "prior", "n_constraints", "n_components", "tol", "max_iter")
-        given = {name: getattr(self, name) for name in names} | {"random_state": self.seed}
-        return given if self.strategy is None else given | {"strategy": self.strategy}
+        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a slack weight that is no number."""
+        given = asdict(self)
+        if self.slack_weight != "auto":
+            given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +159,8 @@ class BlockOptions:
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
-        given = {
-            "--block-size": self.block_size is not None,
-            "--checkpoint": self.checkpoint is not None,
-            "--resume": self.resume,
-        }
-        return None if self.points_file else next((name for name, is_given in given.items() if is_given), None)
+        given = {"--block-size": self.block_size, "--checkpoint": self.checkpoint, "--resume": self.resume or None}
+        return None if self.points_file else next((name for name, value in given.items() if value is not None), None)
 
 
 @dataclass(frozen=True, kw_only=True)
