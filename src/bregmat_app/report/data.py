@@ -35,9 +35,7 @@ class ReportData:
     constraints : Constraints
         The constraints of the problem, in row numbers of `X` (``ids=None``; see `Constraints.locate`).
     y : array of shape (n,), optional
-        Class labels of the rows of `X`, any dtype, for the colours of the embedding.
-    unlabeled : scalar, optional
-        The value in `y` that means "no label"; drawn in grey.
+        Class labels of the rows of `X`, any dtype, for the colours of the embedding; None or NaN: no label, drawn in grey.
     learner : object with ``transform(X)``, optional
         The learned map; by default ``result``.
     summary : sequence of (name, before, scaled, after)
@@ -74,7 +72,6 @@ class ReportData:
     X: Any
     constraints: Constraints
     y: ArrayLike | None = None
-    unlabeled: Any = None
     learner: Any = None
     summary: Sequence[SummaryRow] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report as one HTML document, which loads nothing from elsewhere.
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib or Jinja2 is not installed.
-    """
+    """Render the report as one HTML document, which loads nothing from elsewhere."""
     return (
         _templates()
         .get_template("page.html")
