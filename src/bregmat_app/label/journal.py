@@ -17,28 +17,17 @@ FORMAT = "bregmat label journal 1"
 
 
 class Journal:
-    """An append-only file of events; its first line identifies the points and the settings.
+    """An append-only file of events; its first line is the `head`: a digest of the points, and the settings.
 
-    Parameters
-    ----------
-    path : Path
-    head : dict
-        Plain values: ``points`` (a digest) and settings.
-    resume : bool
-        Continue an existing file. Otherwise the file must not exist, or must not contain an answer.
-
-    Raises
-    ------
-    ValueError
-        The file exists or is missing, contrary to `resume`; it belongs to other points or settings, another process has it open, or
-        a line is damaged. An incomplete last line, as a killed process leaves it, is removed.
+    With `resume`, an existing file is continued. Otherwise the file must not exist, or must not contain an answer. It is a ValueError
+    if the file belongs to other points or settings, if another process has it open, or if a line is damaged. An incomplete last
+    line, as a killed process leaves it, is removed.
     """
 
     def __init__(self, path: Path, head: dict[str, Any], *, resume: bool) -> None:
         self.path = path
-        if resume and not path.exists():
+        if not (exists := path.exists()) and resume:
             raise ValueError(f"{path}: there is no journal to resume")
-        exists = path.exists()
         # Unbuffered, so that an event whose write failed is not written later.
         self._file = open(path, "r+b" if exists else "x+b", buffering=0)  # noqa: SIM115
         self.events: list[dict[str, Any]] = []
