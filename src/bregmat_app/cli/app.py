@@ -15,6 +15,7 @@ from bregmat_app.cli.options import (
     BlockOptions,
     ColumnOptions,
     Encoding,
+    File,
     LearnOutput,
     MetricOptions,
     Missing,
@@ -23,6 +24,7 @@ from bregmat_app.cli.options import (
     PageOptions,
     PointsFile,
     Quiet,
+    Words,
     check_outputs,
     columns_option,
     file,
@@ -56,12 +58,8 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     modules: Annotated[
-        list[str] | None,
-        option(
-            "MODULE",
-            "Import a module or a .py file first, which registers divergences, losses, relations or solvers of your own.",
-            "--import",
-        ),
+        Words,
+        option("MODULE", "Import a module or .py file, which registers terms or solvers of your own.", "--import"),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
@@ -89,13 +87,10 @@ def learn(
     blocks: BlockOptions,
     output: LearnOutput,
     constraints: Annotated[
-        Path | None, file("Constraints, pairs or triplets, see below: a table in a file like those of points, or -.")
+        File, file("Table of constraints, pairs or triplets, see below; - is standard input.")
     ] = None,
     categorical: Annotated[
-        list[str] | None,
-        columns_option(
-            "Columns of words or codes to encode as one feature per category (one-hot), separated by commas; may be repeated."
-        ),
+        Words, columns_option("Columns of words or codes to encode as one feature per category; may be repeated.")
     ] = None,
     search: Annotated[
         bool, flag("Choose prior, strategy and slack weight by cross-validation of the labels.", "--search")
@@ -143,13 +138,9 @@ has a loss within --loss-budget. For n labels with noise of standard deviation s
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
     dim: Annotated[int, number("Number of points.")],
-    eta: Annotated[
-        str, number("Learning rate; bound: the one with the smallest bound on the total loss, see below.")
-    ] = "bound",
+    eta: Annotated[str, number("Learning rate; bound: the one with the smallest bound on the total loss.")] = "bound",
     trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
-    loss_budget: Annotated[
-        float, number("Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
-    ] = 0.0,
+    loss_budget: Annotated[float, number("Total loss of a good matrix; 0: one fits exactly. See below.")] = 0.0,
     squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
     out: ModelOut = None,
     quiet: Quiet = False,
@@ -169,7 +160,7 @@ def transform(
     model: ModelFile,
     out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
     points: Annotated[
-        Path | None,
+        File,
         typer.Argument(
             metavar="POINTS",
             help=f"{POINTS} For a model of `stream`: one column of point numbers, or nothing for all its points.",
@@ -199,32 +190,24 @@ def inspect(model: ModelFile) -> None:
         show.stdout().print(table)
 
 
+_TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
+
+
 @app.command(cls=Command)
 def correlation(
     matrix: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MATRIX",
-            help="A square table of correlations: .csv, .tsv (also .gz), .parquet or .feather. Its first column may hold names.",
-        ),
+        Path, typer.Argument(metavar="MATRIX", help=f"A square table: {_TABLES} It may have names of rows.")
     ],
-    out: Annotated[
-        Path | None, file("Write the repaired matrix here: .csv, .tsv (also .gz), .parquet or .feather.")
-    ] = None,
+    out: Annotated[File, file(f"Write the repaired matrix here: {_TABLES}")] = None,
     min_eig: Annotated[float, number("Smallest eigenvalue that the result may have, in [0, 1).", min=0)] = 0.0,
     scale: Annotated[bool, flag("MATRIX is a covariance: scale it to a unit diagonal first.", "--scale")] = False,
     keep_variances: Annotated[
-        bool, flag("MATRIX is a covariance: write a covariance with its variances.", "--keep-variances")
+        bool, flag("Write a covariance with the variances of MATRIX.", "--keep-variances")
     ] = False,
-    weights: Annotated[
-        Path | None, file("Weights of the entries, a table like MATRIX; 0 or an empty cell: the entry is unknown.")
-    ] = None,
+    weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None,
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None,
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None,
-    target: Annotated[
-        Path | None,
-        file("Shrink towards this table, or 'identity', as little as possible, instead of the nearest matrix."),
-    ] = None,
+    target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None,
     factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None,
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
@@ -263,9 +246,7 @@ def correlation(
 
 @app.command(cls=Command)
 def demo(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")
-    ] = None,
+    names: Annotated[Words, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")] = None,
     out_dir: Annotated[Path, folder("Where models and reports go.")] = Path("bregmat-demo"),
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     quiet: Quiet = False,
@@ -283,10 +264,7 @@ def label(
     columns: ColumnOptions,
     page: PageOptions,
     points: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
-        ),
+        File, typer.Argument(metavar="POINTS", help=f"{POINTS} At most 20,000.", show_default=False)
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:
@@ -309,13 +287,11 @@ def label(
 
 @app.command("reproduce", cls=Command)
 def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")
-    ] = None,
+    names: Annotated[Words, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")] = None,
     out: Annotated[Path, folder("Where tables, pictures and unfinished runs go.")] = Path("bregmat-reproduction"),
     full: Annotated[bool, flag("The papers' size: hours for some.", "--full")] = False,
     small: Annotated[bool, flag("Seconds each, on bundled data: to see that it works.", "--small")] = False,
-    page: Annotated[Path | None, file("Write a Markdown page of all of them here.")] = None,
+    page: Annotated[File, file("Write a Markdown page of all of them here.")] = None,
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     list_names: Annotated[bool, flag("Print the names and stop.", "--list")] = False,
     quiet: Quiet = False,
