@@ -37,8 +37,6 @@ from bregmat_app.cli.options import (
 )
 from bregmat_app.cli.show import bad_input, fail, note
 
-__all__ = ["app"]
-
 app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
@@ -97,7 +95,14 @@ def learn(
     ] = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
-    unused = {
+    from bregmat_app.cli.learning import learn_points, learn_sharded
+
+    if blocks.points_file is None:
+        if (name := blocks.unused()) is not None:
+            raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
+        names = names_in(categorical)
+        raise typer.Exit(learn_points(points, columns, metric, output, constraints, names, search=search))
+    in_memory = {
         "--constraints": constraints,
         "--labels": columns.labels,
         "--categorical": categorical,
@@ -105,18 +110,9 @@ def learn(
         "--report": output.report,
         "--n-components": metric.n_components,
     }
-    given = [name for name, value in unused.items() if value is not None]
-    if blocks.points_file is not None:
-        if given:
-            raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
-        from bregmat_app.cli.sharded import learn_sharded
-
-        raise typer.Exit(learn_sharded(points, blocks, metric, output))
-    if (name := blocks.unused()) is not None:
-        raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
-    from bregmat_app.cli.learning import learn_points
-
-    raise typer.Exit(learn_points(points, columns, metric, output, constraints, names_in(categorical), search=search))
+    if given := [name for name, value in in_memory.items() if value is not None]:
+        raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
+    raise typer.Exit(learn_sharded(points, blocks, metric, output))
 
 
 _PAIRS_FILE = """

@@ -8,8 +8,6 @@ from typing import Any, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group", "LearnCommand", "paragraphs", "with_option_groups"]
-
 _CONSTRAINTS_FILE = """
 The constraints file has one constraint per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
 

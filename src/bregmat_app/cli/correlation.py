@@ -17,8 +17,6 @@ from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, source_of
 from bregmat_app.cli import show
 
-__all__ = ["repair_file"]
-
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 

@@ -17,8 +17,6 @@ from bregmat_app.label.learning import LabelSettings
 from bregmat_app.label.points import LabelPoints, demo_points, pictures_in
 from bregmat_app.label.session import Session
 
-__all__ = ["label_points"]
-
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

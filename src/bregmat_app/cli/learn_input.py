@@ -25,8 +25,6 @@ from bregmat_app.cli.points import (
     read_table,
 )
 
-__all__ = ["LearnInput", "read_input"]
-
 MOST_NAMED = 3  # unknown points that a message names
 
 

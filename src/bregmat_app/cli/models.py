@@ -18,8 +18,6 @@ from bregmat_app.cli.learning import is_any_hard
 from bregmat_app.cli.points import encoded
 from bregmat_app.cli.stream import bound_rows
 
-__all__ = ["tables_about", "transform_points"]
-
 
 def transform_points(
     model: Path, points: Path | None, out: Path, *, missing: str = "error", encoding: str | None = None

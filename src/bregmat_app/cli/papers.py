@@ -22,8 +22,6 @@ from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
 from bregmat_papers.runner import require_packages
 
-__all__ = ["list_experiments", "reproduce_all", "run_demo"]
-
 _WIDE = 120  # columns of a terminal that is wide enough for notes
 
 

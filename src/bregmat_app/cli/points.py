@@ -16,18 +16,6 @@ from bregmat.io.texts import NOT_AVAILABLE
 from bregmat_app.cli.options import ColumnOptions, names_in
 from bregmat_app.cli.show import for_labels
 
-__all__ = [
-    "PointTable",
-    "class_names",
-    "encoded",
-    "find_categories",
-    "find_labels",
-    "find_sample_ids",
-    "label_remarks",
-    "read_table",
-    "why_not_used",
-]
-
 # Names of columns of whole numbers that name rows or stand for categories. The second kind has other uses, such as glycemic_index.
 _ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|uuid)$)|(?<=[a-z])(?:Id|ID|Key)$")
 _ROW_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:index|idx|row|nr)$)")

@@ -16,27 +16,6 @@ from rich.table import Table
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
 from bregmat.base.interrupts import InterruptWarning
 
-__all__ = [
-    "ExitCode",
-    "Progress",
-    "bad_input",
-    "certificate_table",
-    "collected_warnings",
-    "eigenvalues",
-    "exit_code",
-    "fail",
-    "for_command",
-    "for_labels",
-    "gap_and_violation",
-    "name_value_table",
-    "note",
-    "stderr",
-    "stdout",
-    "summary_table",
-    "warn",
-    "wrote",
-]
-
 UNWRAPPED = 100_000  # letters of a line where nobody reads along
 
 # Messages of the library name arguments. These arguments are options wherever a message names them ...

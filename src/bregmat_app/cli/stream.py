@@ -12,8 +12,6 @@ from bregmat.online.stream import StreamExit, StreamRun, run_stream
 from bregmat_app.cli import show
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note
 
-__all__ = ["bound_rows", "learn_stream"]
-
 
 def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out: Path | None, quiet: bool) -> int:
     """Learn with the parameters of :class:`bregmat.MatrixExponentiatedGradient`, write the model, print the table; the exit code."""
