@@ -260,7 +260,10 @@ def label(
     columns: ColumnOptions,
     page: PageOptions,
     points: Annotated[
-        File, typer.Argument(metavar="POINTS", help=f"{POINTS} At most 20,000.", show_default=False)
+        File,
+        typer.Argument(
+            metavar="POINTS", help="Points, one per row, 20,000 at most: .csv, .parquet or .npy.", show_default=False
+        ),
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:

@@ -164,13 +164,13 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
             )
     rows, kept = table.rows.locate(names, len(task.X))
     if not kept.all():
-        strangers = _strangers(task, table, np.flatnonzero(~kept), id_name)
+        unknown = _unknown_points(task, table, np.flatnonzero(~kept), id_name)
         if rows is None:
             read = f" (it was {said})" if said else ""
-            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {strangers}{read}")
+            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {unknown}{read}")
         task.warnings.append(
             f"{(~kept).sum():,} of {table.rows.n_constraints:,} constraints of {file} were left out, because they name "
-            f"points that are not in {task.name}: {strangers}"
+            f"points that are not in {task.name}: {unknown}"
         )
     assert rows is not None
     if said:
@@ -186,7 +186,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
 
-def _strangers(task: LearnInput, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
+def _unknown_points(task: LearnInput, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
     """List the first unknown points of some rows, with their places and similar names of known points."""
     names = [] if task.sample_id is None else task.sample_id.tolist()
     known = {str(name) for name in names}
