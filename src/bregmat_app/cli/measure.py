@@ -16,11 +16,10 @@ from bregmat.base.html import FEWER_MET, SummaryRow, number
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.priors import inverse_deviations
 from bregmat.plots.pairs import share_ordered
-from bregmat_app.report import FoldScores
+from bregmat_app.report.data import TOLERANCE, FoldScores
 
 N_NEIGHBORS = 4  # as in the papers
 MOST_CLUSTERED = 20_000  # k-means on more points would take longer than learning
-TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 
 
 def scaled(X: np.ndarray, like: np.ndarray | None = None) -> np.ndarray:

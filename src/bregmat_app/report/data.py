@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from bregmat.run.result import MatrixResult
 
 
+TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+
+
 @dataclass(frozen=True, eq=False)
 class FoldScores:
     """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned.

@@ -18,13 +18,12 @@ from bregmat.plots import (
     PairDistanceDisplay,
 )
 from bregmat.plots._style import MARKERS, sample_rows
-from bregmat_app.report.data import ReportData
+from bregmat_app.report.data import TOLERANCE, ReportData
 from bregmat_app.report.pictures import picture
 
 WORST = 10
 MOST = 12  # features listed
 MOST_FEATURES = 1000  # with more features the table is left out
-TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
