@@ -95,7 +95,7 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
     legend = html[: html.index('id="distances"')]
-    assert ">yes<" in legend and ">no<" in legend
+    assert "</span> yes</li>" in legend and "</span> no</li>" in legend
 
 
 @pytest.mark.slow
