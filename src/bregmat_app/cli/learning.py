@@ -37,22 +37,11 @@ MOST_SHOWN = 10  # constraints of a contradiction
 
 @dataclass(frozen=True)
 class LearnSettings:
-    """How to learn and what to write.
+    """How to learn and what to write."""
 
-    Parameters
-    ----------
-    parameters : dict
-        Of :class:`bregmat.MetricLearner`.
-    search : bool
-        Whether :class:`bregmat.MetricLearnerCV` chooses some of them.
-    n_repeats : int
-        Repetitions of the folds.
-    output : LearnOutput
-    """
-
-    parameters: dict[str, Any]
-    search: bool = False
-    n_repeats: int = 1
+    parameters: dict[str, Any]  # of bregmat.MetricLearner
+    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of them
+    n_repeats: int = 1  # repetitions of the folds
     output: LearnOutput = field(default_factory=LearnOutput)
 
     def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:

@@ -75,20 +75,9 @@ def held_out_neighbours(
 ) -> FoldScores | None:
     """Test nearest neighbours on held-out folds: points as given, scaled by the training part, and mapped by its metric.
 
-    Parameters
-    ----------
-    fit : callable
-        Takes the row numbers of the training part, returns an object with `transform`.
-    X : ndarray of shape (n, d)
-    y : ndarray of shape (n,)
-        Class numbers, or values; rows with -1 or NaN are in no fold.
-    n_folds, n_repeats, random_state : int
-        There are fewer folds if a class has fewer points, or if there are fewer than two values per fold.
-
-    Returns
-    -------
-    FoldScores or None
-        None if a class has only one labelled point, or fewer than four points have a value: then there are no two folds.
+    `fit` takes the row numbers of the training part and returns an object with `transform`. The labels are class numbers, or values;
+    rows with -1 or NaN are in no fold. There are fewer folds if a class has fewer points, or if there are fewer than two values per
+    fold. The result is None if that leaves less than two folds.
     """
     has_values = y.dtype.kind == "f"
     rows = np.flatnonzero(np.isfinite(y) if has_values else y >= 0)

@@ -218,18 +218,7 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     """Turn labels into class numbers, or keep them as values, by the same rule as :class:`bregmat.MetricLearner`.
 
     Classes are numbered 0, 1, ... by first appearance, -1 without a label. Numbers that are not all whole are values, NaN
-    without a label.
-
-    Parameters
-    ----------
-    values : array of shape (n,)
-        Words or numbers.
-    n : int
-        Number of points.
-    name : str
-        Name of the column or file, for messages.
-    unlabeled : str or None
-        Label that means "not known", as empty cells and NaN do.
+    without a label. The label `unlabeled` means "not known", as empty cells and NaN do. Messages use the name.
     """
     values = np.asarray(values)
     if values.shape != (n,):

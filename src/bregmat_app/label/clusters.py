@@ -180,11 +180,13 @@ class Agreement:
         return {"chosen": self._scores(clusters), "random": self._random[n_answers]}
 
     def _scores(self, clusters: np.ndarray) -> dict[str, float]:
+        """Compare the clusters of the labelled points with their labels."""
         found = clusters[self.known]
         right = contingency_matrix(self.code, found).max(axis=0).sum()
         return {"accuracy": float(right / len(found)), "nmi": float(normalized_mutual_info_score(self.code, found))}
 
     def _random_clusters(self, n_answers: int) -> np.ndarray:
+        """Return the clusters of all points after answers to random questions."""
         for number in range(len(self._answers) + 1, n_answers + 1):
             i, j = self._rng.choice(len(self.known), 2, replace=False).tolist()
             kind = "same" if self.code[i] == self.code[j] else "different"

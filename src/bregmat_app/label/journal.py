@@ -54,6 +54,7 @@ class Journal:
         self._file.close()
 
     def _write(self, event: dict[str, Any]) -> None:
+        """Write one line to the disk, or nothing."""
         line, start = json.dumps(event, separators=(",", ":")).encode() + b"\n", self._file.tell()
         try:
             if self._file.write(line) != len(line):
@@ -65,6 +66,7 @@ class Journal:
             raise
 
     def _lock(self) -> None:
+        """Raise ValueError if another process has the file open."""
         if fcntl is None:
             return
         try:
@@ -94,6 +96,7 @@ class Journal:
                 os.close(folder)
 
     def _read(self, head: dict[str, Any]) -> None:
+        """Read the events, and remove an incomplete last line."""
         whole = 0
         # after the last line break there is nothing, or an incomplete line
         for number, line in enumerate(self._file.readall().split(b"\n")[:-1], 1):
@@ -112,6 +115,7 @@ class Journal:
         self._file.seek(whole)
 
     def _check_head(self, found: Any, head: dict[str, Any]) -> None:
+        """Raise ValueError if the first line is of other points or settings."""
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(f"{self.path}: this is no journal of bregmat label")
         for name, value in head.items():

@@ -157,6 +157,7 @@ class Learning:
         return conflict
 
     def _proof(self, rows: AnsweredRows, chosen: np.ndarray) -> np.ndarray | None:
+        """Return the places of some chosen rows that are infeasible together; None without a proof in time."""
         hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
         result = nearest_metric(self.points, hard, prior=self.prior, tol=1e-3, max_seconds=PROOF_SECONDS)
         return result.conflict if result.status is Status.INFEASIBLE else None

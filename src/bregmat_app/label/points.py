@@ -71,6 +71,7 @@ def _small_picture(points: LabelPoints, i: int) -> bytes | None:
 
 
 def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
+    """Decode a picture and write it anew, so that only pixels reach the browser."""
     from PIL import Image
 
     given = points.pictures[i]

@@ -84,6 +84,7 @@ class Session:
         self.journal.close()
 
     def _learn(self, last: SessionState | None) -> SessionState:
+        """Learn from all answers, starting from the last metric, and rotate the map to match the last one."""
         start = time.perf_counter()
         with self._lock:
             version, active = self.version, self.answers.active()
@@ -94,6 +95,7 @@ class Session:
         return SessionState(version, active, learned, turned, time.perf_counter() - start)
 
     def _checked(self, point: Any) -> int:
+        """The number of a point, as a tab sends it."""
         if type(point) is not int or not 0 <= point < self.points.n:
             raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
         return point
