@@ -32,6 +32,7 @@ def wine_learned():
     return replace(
         data,
         held_out=held_out_neighbours(fit, bunch.data, bunch.target),
+        class_names=bunch.target_names.tolist(),
         model_path="wine.bm",
         has_hard=False,
         y=bunch.target_names[bunch.target],

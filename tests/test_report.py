@@ -25,7 +25,8 @@ from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
 SECTIONS = [
-    "summary", "embedding", "features", "matrix", "distances", "violations", "certificate", "convergence", "learned", "code",
+    "summary", "embedding", "neighbours", "confusion", "features", "matrix", "distances", "violations", "certificate",
+    "convergence", "learned", "code",
 ]  # fmt: skip
 
 
@@ -82,6 +83,8 @@ def test_report_has_every_section_in_order(wine_html):
         "Metric learned from wine",
         "Before and after",
         "The points in two dimensions",
+        "Neighbours that changed",
+        "Which classes are mixed up",
         "What distances are made of",
         "The learned matrix",
         "Distances before and after",
@@ -171,9 +174,31 @@ def test_report_says_when_nothing_is_gained(wine):
     assert "use the points as given." in text
 
 
-def test_report_without_a_test_counts_constraints(wine):
-    text = " ".join(Page(render_report(replace(wine, held_out=None, y=None))).text)
+def test_report_without_classes_compares_neighbours_themselves(wine):
+    html = render_report(replace(wine, held_out=None, y=None))
+    page, n = Page(html), len(wine.X)
+    assert "confusion" not in page.ids
+    text = " ".join(page.text)
     assert re.search(r"The learned metric agrees with \d+ of 360 statements", text)
+    near = [
+        np.argsort(((G[:, None] - G[None]) ** 2).sum(-1) + 1e9 * np.eye(n), axis=1)[:, :5]
+        for G in (wine.X / wine.X.std(axis=0), wine.learner.transform(wine.X))
+    ]
+    kept = np.mean([len(set(a) & set(b)) for a, b in zip(*near)])
+    assert f"{kept:.1f} on average are among its 5 nearest by the learned metric" in text
+
+
+@pytest.mark.slow
+def test_report_names_the_neighbours_that_changed(wine):
+    gained, lost = wine.held_out.changed()
+    text = " ".join(Page(render_report(wine)).text)
+    assert len(gained) + len(lost) > 0
+    row = int((*gained, *lost)[0])
+    near = int(wine.held_out.nearest[2, row])
+    assert near != row and 0 <= near < len(wine.X)
+    name = wine.class_names
+    assert f"row {row} ({name[wine.held_out.labels[row]]})" in text
+    assert f"row {near} ({name[wine.held_out.labels[near]]}); {'right' if len(gained) else 'wrong'}" in text
 
 
 def test_report_escapes_every_word_of_the_user(wine):
@@ -188,6 +213,7 @@ def test_report_escapes_every_word_of_the_user(wine):
         summary=[(evil, evil, evil, evil)],
         settings={evil: evil},
         warnings=[evil],
+        class_names=[evil] * 3,
         model_path=evil,
     )
     html = render_report(data)
@@ -321,6 +347,10 @@ def test_report_data_says_what_is_wrong(wine):
         replace(wine, constraints=Constraints.sq_distance(["a"], ["b"], 1.0, "<="))
     with pytest.raises(ValueError, match="data has 178 rows"):
         replace(wine, constraints=Constraints.sq_distance(0, 999, 1.0, "<="))
+    with pytest.raises(ValueError, match="class_names must have one entry for each of the 3 classes; got 1"):
+        replace(wine, class_names=["a"])
+    with pytest.raises(ValueError, match="held_out has labels of 3 rows, but X has 178"):
+        replace(wine, held_out=replace(wine.held_out, labels=np.arange(3)))
     with pytest.raises(TypeError, match=r"summary is \(name, before, scaled, after\)"):
         replace(wine, summary=[("accuracy", 0.5)])
     with pytest.raises(TypeError, match="summary is"):

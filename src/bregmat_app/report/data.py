@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
 from bregmat.estimators.priors import inverse_deviations
+from bregmat_app.report.held_out import HeldOut
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -20,53 +21,6 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
-
-
-@dataclass(frozen=True, eq=False)
-class FoldScores:
-    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned.
-
-    Parameters
-    ----------
-    what : {"accuracy", "R²"}
-        The score: accuracy of classes, or the coefficient of determination of values.
-    n_neighbors, n_folds, n_repeats : int
-    scores : ndarray of shape (n_folds * n_repeats, 3)
-    """
-
-    what: str
-    n_neighbors: int
-    n_folds: int
-    n_repeats: int
-    scores: NDArray[np.float64]
-
-    @property
-    def accuracy(self) -> list[float]:
-        """Mean score as given, scaled, and learned."""
-        return self.scores.mean(axis=0).tolist()
-
-    @property
-    def best_without(self) -> int:
-        """The better one without learning: 0 for points as given, 1 for scaled ones."""
-        return int(self.accuracy[1] >= self.accuracy[0])
-
-    @property
-    def is_gained(self) -> bool:
-        """Whether neighbours in the learned metric score higher than either without learning."""
-        return self.accuracy[2] > max(self.accuracy[:2])
-
-    def summary_row(self) -> SummaryRow:
-        """The row of the summary, with the standard deviation over folds."""
-        spread = self.scores.std(axis=0, ddof=1).tolist()
-        before, among_scaled, after = (f"{mean:.3f} ± {s:.3f}" for mean, s in zip(self.accuracy, spread))
-        folds = f"{self.n_repeats} x {self.n_folds}-fold" if self.n_repeats > 1 else f"{self.n_folds}-fold"
-        return f"{self.n_neighbors}-NN {self.what}, {folds}", before, among_scaled, after
-
-    def compared(self) -> tuple[int, int, int]:
-        """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
-        gain = self.scores[:, 2] - self.scores[:, self.best_without]
-        better, worse = int((gain > 0).sum()), int((gain < 0).sum())
-        return better, len(gain) - better - worse, worse
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,15 +54,18 @@ class ReportData:
         Remarks at the top of the page, such as the number of constraints whose points are absent.
     has_hard : bool, optional
         Whether any constraint must hold; None if that is not known.
-    held_out : FoldScores, optional
-        A nearest-neighbour test on held-out folds, for the headline.
+    held_out : HeldOut, optional
+        A nearest-neighbour test on held-out folds, for the headline, changed neighbours and confused classes.
+    class_names : sequence of str, optional
+        Names of the classes 0, 1, ... of `held_out`.
     model_path : path-like, optional
         File of the model, for the lines of Python to copy.
 
     Raises
     ------
     ValueError
-        If `X` is not two-dimensional, a length differs from n (or d), or a constraint names a row outside `X`.
+        If `X` is not two-dimensional, a length differs from n (or d), a constraint names a row outside `X`, or `held_out` is of other
+        rows.
     TypeError
         If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
     """
@@ -125,7 +82,8 @@ class ReportData:
     feature_names: Sequence[str] | None = None
     warnings: Sequence[str] = ()
     has_hard: bool | None = None
-    held_out: FoldScores | None = None
+    held_out: HeldOut | None = None
+    class_names: Sequence[Any] | None = None
     model_path: Any = None
 
     def __post_init__(self) -> None:
@@ -148,6 +106,15 @@ class ReportData:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
 
+        if self.held_out is not None:
+            if self.held_out.labels.shape != (n,):
+                raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
+            k = self.held_out.confusion.shape[1]
+            if self.class_names is not None and len(self.class_names) != k:
+                raise ValueError(
+                    f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
+                )
+
     def points(self) -> Any:
         """The points before learning, (n, d): a dense or sparse array."""
         return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
@@ -167,3 +134,11 @@ class ReportData:
         """Names of the columns of `X`."""
         names = self.feature_names
         return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
+
+    def row_name(self, row: int) -> str:
+        """The name of a point."""
+        return f"row {row}" if self.sample_id is None else str(np.asarray(self.sample_id)[row])
+
+    def class_name(self, code: int) -> str:
+        """The name of a class of `held_out`."""
+        return str(code if self.class_names is None else self.class_names[code])

@@ -19,11 +19,14 @@ from bregmat.plots import (
 )
 from bregmat.plots._style import MARKERS, sample_rows
 from bregmat_app.report.data import TOLERANCE, ReportData
+from bregmat_app.report.held_out import HeldOut
+from bregmat_app.report.neighbours import changed_neighbours
 from bregmat_app.report.pictures import picture
 
 WORST = 10
 MOST = 12  # features listed
 MOST_FEATURES = 1000  # with more features the table is left out
+MOST_CLASSES = 12  # larger confusion matrices are not legible
 WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
@@ -35,7 +38,7 @@ def headline(data: ReportData) -> list[str]:
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         return ["No matrix could be learned from these statements."]
     held_out = data.held_out
-    if held_out is None or held_out.what != "accuracy":
+    if held_out is None:
         n_met = int((np.asarray(data.result.violation) <= TOLERANCE).sum()) if data.result.violation is not None else 0
         count = data.constraints.n_constraints
         return [f"The learned metric agrees with {n_met:,} of {_statements(count)} ({n_met / count:.0%})."]
@@ -67,6 +70,8 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
         found = [
             _summary(data),
             _embedding(data, points, after),
+            _neighbours(data, after),
+            _confusion(data),
             _features(data, points, after),
             _matrix(data, points),
             _distances(data, points, after),
@@ -115,6 +120,31 @@ def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
     return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
+
+
+def _neighbours(data: ReportData, after: np.ndarray) -> SimpleNamespace | None:
+    found = changed_neighbours(data, after)
+    return None if found is None else _section("neighbours", "Neighbours that changed", **found)
+
+
+def _confusion(data: ReportData) -> SimpleNamespace | None:
+    held_out = data.held_out
+    if held_out is None or not 2 <= held_out.confusion.shape[1] <= MOST_CLASSES:
+        return None
+    classes = [data.class_name(code) for code in range(held_out.confusion.shape[1])]
+    tables = [(SUMMARY_COLUMNS[k], _shares(held_out, k)) for k in (held_out.best_without, 2)]
+    note = (
+        f"Rows: the class of a held-out point; columns: the class of most of its {held_out.n_neighbors} nearest neighbours. "
+        "Shares of each row; entries off the diagonal are errors."
+    )
+    return _section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)
+
+
+def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
+    """Share of each class classified as each class, with its text; empty if that never happened."""
+    counts = held_out.confusion[k]
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
 
 
 def _features(data: ReportData, points: Any, after: np.ndarray) -> SimpleNamespace | None:

@@ -1,0 +1,102 @@
+"""Scores of nearest neighbours on held-out points: as given, with scaled columns, and learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from bregmat.base.html import SummaryRow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FoldScores:
+    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned.
+
+    Parameters
+    ----------
+    n_neighbors, n_folds, n_repeats : int
+    scores : ndarray of shape (n_folds * n_repeats, 3)
+        Score on each fold: the coefficient of determination (R²) of values, or the accuracy of classes (:class:`HeldOut`).
+    """
+
+    n_neighbors: int
+    n_folds: int
+    n_repeats: int
+    scores: NDArray[np.float64]
+
+    what: ClassVar[str] = "R²"
+
+    @property
+    def accuracy(self) -> tuple[float, float, float]:
+        """Mean score as given, scaled, and learned."""
+        before, among_scaled, after = self.scores.mean(axis=0).tolist()
+        return before, among_scaled, after
+
+    @property
+    def spread(self) -> tuple[float, float, float]:
+        """Standard deviation of the score over folds."""
+        before, among_scaled, after = self.scores.std(axis=0, ddof=1).tolist()
+        return before, among_scaled, after
+
+    @property
+    def best_without(self) -> int:
+        """The better one without learning: 0 for points as given, 1 for scaled ones."""
+        return int(self.accuracy[1] >= self.accuracy[0])
+
+    @property
+    def is_gained(self) -> bool:
+        """Whether neighbours in the learned metric score higher than either without learning."""
+        return self.accuracy[2] > max(self.accuracy[:2])
+
+    @property
+    def folds_text(self) -> str:
+        """The folds in words, such as "2 x 5-fold"."""
+        return f"{self.n_repeats} x {self.n_folds}-fold" if self.n_repeats > 1 else f"{self.n_folds}-fold"
+
+    def summary_row(self) -> SummaryRow:
+        """The row of the summary, with the standard deviation over folds."""
+        texts = [f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread)]
+        return (f"{self.n_neighbors}-NN {self.what}, {self.folds_text}", texts[0], texts[1], texts[2])
+
+    def compared(self) -> tuple[int, int, int]:
+        """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
+        gain = self.scores[:, 2] - self.scores[:, self.best_without]
+        better, worse = int((gain > 0).sum()), int((gain < 0).sum())
+        return better, len(gain) - better - worse, worse
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldOut(FoldScores):
+    """A nearest-neighbour test of classes, with confusion matrices.
+
+    Parameters
+    ----------
+    n_neighbors, n_folds, n_repeats, scores
+        As in :class:`FoldScores`.
+    labels : ndarray of shape (n,)
+        Class numbers 0, 1, ...; -1 for rows without a label, which are in no fold.
+    confusion : ndarray of shape (3, k, k)
+        Number of points of class a (row) that were classified as b (column), summed over all folds.
+    predicted, nearest : ndarray of shape (3, n)
+        In the first repeat: the predicted class of each point, and the row number of its nearest point in the training part;
+        -1 if there is none.
+    """
+
+    labels: NDArray[np.int64]
+    confusion: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    nearest: NDArray[np.int64]
+
+    what: ClassVar[str] = "accuracy"
+
+    def changed(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Points that only the learned metric classifies correctly, and points that only it misclassifies, in the first repeat."""
+        among = self.labels >= 0
+        right = self.predicted == self.labels
+        without, learned = right[self.best_without] & among, right[2] & among
+        return np.flatnonzero(learned & ~without), np.flatnonzero(without & ~learned)
