@@ -135,7 +135,7 @@ def packages_stand_beside_each_other():
         }
         for other, line in outside.items():
             mine = first(name)
-            allowed = other.startswith(mine) or name in ("bregmat_app.cli.demo", "bregmat_app.cli.reproduce")
+            allowed = other.startswith(mine) or name == "bregmat_app.cli.papers"
             if name != "bregmat.__main__" and not allowed:
                 yield name, line, f"imports {other}"
         if first(name) == "bregmat_papers":

@@ -10,15 +10,13 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
-from bregmat_app.label import ridge
-from bregmat_app.label.agreement import Agreement
+from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
-from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.clusters import Agreement, find_clusters
 from bregmat_app.label.exports import NAMES, exported
 from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
-from bregmat_app.label.learning import LabelSettings, Learning
-from bregmat_app.label.pictures import plane
+from bregmat_app.label.learning import LabelSettings, Learning, plane
 from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in
 from bregmat_app.label.questions import MOST_OFFERED, next_question
 from bregmat_app.label.safety import AccessControl
@@ -396,21 +394,21 @@ def test_scores_are_of_the_width_with_the_smallest_leave_one_out_residuals(rng):
 
     def regressed(width, rows, at):
         K = np.exp(-sq / (width * median))
-        A = np.linalg.solve(K[np.ix_(rows, rows)] + ridge.RIDGE * np.eye(len(rows)), Y[rows] - Y.mean(axis=0))
+        A = np.linalg.solve(K[np.ix_(rows, rows)] + clusters.RIDGE * np.eye(len(rows)), Y[rows] - Y.mean(axis=0))
         return K[np.ix_(at, rows)] @ A + Y.mean(axis=0)
 
     def left_out(width):
         each = [regressed(width, np.delete(np.arange(45), i), [i])[0] - Y[i] for i in range(45)]
         return (np.array(each) ** 2).sum()
 
-    expected = regressed(min(ridge.WIDTHS, key=left_out), np.arange(45), np.arange(45, 60))
-    np.testing.assert_allclose(ridge.scores(first, chosen, np.arange(45, 60)), expected, atol=1e-10)
+    expected = regressed(min(clusters.WIDTHS, key=left_out), np.arange(45), np.arange(45, 60))
+    np.testing.assert_allclose(clusters.scores(first, chosen, np.arange(45, 60)), expected, atol=1e-10)
 
 
 def test_scores_of_more_points_than_are_regressed_on(rng, monkeypatch):
-    monkeypatch.setattr(ridge, "MOST_ANSWERED", 30)
+    monkeypatch.setattr(clusters, "MOST_ANSWERED", 30)
     first = rng.normal(size=(400, 2)) + 8 * (np.arange(400) % 2)[:, None]
-    found = ridge.scores(first, [list(range(0, 100, 2)), list(range(1, 100, 2))], np.arange(400)).argmax(axis=1)
+    found = clusters.scores(first, [list(range(0, 100, 2)), list(range(1, 100, 2))], np.arange(400)).argmax(axis=1)
     assert (found == np.arange(400) % 2).all()
 
 

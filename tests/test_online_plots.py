@@ -283,6 +283,6 @@ def test_inspect_other_online_learners(bregmat, rng):
 def test_progress_in_the_words_of_a_stream(bregmat, pairs, monkeypatch, capsys):
     from bregmat_app.cli.stream import _state
 
-    with show.Progress("learning", clock=iter([0.0, 0.0, 11.0]).__next__, state=_state) as progress:
+    with show.Progress("learning", clock=iter([0.0, 11.0]).__next__, state=_state) as progress:
         progress(StreamRecord(5000, 1.0, 0.25, inf))
     assert "learning: 5,000 pairs, loss 0.25, bound ∞, 11 s" in capsys.readouterr().err

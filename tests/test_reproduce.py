@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import bregmat_papers
-from bregmat_app.cli import reproduce as command
+from bregmat_app.cli import papers as command
 from bregmat_app.cli.app import app
 from bregmat_papers import DataHome, Experiment, Row, Size, experiment, experiment_names, reproduce, runner
 from bregmat_papers.datasets import DataNotFoundError

@@ -63,26 +63,14 @@ def seconds(value: float) -> str:
     return f"{value:.3g} s" if value < 120 else f"{value / 60:.1f} min"
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: Iterable[int] = (), name: str = "") -> str:
-    """An HTML table.
-
-    Parameters
-    ----------
-    header : sequence of str, length k
-    rows : iterable of sequences of str, length k
-        Cells as HTML.
-    numeric : iterable of int
-        Columns that are right-aligned.
-    name : str
-        CSS class of the table.
-    """
-    numeric = set(numeric)
-    kind = [' class="num"' if k in numeric else "" for k in range(len(header))]
-    head = "".join(f'<th scope="col"{kind[k]}>{cell}</th>' for k, cell in enumerate(header))
-    body = "".join("<tr>" + "".join(_cell(k, cell, kind[k]) for k, cell in enumerate(row)) + "</tr>" for row in rows)
-    label = f' class="{escape(name)}"' if name else ""
-    head = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
-    return f"<table{label}>{head}<tbody>{body}</tbody></table>"
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """An HTML table of cells in HTML; the first column has the names of the rows, and the others are numbers."""
+    head = "".join(f'<th scope="col" class="num">{cell}</th>' for cell in header[1:])
+    body = ""
+    for name, *cells in rows:
+        numbers = "".join(f'<td class="num">{cell}</td>' for cell in cells)
+        body += f'<tr><th scope="row">{name}</th>{numbers}</tr>'
+    return f'<table><thead><tr><th scope="col">{header[0]}</th>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def measured(value: Any) -> str:
@@ -185,11 +173,6 @@ def result_html(result: Any) -> str:
         f'<table style="border-collapse:collapse;margin:.4em 0;color:inherit;background:none">{rows}</table>'
         f'<div style="opacity:.85">{escape(result.proof_text())}</div></div>'
     )
-
-
-def _cell(k: int, cell: str, kind: str) -> str:
-    """A cell of a row; the first one is a header."""
-    return f'<th scope="row"{kind}>{cell}</th>' if k == 0 else f"<td{kind}>{cell}</td>"
 
 
 def _is_float(value: Any) -> bool:

@@ -59,6 +59,6 @@ def summary_html(constraints: Any, most: int = 10) -> str:
     more = constraints.n_constraints - most
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
     return (
-        f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells, numeric=range(1, len(header)))}"
+        f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells)}"
         f'<details><summary>First rows</summary><ol start="0">{first}</ol>{rest}</details></div>'
     )

@@ -1,5 +1,7 @@
 """The commands and their options. The library is imported when a command runs, so that help and version appear at once."""
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -7,12 +9,13 @@ import typer
 
 from bregmat import __version__
 from bregmat_app.cli import show
-from bregmat_app.cli.commands import Command, Group, LearnCommand, with_option_groups
+from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
     BlockOptions,
     ColumnOptions,
     Encoding,
+    File,
     LearnOutput,
     MetricOptions,
     Missing,
@@ -21,17 +24,18 @@ from bregmat_app.cli.options import (
     PageOptions,
     PointsFile,
     Quiet,
+    Words,
+    check_outputs,
     columns_option,
     file,
     flag,
     folder,
     names_in,
     number,
+    number_in,
     option,
 )
 from bregmat_app.cli.show import bad_input, fail, note
-
-__all__ = ["app"]
 
 app = typer.Typer(
     cls=Group,
@@ -52,24 +56,24 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     modules: Annotated[
-        list[str] | None,
-        option(
-            "MODULE",
-            "Import a module or a .py file first, which registers divergences, losses, relations or solvers of your own.",
-            "--import",
-        ),
+        Words,
+        option("MODULE", "Import a module or .py file, which registers terms or solvers of your own.", "--import"),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Options of every command."""
-    if modules:
-        from bregmat_app.cli.inputs import import_terms
-
-        for name in modules:
-            with bad_input():
-                import_terms(name)
+    for name in modules or ():
+        with bad_input():
+            if Path(name).suffix != ".py":
+                importlib.import_module(name)
+                continue
+            spec = importlib.util.spec_from_file_location(Path(name).stem, name)
+            assert spec is not None and spec.loader is not None  # any .py file has both
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[module.__name__] = module  # worker processes and pickles look for its classes here
+            spec.loader.exec_module(module)
 
 
 @app.command(cls=LearnCommand)
@@ -81,42 +85,34 @@ def learn(
     blocks: BlockOptions,
     output: LearnOutput,
     constraints: Annotated[
-        Path | None, file("Constraints, pairs or triplets, see below: a table in a file like those of points, or -.")
+        File, file("Table of constraints, pairs or triplets, see below; - is standard input.")
     ] = None,
     categorical: Annotated[
-        list[str] | None,
-        columns_option(
-            "Columns of words or codes to encode as one feature per category (one-hot), separated by commas; may be repeated."
-        ),
+        Words, columns_option("Columns of words or codes to encode as one feature per category; may be repeated.")
     ] = None,
     search: Annotated[
         bool, flag("Choose prior, strategy and slack weight by cross-validation of the labels.", "--search")
     ] = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
-    if blocks.points_file is not None:
-        from bregmat_app.cli.sharded import learn_sharded
+    from bregmat_app.cli.learning import learn_points, learn_sharded
 
-        unused = {
-            "--constraints": constraints,
-            "--labels": columns.labels,
-            "--categorical": categorical,
-            "--search": search or None,
-            "--report": output.report,
-            "--n-components": metric.n_components,
-        }
-        if given := [name for name, value in unused.items() if value is not None]:
-            raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
-        raise typer.Exit(learn_sharded(points, blocks, metric, output))
-    if (name := blocks.unused()) is not None:
-        raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
-    from bregmat_app.cli.learning import learn_points
-
-    raise typer.Exit(
-        learn_points(
-            points, columns, metric, output, constraints=constraints, categorical=names_in(categorical), search=search
-        )
-    )
+    if blocks.points_file is None:
+        if (name := blocks.unused()) is not None:
+            raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
+        names = names_in(categorical)
+        raise typer.Exit(learn_points(points, columns, metric, output, constraints, names, search=search))
+    in_memory = {
+        "--constraints": constraints,
+        "--labels": columns.labels,
+        "--categorical": categorical,
+        "--search": search or None,
+        "--report": output.report,
+        "--n-components": metric.n_components,
+    }
+    if given := [name for name, value in in_memory.items() if value is not None]:
+        raise fail(f"{given[0]} cannot be given with --points, where POINTS names the constraints")
+    raise typer.Exit(learn_sharded(points, blocks, metric, output))
 
 
 _PAIRS_FILE = """
@@ -134,23 +130,18 @@ has a loss within --loss-budget. For n labels with noise of standard deviation s
 """
 
 
-@app.command(cls=Command, epilog="\n\n".join(" ".join(part.split()) for part in _PAIRS_FILE.split("\n\n")))
+@app.command(cls=Command, epilog=paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
     dim: Annotated[int, number("Number of points.")],
-    eta: Annotated[
-        str, number("Learning rate; bound: the one with the smallest bound on the total loss, see below.")
-    ] = "bound",
+    eta: Annotated[str, number("Learning rate; bound: the one with the smallest bound on the total loss.")] = "bound",
     trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
-    loss_budget: Annotated[
-        float, number("Total loss that a good matrix is expected to have; 0: one fits exactly. See below.")
-    ] = 0.0,
+    loss_budget: Annotated[float, number("Total loss of a good matrix; 0: one fits exactly. See below.")] = 0.0,
     squared: Annotated[bool, flag("y holds squared distances, not half of them.", "--squared")] = False,
     out: ModelOut = None,
     quiet: Quiet = False,
 ) -> None:
     """Learn a kernel from pairs one at a time, with a bound on the total loss."""
-    from bregmat_app.cli.inputs import check_outputs, number_in
     from bregmat_app.cli.stream import learn_stream
 
     with bad_input():
@@ -165,7 +156,7 @@ def transform(
     model: ModelFile,
     out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
     points: Annotated[
-        Path | None,
+        File,
         typer.Argument(
             metavar="POINTS",
             help=f"{POINTS} For a model of `stream`: one column of point numbers, or nothing for all its points.",
@@ -176,7 +167,6 @@ def transform(
     encoding: Encoding = None,
 ) -> None:
     """Map points with a learned metric, so that Euclidean distances are the learned ones."""
-    from bregmat_app.cli.inputs import check_outputs
     from bregmat_app.cli.models import transform_points
 
     with bad_input():
@@ -196,56 +186,43 @@ def inspect(model: ModelFile) -> None:
         show.stdout().print(table)
 
 
+_TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
+
+
 @app.command(cls=Command)
 def correlation(
     matrix: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MATRIX",
-            help="A square table of correlations: .csv, .tsv (also .gz), .parquet or .feather. Its first column may hold names.",
-        ),
+        Path, typer.Argument(metavar="MATRIX", help=f"A square table: {_TABLES} It may have names of rows.")
     ],
-    out: Annotated[
-        Path | None, file("Write the repaired matrix here: .csv, .tsv (also .gz), .parquet or .feather.")
-    ] = None,
+    out: Annotated[File, file(f"Write the repaired matrix here: {_TABLES}")] = None,
     min_eig: Annotated[float, number("Smallest eigenvalue that the result may have, in [0, 1).", min=0)] = 0.0,
     scale: Annotated[bool, flag("MATRIX is a covariance: scale it to a unit diagonal first.", "--scale")] = False,
     keep_variances: Annotated[
-        bool, flag("MATRIX is a covariance: write a covariance with its variances.", "--keep-variances")
+        bool, flag("Write a covariance with the variances of MATRIX.", "--keep-variances")
     ] = False,
-    weights: Annotated[
-        Path | None, file("Weights of the entries, a table like MATRIX; 0 or an empty cell: the entry is unknown.")
-    ] = None,
+    weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None,
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None,
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None,
-    target: Annotated[
-        Path | None,
-        file("Shrink towards this table, or 'identity', as little as possible, instead of the nearest matrix."),
-    ] = None,
+    target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None,
     factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None,
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
-    from bregmat_app.cli.inputs import check_outputs
 
-    bounds = None if lower is None and upper is None else (lower, upper)
+    others = {
+        "--factors": factors,
+        "--weights": weights,
+        "--lower": lower,
+        "--upper": upper,
+        "--min-eig": min_eig or None,
+    }
+    named = [name for name, value in others.items() if value is not None]
     with bad_input():
         check_outputs({"--out": out}, [matrix, weights, target])
-        others = {
-            "--factors": factors,
-            "--weights": weights,
-            "--lower": lower,
-            "--upper": upper,
-            "--min-eig": min_eig or None,
-        }
-        named = [name for name, value in others.items() if value is not None]
         if target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")
         if factors is not None and len(named) > 1:
             raise ValueError(f"--factors and {named[1]} exclude each other")
-        for name, side in (("--lower", lower), ("--upper", upper)):
-            if side is not None and not -1 <= side <= 1:  # older versions of typer let NaN pass
-                raise ValueError(f"{name} must be between -1 and 1; got {side}")
         code = repair_file(
             matrix,
             out,
@@ -255,26 +232,23 @@ def correlation(
             n_factors=factors,
             min_eig=min_eig,
             scale=scale,
-            bounds=bounds,
+            bounds=None if lower is None and upper is None else (lower, upper),
         )
     raise typer.Exit(code)
 
 
 @app.command(cls=Command)
 def demo(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")
-    ] = None,
+    names: Annotated[Words, typer.Argument(metavar="NAME", help="Data sets.", show_default="wine and digits")] = None,
     out_dir: Annotated[Path, folder("Where models and reports go.")] = Path("bregmat-demo"),
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Learn on real data (bundled, or the UCI sets in the folder BREGMAT_DATA) and show what it brings."""
-    from bregmat_app.cli.demo import default_names, run_demo
+    from bregmat_app.cli.papers import run_demo
 
     with bad_input():
-        code = run_demo(names or default_names(), out_dir, download=download, quiet=quiet)
-    raise typer.Exit(code)
+        raise typer.Exit(run_demo(names, out_dir, download=download, quiet=quiet))
 
 
 @app.command(cls=Command)
@@ -283,9 +257,9 @@ def label(
     columns: ColumnOptions,
     page: PageOptions,
     points: Annotated[
-        Path | None,
+        File,
         typer.Argument(
-            metavar="POINTS", help="Points: .csv, .parquet or .npy, one per row, 20,000 at most.", show_default=False
+            metavar="POINTS", help="Points, one per row, 20,000 at most: .csv, .parquet or .npy.", show_default=False
         ),
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
@@ -309,13 +283,11 @@ def label(
 
 @app.command("reproduce", cls=Command)
 def reproduce_command(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")
-    ] = None,
+    names: Annotated[Words, typer.Argument(metavar="NAME", help="Experiments.", show_default="all of them")] = None,
     out: Annotated[Path, folder("Where tables, pictures and unfinished runs go.")] = Path("bregmat-reproduction"),
     full: Annotated[bool, flag("The papers' size: hours for some.", "--full")] = False,
     small: Annotated[bool, flag("Seconds each, on bundled data: to see that it works.", "--small")] = False,
-    page: Annotated[Path | None, file("Write a Markdown page of all of them here.")] = None,
+    page: Annotated[File, file("Write a Markdown page of all of them here.")] = None,
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     list_names: Annotated[bool, flag("Print the names and stop.", "--list")] = False,
     quiet: Quiet = False,
@@ -326,7 +298,7 @@ def reproduce_command(
     """
     if full and small:
         raise fail("--full and --small exclude each other")
-    from bregmat_app.cli.reproduce import list_experiments, reproduce_all
+    from bregmat_app.cli.papers import list_experiments, reproduce_all
 
     if list_names:
         list_experiments()

@@ -1,14 +1,31 @@
 """Classes of commands with a plain help page, and dataclasses whose fields are options."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, get_type_hints
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Command", "Group", "LearnCommand", "with_option_groups"]
+_CONSTRAINTS_FILE = """
+The constraints file has one constraint per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
+
+{relations}
+
+weight is optional: the cost of violating this row compared with others (default 1; inf: it must hold). Points are named by values
+of the id column of POINTS, or by row numbers from 0 if there is none.
+
+Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
+
+Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
+cannot, same or different, 1 or -1), a,b,distance (or sq_distance), or anchor,near,far.
+"""
+
+
+def paragraphs(text: str) -> str:
+    """A text for a help page, which wraps its lines itself."""
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _no_type(ctx: Any) -> None:
@@ -40,9 +57,10 @@ class LearnCommand(Command):
     """`bregmat learn`, whose help page lists the relations that are registered when it is shown."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        from bregmat_app.cli.inputs import constraints_help  # loads the library
+        from bregmat.constraints.relations import RELATIONS  # loads the library
 
-        self.epilog = constraints_help()
+        relations = "\n\n".join(f"{name}: {r.help}" for name, r in RELATIONS.items() if not r.takes_matrix)
+        self.epilog = paragraphs(_CONSTRAINTS_FILE.format(relations=relations))
         super().format_help(ctx, formatter)
 
 
@@ -53,27 +71,20 @@ def with_option_groups(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    fields = {name: [*signature(group).parameters.values()] for name, group in groups.items()}
     parameters: list[Parameter] = []
     for name, parameter in signature(function).parameters.items():
-        if name in groups:
-            types = get_type_hints(groups[name], include_extras=True)
-            parameters += [_parameter(f.name, _default(f), types[f.name]) for f in fields(groups[name])]
-        else:
-            parameters.append(_parameter(name, parameter.default, hints[name]))
+        types = get_type_hints(groups[name], include_extras=True) if name in groups else hints
+        for own in fields.get(name, [parameter]):
+            parameters.append(own.replace(kind=Parameter.KEYWORD_ONLY, annotation=types[own.name]))
 
     @wraps(function)
     def command(**given: Any) -> Any:
-        made = {name: group(**{f.name: given.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        made = {
+            name: group(**{own.name: given.pop(own.name) for own in fields[name]}) for name, group in groups.items()
+        }
         return function(**given, **made)
 
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
-
-
-def _parameter(name: str, default: Any, annotation: Any) -> Parameter:
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-
-
-def _default(field: Field[Any]) -> Any:
-    return Parameter.empty if field.default is MISSING else field.default

@@ -13,72 +13,49 @@ from bregmat.applications.correlation import (
     shrink_correlation,
 )
 from bregmat.base.html import listed, number
-from bregmat.io import check_writable, tables
+from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, source_of
 from bregmat_app.cli import show
-from bregmat_app.cli.messages import for_command
 
-__all__ = ["repair_file"]
-
-KINDS = (*TEXT, *COLUMNAR)
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
-IDENTITY = "identity"  # names a target that needs no file
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
 def repair_file(
     path: Path,
     out: Path | None,
-    weights: Path | None = None,
-    target: Path | None = None,
+    weights: Path | None,
+    target: Path | None,
     *,
-    keep_variances: bool = False,
-    n_factors: int | None = None,
-    **settings: Any,
+    keep_variances: bool,
+    n_factors: int | None,
+    min_eig: float,
+    scale: bool,
+    bounds: Any,
 ) -> int:
     """Repair the matrix of a file, write it, print a table of the changes; the exit code.
 
-    Parameters
-    ----------
-    path, out, weights, target : Path
-        Tables; all but `path` may be None, and `target` may be the word "identity".
-    keep_variances : bool
-        Whether to write a covariance, with the variances of the one that was read.
-    n_factors : int, optional
-        Number of factors that the result shall have.
-    **settings
-        `min_eig`, `scale` and `bounds` of :func:`bregmat.nearest_correlation`.
-
-    Raises
-    ------
-    ValueError
-        If a file holds no square, symmetric table of numbers, or the library refuses it.
+    `target` may be the word "identity". Files that hold no square, symmetric table of numbers raise `ValueError`.
     """
-    scale = settings.pop("scale", False) or keep_variances
-    names, C = read_matrix(
-        path, may_be_empty=weights is not None, hint="; --weights FILE says which entries are unknown"
-    )
+    names, C = read_matrix(path, hint=None if weights else "; --weights FILE says which entries are unknown")
+    W = None if weights is None else _read_beside(weights, path, names)
     if weights is not None:
-        settings["weights"] = _read_beside(weights, path, names, may_be_empty=True)
-        _check_unknown(path, C, weights, settings["weights"], names)
-    towards = None if target is None or str(target) == IDENTITY else _read_beside(target, path, names)
-    if out is not None:
-        check_writable(out)
+        _check_unknown(path, C, weights, W, names)
+    scaled: Any = scale or keep_variances or None
     result: CorrelationResult | ShrinkResult
     if target is not None:
-        result = shrink_correlation(C, towards, min_eig=settings["min_eig"], scale=scale or None)
+        towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
+        result = shrink_correlation(C, towards, min_eig=min_eig, scale=scaled)
     elif n_factors is not None:
-        result = factor_correlation(C, n_factors, scale=scale or None)
+        result = factor_correlation(C, n_factors, scale=scaled)
     else:
-        result = nearest_correlation(C, scale=scale or None, **settings)
-    if scale:
+        result = nearest_correlation(C, weights=W, bounds=bounds, min_eig=min_eig, scale=scaled)
+    if scaled:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
     has_matrix = result.status in ("OPTIMAL", "FEASIBLE")
-    rows = [
-        ("status", f"{result.status}: {for_command(result.advice)}"),
-        *(_changes(names, C, result) if has_matrix else ()),
-    ]
+    rows = [("status", f"{result.status}: {show.for_command(result.advice)}")]
+    rows += _changes(names, C, result) if has_matrix else []
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     if out is not None and has_matrix:
         written = result.covariance if keep_variances else result.matrix
@@ -87,27 +64,25 @@ def repair_file(
     return show.exit_code(result)
 
 
-def _read_beside(table: Path, path: Path, names: list[str], *, may_be_empty: bool = False) -> np.ndarray:
+def _read_beside(table: Path, path: Path, names: list[str], hint: str | None = None) -> np.ndarray:
     """Read a matrix with the names of the one in `path`."""
-    others, A = read_matrix(table, may_be_empty=may_be_empty)
+    others, A = read_matrix(table, hint)
     if others != names:
         raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
     return A
 
 
-def read_matrix(path: Path, *, may_be_empty: bool = False, hint: str = "") -> tuple[list[str], np.ndarray]:
+def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndarray]:
     """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows.
 
-    A cell that is empty, where cells may be, is NaN; else `hint` follows the error about it.
+    An empty cell is NaN; with a hint, it is an error that ends with the hint.
     """
-    source = source_of(path, "read a matrix from", KINDS)
+    source = source_of(path, "read a matrix from", (*TEXT, *COLUMNAR))
     table = tables.read(source)
-    columns = dict(table.columns)
-    first = next(iter(columns))
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
         table = tables.read(source, has_header=True)
-        columns = dict(table.columns)
-        first = next(iter(columns))
+    columns = dict(table.columns)
+    first = next(iter(columns))
     if first in INDEX_NAMES or table.numbers(first)[1].all():
         rows = [str(name) for name in columns.pop(first)]
         if rows != list(columns) and rows != [str(k) for k in range(len(rows))]:
@@ -121,9 +96,10 @@ def read_matrix(path: Path, *, may_be_empty: bool = False, hint: str = "") -> tu
     C = np.empty((n, n))
     for j, name in enumerate(names):
         C[:, j], is_word = table.numbers(name)
-        bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (np.isnan(C[:, j]) & (not may_be_empty)))
+        is_empty = np.isnan(C[:, j]) & ~is_word
+        bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (is_empty & (hint is not None)))
         if len(bad):
-            raise table.not_a_number(int(bad[0]), name, hint if np.isnan(C[bad[0], j]) and not is_word[bad[0]] else "")
+            raise table.not_a_number(int(bad[0]), name, (hint or "") if is_empty[bad[0]] else "")
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
@@ -132,11 +108,9 @@ def read_matrix(path: Path, *, may_be_empty: bool = False, hint: str = "") -> tu
     return names, (C + C.T) / 2
 
 
-def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: np.ndarray, names: list[str]) -> None:
+def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: Any, names: list[str]) -> None:
     """Raise `ValueError` if an entry is empty that has a weight."""
-    unknown = np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))
-    if len(unknown):
-        i, j = unknown[0]
+    for i, j in np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))[:1]:
         raise ValueError(
             f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
             "the weight of an unknown entry is 0 or empty"

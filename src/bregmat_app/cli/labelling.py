@@ -6,19 +6,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from socket import socket
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 
 from bregmat.base.threads import interruptible
-from bregmat_app.cli.intake import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
 from bregmat_app.cli.options import ColumnOptions, PageOptions
+from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
 from bregmat_app.cli.show import bad_input, fail, note, stdout, warn
 from bregmat_app.label.learning import LabelSettings
 from bregmat_app.label.points import LabelPoints, demo_points, pictures_in
 from bregmat_app.label.session import Session
-
-__all__ = ["label_points"]
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -103,30 +100,33 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
     shown = () if options.text is None else (options.text,)
     table = read_table(path, columns, *shown)
     points = table.points
-    n = len(points.X)
+    rows = range(len(points.X)) if points.rows is None else points.rows.tolist()
     id_name, sample_id = find_sample_ids(points, columns.id_column)
-    if sample_id is not None and len(np.unique(sample_id)) != n:
+    if sample_id is not None and len(np.unique(sample_id)) != len(rows):
         warn(f"column {id_name!r} names some points twice; they are distinguished by row numbers")
         sample_id = None
-    rows = range(n) if points.rows is None else points.rows.tolist()
     names = [str(name) for name in (rows if sample_id is None else sample_id.tolist())]
     for remark in table.remarks():
         warn(remark)
     arguments = reading_arguments(columns, *shown)
     if table.left_out:
         arguments["features"] = list(points.names)
+    # Python that reads the same points
+    more = "".join(f", {name}={value!r}" for name, value in arguments.items())
+    ids, imported = "None", "read_points"
+    if sample_id is not None:
+        ids, imported = f"parse_sample_ids(points.columns[{id_name!r}])", "parse_sample_ids, read_points"
+    source = f"from bregmat.io import {imported}\n\npoints = read_points({str(path)!r}{more})\nX, sample_id = points.X, {ids}\n"
     return LabelPoints(
         title=path.name,
         X=np.asarray(points.X, dtype=np.float64),
         features=points.names,
         names=names,
         texts=_texts(table, options, id_name),
-        pictures=None
-        if options.images is None
-        else _pictures(options.images, table, None if sample_id is None else names),
+        pictures=options.images and _pictures(options.images, table, None if sample_id is None else names),
         classes=_classes(table),
         sample_id=sample_id,
-        source=_source(path, arguments, id_name if sample_id is not None else None),
+        source=source,
     )
 
 
@@ -140,11 +140,8 @@ def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list
     hidden = (id_name, table.options.labels, *(table.options.drop or ()))
     cells = {name: [f"{x:g}" for x in column.tolist()] for name, column in zip(points.names, points.X.T[:MOST_VALUES])}
     others = {name: column.astype(str).tolist() for name, column in points.columns.items() if name not in hidden}
-    shown = [*(others | cells).items()][:MOST_VALUES]
-    return [
-        "\n".join(f"{name}: {cell}" for (name, _), cell in zip(shown, row))
-        for row in zip(*(column for _, column in shown))
-    ]
+    names, columns = zip(*[*(others | cells).items()][:MOST_VALUES])
+    return ["\n".join(f"{name}: {cell}" for name, cell in zip(names, row)) for row in zip(*columns)]
 
 
 def _classes(table: PointTable) -> list[str] | None:
@@ -156,8 +153,7 @@ def _classes(table: PointTable) -> list[str] | None:
     codes = find_labels(values, len(table.points.X), name, table.options.unlabeled)
     if codes.dtype.kind == "f":
         raise ValueError(f"labels {name!r} are not classes, and points are coloured by classes; leave --labels out")
-    words = np.asarray(values).astype(str)
-    return [word if code >= 0 else "" for word, code in zip(words.tolist(), codes.tolist())]
+    return np.where(codes >= 0, np.asarray(values).astype(str), "").tolist()
 
 
 def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> list[Path]:
@@ -169,13 +165,3 @@ def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> list[
     if names is None:
         raise ValueError("--images needs a column image, file, filename or path, or ids that pictures are named by")
     return pictures_in(folder, names)
-
-
-def _source(path: Path, arguments: dict[str, Any], id_name: str | None) -> str:
-    """Python that reads the same points."""
-    more = "".join(f", {name}={value!r}" for name, value in arguments.items())
-    ids: Any = f"parse_sample_ids(points.columns[{id_name!r}])" if id_name is not None else "None"
-    names = "parse_sample_ids, read_points" if id_name is not None else "read_points"
-    return (
-        f"from bregmat.io import {names}\n\npoints = read_points({str(path)!r}{more})\nX, sample_id = points.X, {ids}\n"
-    )

@@ -1,87 +1,80 @@
 """The data of `bregmat learn`: points, labels and constraints, and remarks on them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bregmat.base.html import listed
+from bregmat.constraints.columns import similar_name
 from bregmat.constraints.constraints import Constraints
+from bregmat.estimators.priors import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
+from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
 from bregmat.io.sources import STANDARD_INPUT
-from bregmat_app.cli.categorical import Categories
-from bregmat_app.cli.given import Given, read_given
-from bregmat_app.cli.intake import PointTable, class_names, find_labels, find_sample_ids, label_remarks, read_table
 from bregmat_app.cli.options import ColumnOptions
+from bregmat_app.cli.points import (
+    class_names,
+    encoded,
+    find_categories,
+    find_labels,
+    find_sample_ids,
+    label_remarks,
+    read_table,
+)
 
-__all__ = ["LearnInput", "read_input"]
+MOST_NAMED = 3  # unknown points that a message names
 
 
 @dataclass
 class LearnInput:
     """The data of `bregmat learn`.
 
-    Parameters
+    Attributes
     ----------
     name, title : str
-        Of the file of points, and the line that describes it.
+        Name of the points, and the line that describes them.
     X : ndarray of shape (n, d)
     feature_names : tuple of d str
     labels : ndarray of shape (n,), optional
         Class numbers, -1 if a row has no label; or values, NaN if a row has none.
-    given : Given, optional
-        Constraints of a file, in row numbers of X.
-    sample_id : ndarray of shape (n,), optional
-        Names of the rows.
-    warnings : list of str
-        Remarks to show.
     class_names : tuple
         Names of the classes 0, 1, ... of `labels`.
     label_column : str
         Where the labels come from.
-    has_medians : bool
-        Whether missing cells were filled with medians.
-    categories : Categories
-        How columns of words became features.
+    sample_id : ndarray of shape (n,), optional
+        Names of the rows.
+    constraints : Constraints, optional
+        Those of a file, in row numbers of X.
+    place : callable
+        File and line of a constraint of the file, by its number.
+    has_measured_bounds : bool
+        Whether the file has no bounds, so that they were measured at the points with scaled columns or in the prior.
+    warnings : list of str
+        Remarks to show.
+    info : dict
+        What a model file says of the data, so that new points can be read in the same way: medians and categories.
     """
 
     name: str
     X: np.ndarray
     feature_names: tuple[str, ...]
-    labels: np.ndarray | None = None
-    given: Given | None = None
-    sample_id: np.ndarray | None = None
-    warnings: list[str] = field(default_factory=list)
+    labels: Any = None
     title: str = ""
     class_names: tuple[Any, ...] = ()
     label_column: str = "y"
-    has_medians: bool = False
-    categories: Categories = field(default_factory=Categories)
+    sample_id: np.ndarray | None = None
+    constraints: Constraints | None = None
+    place: Callable[[int], str] = str
+    has_measured_bounds: bool = False
+    warnings: list[str] = field(default_factory=list)
+    info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"
-
-    def info(self) -> dict[str, Any]:
-        """What a model file says of the data, so that new points can be read in the same way."""
-        info: dict[str, Any] = {"source": self.name, "feature_names": list(self.feature_names)}
-        if self.has_medians:
-            n_numbers = len(self.feature_names) - self.categories.n_features
-            medians = np.median(self.X[:, :n_numbers], axis=0).tolist()
-            info["medians"] = dict(zip(self.feature_names, medians))
-        return info | self.categories.info()
-
-    @property
-    def constraints(self) -> Constraints | None:
-        """The constraints of the file, in row numbers."""
-        return None if self.given is None else self.given.rows
-
-    @property
-    def y(self) -> np.ndarray:
-        """The labels of data that has them."""
-        if self.labels is None:
-            raise ValueError(f"{self.name} has no labels")
-        return self.labels
+        self.info = {"source": self.name, "feature_names": list(self.feature_names), **self.info}
 
     @property
     def has_values(self) -> bool:
@@ -89,20 +82,17 @@ class LearnInput:
         return self.labels is not None and self.labels.dtype.kind == "f"
 
     @property
+    def n_classes(self) -> int:
+        """Number of classes among the labelled rows; 0 without classes."""
+        return 0 if self.labels is None or self.has_values else int(self.labels.max(initial=-1)) + 1
+
+    @property
     def named_labels(self) -> np.ndarray | None:
         """The classes by their names, None if a row has no label."""
         if self.labels is None or self.has_values:
             return None
-        names = self.class_names or range(self.n_classes)
-        named = np.full(len(self.labels), None, dtype=object)
-        for code, name in enumerate(names):
-            named[self.labels == code] = name
-        return named
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes among the labelled rows; 0 without classes."""
-        return 0 if self.labels is None or self.has_values else int(self.labels.max(initial=-1)) + 1
+        names = np.array([*(self.class_names or range(self.n_classes)), None], dtype=object)
+        return names[self.labels]  # -1 is the last one
 
 
 def read_input(
@@ -115,47 +105,38 @@ def read_input(
 ) -> LearnInput:
     """Read all inputs; `ValueError` names the file, line and column of what is wrong.
 
-    Parameters
-    ----------
-    path, constraints : path
-        Files of the points and, optionally, of constraints on them.
-    options : ColumnOptions
-    categorical : sequence of str
-        Columns to encode as one feature for each category.
-    prior : str
-        Prior of the metric; bounds that the file does not give are measured in it.
+    Bounds that the file of constraints does not give are measured in the prior; for "auto", in scaled columns.
     """
     if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
         raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
     table = read_table(path, options, *categorical)
-    points = table.points
-    categories = Categories.of(points, categorical)
-    X = np.column_stack([points.X, categories.encode(points)]) if categorical else points.X
-    name = "standard input" if str(path) == STANDARD_INPUT else path.name
-    task = LearnInput(name, X, (*points.names, *categories.names), warnings=table.remarks(), categories=categories)
-    task.has_medians = options.missing == "median"
+    points, info = table.points, {}
+    X, names = points.X, points.names
+    if options.missing == "median":
+        info["medians"] = dict(zip(names, np.median(X, axis=0).tolist()))
+    if categorical:
+        info["categories"] = find_categories(points, categorical)
+        features, more = encoded(points, info["categories"])
+        X, names = np.column_stack([X, features]), (*names, *more)
+    task = LearnInput(_name(path), X, names, warnings=table.remarks(), info=info)
     id_name, task.sample_id = find_sample_ids(points, options.id_column)
     if task.sample_id is None and points.rows is not None:
         task.sample_id = points.rows  # constraints count the rows of the file
-    if options.labels is not None:
-        _add_labels(task, table, options.labels)
+    if (labels := options.labels) is not None:
+        values = table.label_values()
+        task.label_column, task.labels = labels, find_labels(values, len(X), labels, options.unlabeled)
+        task.warnings += label_remarks(task.labels, labels)
+        task.class_names = () if task.has_values else class_names(values, task.labels)
     task.warnings += table.unused(id_name, *categorical)
     if constraints is not None:
         if task.sample_id is not None:
             _require_unique(task.name if path.name == STANDARD_INPUT else str(path), id_name, points, task.sample_id)
-        task.given = read_given(task, constraints, id_name, prior=prior, encoding=options.encoding)
-        task.warnings += task.given.remarks
+        _add_constraints(task, constraints, id_name, prior, options.encoding)
     return task
 
 
-def _add_labels(task: LearnInput, table: PointTable, name: str) -> None:
-    """Set the labels of the data, and what is to be said of them."""
-    values = table.label_values()
-    task.labels = find_labels(values, len(task.X), name, table.options.unlabeled)
-    task.label_column = name
-    task.warnings += label_remarks(task.labels, name)
-    if not task.has_values:
-        task.class_names = class_names(values, task.labels)
+def _name(path: Path) -> str:
+    return "standard input" if str(path) == STANDARD_INPUT else path.name
 
 
 def _require_unique(path: str, id_name: str | None, points: Points, sample_id: np.ndarray) -> None:
@@ -166,3 +147,58 @@ def _require_unique(path: str, id_name: str | None, points: Points, sample_id: n
             kind, here = points.where(row).split(" ", 1)
             there = points.where(other).split(" ", 1)[1]
             raise ValueError(f"{path}, {kind}s {there} and {here}: {id_name} {name!r} occurs twice")
+
+
+def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: str, encoding: str | None) -> None:
+    """Read constraints on the points of a task. Rows that name other points are left out with a remark."""
+    names, file = task.sample_id, _name(path)
+    id_type = int if names is None or names.dtype.kind == "i" else str
+    table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
+    said = ""
+    if (tuples := table.found.tuples) is not None:
+        said = f"read as {tuples.said}"
+        known = set() if names is None else set(names.tolist())
+        if named := [name for name in tuples.called.values() if name in known]:  # a pair would be lost as a header
+            raise ValueError(
+                f"{file}, line 1: {named[0]!r} is a point; give the table a first line of names, such as a,b,link"
+            )
+    rows, kept = table.rows.locate(names, len(task.X))
+    if not kept.all():
+        unknown = _unknown_points(task, table, np.flatnonzero(~kept), id_name)
+        if rows is None:
+            read = f" (it was {said})" if said else ""
+            raise ValueError(f"{file}: no constraint has all its points in {task.name}; not there: {unknown}{read}")
+        task.warnings.append(
+            f"{(~kept).sum():,} of {table.rows.n_constraints:,} constraints of {file} were left out, because they name "
+            f"points that are not in {task.name}: {unknown}"
+        )
+    assert rows is not None
+    if said:
+        task.warnings.append(f"{file} was {said}")
+    if table.found.is_open and prior == "within":
+        raise ValueError(
+            f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
+        )
+    if table.found.is_open and prior in ("auto", *POINTS_PRIORS):
+        seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
+        rows, task.has_measured_bounds = rows.with_bounds_from(seen, random_state=0), True
+    places = np.flatnonzero(kept)
+    task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
+
+
+def _unknown_points(task: LearnInput, table: PlacedConstraints, rows: np.ndarray, id_name: str | None) -> str:
+    """List the first unknown points of some rows, with their places and similar names of known points."""
+    names = [] if task.sample_id is None else task.sample_id.tolist()
+    known = {str(name) for name in names}
+    words = [name for name in names if isinstance(name, str)]
+    first: dict[str, int] = {}
+    for row in rows.tolist():
+        for name in table.found.samples[row]:
+            if name not in known:
+                first.setdefault(name, row)
+    said = [
+        f"{name!r} ({table.where(row)}{similar_name(name, words) if k < MOST_NAMED else ''})"
+        for k, (name, row) in enumerate(first.items())
+    ]
+    by = "numbers of their rows name the points" if id_name is None else f"column {id_name!r} names the points"
+    return f"{listed(said, MOST_NAMED)}; {by}"

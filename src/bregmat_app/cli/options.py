@@ -1,9 +1,10 @@
 """Options of the commands, in groups: columns of a table, settings of a metric, data in files, what is measured and written.
 
-Nothing of the library is imported here, so that `bregmat --version` and `--help` start fast.
+The library is imported by the checks only, so that `bregmat --version` and `--help` start fast.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,39 +15,26 @@ POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy
 
 
 def option(metavar: str | None, help: str, *names: str, shown: bool | str = True, **limits: Any) -> Any:
-    """Describe an option.
-
-    Parameters
-    ----------
-    metavar, help : str
-        What the help shows for its value, and its description.
-    *names : str
-        By default the name of the parameter.
-    shown : bool or str
-        Whether the help shows the default, or a text in its place.
-    **limits
-        As in ``typer.Option``.
-    """
+    """Describe an option: the word for its value, its description, its names, and whether (or how) the help shows the default."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=shown, **limits)
 
 
 number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
 flag = partial(option, None)  # takes no value
-columns_option = partial(option, "COLUMNS")
+columns_option = partial(option, "COLUMN,...")
+
+# types of options without a default
+Word = str | None
+Words = list[str] | None
+File = Path | None
 
 PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help=POINTS)]
 Missing = Annotated[
-    str,
-    option(
-        "error|drop|median",
-        "Rows with missing cells (empty, NA): stop with an error, leave them out, or fill them with medians of the columns.",
-    ),
+    str, option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians.")
 ]
-Encoding = Annotated[str | None, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
-ModelFile = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="A file written by `bregmat learn --out` or `stream --out`.")
-]
-ModelOut = Annotated[Path | None, file("Write the model here.")]
+Encoding = Annotated[Word, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out` or `stream --out`.")]
+ModelOut = Annotated[File, file("Write the model here.")]
 Quiet = Annotated[bool, flag("Show no progress.", "--quiet", "-q")]
 
 
@@ -55,28 +43,40 @@ def names_in(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name.strip() for names in given or () for name in names.split(","))
 
 
+def number_in(name: str, text: str, allowed: str) -> float:
+    """Convert the value of an option that also takes words."""
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f"{name} must be {allowed}; got {text!r}") from error
+
+
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
+    """Check output paths by option before any work: writable, distinct, and none of the inputs."""
+    from bregmat.io import check_writable
+
+    taken = {path.resolve(): str(path) for path in inputs if path is not None}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        check_writable(path)
+        if path.resolve() in taken:
+            raise ValueError(f"{name} {path} is the same file as {taken[path.resolve()]}")
+        taken[path.resolve()] = name
+
+
 @dataclass(frozen=True, kw_only=True)
 class ColumnOptions:
     """What the columns of a table of points are, and how its cells are read."""
 
-    labels: Annotated[str | None, column("Column with labels (for .npy points: a .npy file).")] = None
+    labels: Annotated[Word, column("Column with labels (for .npy points: a .npy file).")] = None
     id_column: Annotated[
-        str | None, column("Column that names the rows. Default: id or sample_id, else row numbers.", "--id")
+        Word, column("Column that names the rows. Default: id or sample_id, else row numbers.", "--id")
     ] = None
-    drop: Annotated[
-        list[str] | None, column("Column that is not a feature; may be repeated.", "--drop", "--exclude")
-    ] = None
-    keep: Annotated[
-        list[str] | None,
-        column("Column to use although it is constant or looks like an identifier or a code; may be repeated."),
-    ] = None
-    columns: Annotated[
-        list[str] | None,
-        columns_option(
-            "The columns that are features, separated by commas; may be repeated.", shown="all columns of numbers"
-        ),
-    ] = None
-    unlabeled: Annotated[str | None, option("VALUE", "Label that means 'not known', as empty cells do.")] = None
+    drop: Annotated[Words, column("Column that is not a feature; may be repeated.", "--drop", "--exclude")] = None
+    keep: Annotated[Words, column("Column to use although constant, an identifier or a code; may be repeated.")] = None
+    columns: Annotated[Words, columns_option("The features; may be repeated.", shown="all columns of numbers")] = None
+    unlabeled: Annotated[Word, option("VALUE", "Label that means 'not known', as empty cells do.")] = None
     missing: Missing = "error"
     encoding: Encoding = None
 
@@ -87,46 +87,38 @@ class MetricOptions:
 
     divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.")] = "logdet"
     slack_weight: Annotated[
-        str | None,
-        number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.", shown="auto"),
-    ] = None
+        str, number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.")
+    ] = "auto"
     loss: Annotated[
-        str | None, named("relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own")
+        Word, named("relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own")
     ] = None
     solver: Annotated[str, named("auto, or the name of a solver.")] = "auto"
     prior: Annotated[
-        str,
-        named(
-            "identity, variance (columns scaled), covariance (its inverse) or within (that within classes); auto: chosen from "
-            "labels, identity for constraints."
-        ),
+        str, named("identity, variance (columns scaled), covariance (its inverse), within (that of classes) or auto.")
     ] = "auto"
     strategy: Annotated[
-        str | None,
+        str,
         option(
             "neighbors|random|uniform",
             "Which constraints are drawn from labels. neighbors: points of the same class are nearer than the nearest of other "
             "classes; random: bounds for random pairs, half of them of one class; uniform: bounds for uniformly drawn pairs.",
             shown="auto: neighbors, unless random pairs or not learning is better",
         ),
-    ] = None
+    ] = "auto"
     n_constraints: Annotated[
-        int | None,
-        number(
-            "Largest number of constraints drawn from labels; 0: labels are only used to measure.",
-            shown="all neighbors; 40 k^2 random pairs",
-        ),
+        int | None, number("Most constraints drawn from labels; 0: none.", shown="all neighbors; 40 k^2 random pairs")
     ] = None
     n_components: Annotated[int | None, number("Dimensions to keep.", shown="all")] = None
     tol: Annotated[float, number("Relative duality gap to reach.")] = 1e-4
     max_iter: Annotated[int | None, number("Largest number of iterations.", shown="the solver's own")] = None
-    seed: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.")] = 0
+    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed")] = 0
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of :class:`bregmat.MetricLearner`; the slack weight is not among them."""
-        names = ("divergence", "loss", "solver", "prior", "n_constraints", "n_components", "tol", "max_iter")
-        given = {name: getattr(self, name) for name in names} | {"random_state": self.seed}
-        return given if self.strategy is None else given | {"strategy": self.strategy}
+        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a slack weight that is no number."""
+        given = asdict(self)
+        if self.slack_weight != "auto":
+            given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,26 +126,19 @@ class BlockOptions:
     """Points and constraints that stay in their files."""
 
     points_file: Annotated[
-        Path | None,
-        file(
-            "Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints (.parquet, or .npy columns).",
-            "--points",
-        ),
+        File,
+        file("Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints.", "--points"),
     ] = None
     block_size: Annotated[
         int | None, number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1)
     ] = None
-    checkpoint: Annotated[Path | None, file("With --points: write the matrix here every five steps.")] = None
+    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.")] = None
     resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume")] = False
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
-        given = {
-            "--block-size": self.block_size is not None,
-            "--checkpoint": self.checkpoint is not None,
-            "--resume": self.resume,
-        }
-        return None if self.points_file else next((name for name, is_given in given.items() if is_given), None)
+        given = {"--block-size": self.block_size, "--checkpoint": self.checkpoint, "--resume": self.resume or None}
+        return None if self.points_file else next((name for name, value in given.items() if value is not None), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,7 +147,7 @@ class LearnOutput:
 
     folds: Annotated[int, number("Folds of the nearest-neighbour test; 0 leaves it out.", min=0)] = 5
     out: ModelOut = None
-    report: Annotated[Path | None, file("Write an HTML report here.")] = None
+    report: Annotated[File, file("Write an HTML report here.")] = None
     quiet: Quiet = False
 
 
@@ -170,24 +155,17 @@ class LearnOutput:
 class PageOptions:
     """What the labelling page shows and where it is served."""
 
-    images: Annotated[
-        Path | None, folder("Pictures of the points, named by a column image, file, filename or path, or by ids.")
-    ] = None
-    text: Annotated[str | None, column("Column with texts to show.")] = None
-    prior: Annotated[
-        str, named("identity or variance (columns scaled); auto: identity for pictures, else variance.")
-    ] = "auto"
-    slack_weight: Annotated[float, number("Weight of answers that are not met, against the distance to the prior.")] = (
-        10.0
-    )
+    images: Annotated[File, folder("Pictures, named by a column image, file, filename or path, or by ids.")] = None
+    text: Annotated[Word, column("Column with texts to show.")] = None
+    prior: Annotated[str, named("identity, variance (columns scaled), or auto: identity for pictures.")] = "auto"
+    slack_weight: Annotated[float, number("Weight of answers against the distance to the prior.")] = 10.0
     clusters: Annotated[
-        int | None, number("Number of clusters to find.", shown="as many as the answers tell apart", min=2, max=30)
+        int | None, number("Number of clusters.", shown="as many as the answers tell apart", min=2, max=30)
     ] = None
-    journal: Annotated[Path | None, file("Where answers are kept.", shown="POINTS.label.jsonl")] = None
+    journal: Annotated[File, file("Where answers are kept.", shown="POINTS.label.jsonl")] = None
     resume: Annotated[bool, flag("Continue with the journal.", "--resume")] = False
-    host: Annotated[
-        str,
-        option("ADDRESS", "Address to listen on. Other machines can reach any address but the default."),
-    ] = "127.0.0.1"
+    host: Annotated[str, option("ADDRESS", "Address to listen on. Other machines can reach any but the default.")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, number("Port; 0: any that is free.", min=0, max=65535)] = 0
     no_browser: Annotated[bool, flag("Only print the address of the page.", "--no-browser")] = False

@@ -1,9 +1,11 @@
 """What the commands print: tables, progress, messages. Results go to standard output, all else to standard error."""
 
+import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import typer
@@ -13,26 +15,28 @@ from rich.table import Table
 
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
 from bregmat.base.threads import InterruptWarning
-from bregmat_app.cli import messages
 
-__all__ = [
-    "ExitCode",
-    "Progress",
-    "bad_input",
-    "certificate_table",
-    "collected_warnings",
-    "eigenvalues",
-    "exit_code",
-    "fail",
-    "gap_and_violation",
-    "name_value_table",
-    "note",
-    "stderr",
-    "stdout",
-    "summary_table",
-    "warn",
-    "wrote",
-]
+UNWRAPPED = 100_000  # letters of a line where nobody reads along
+
+# Messages of the library name arguments. These arguments are options wherever a message names them ...
+_OPTIONS = re.compile(
+    r"(?<![-\w])(slack_weight|loss_budget|max_iter|n_components|n_constraints|min_eig|random_state|sample_id)(?=\W|$)"
+)
+_OTHER_NAMES = {"--random-state": "--seed", "--sample-id": "--id"}
+# ... and these only at the beginning of a message, or with a value.
+_FIRST_WORDS = re.compile(r"^(dim|divergence|encoding|eta|loss|missing|prior|solver|strategy|tol|trace)(?= )")
+_VALUES = re.compile(r"\b(missing|encoding|strategy)=['\"](\w+)['\"]")
+# advice that is about Python objects
+_PHRASES = {
+    "a row of result.conflict": "one of the rows named",
+    "raise trace": "raise --trace",
+    "download=True": "--download",
+    "; scale=False takes C as it is": "",
+    "scale=True": "--scale",
+    ", (d) try another solver": "",
+    " Continue with warm_start=result.": "",
+    ", or continue with warm_start=result": "",
+}
 
 
 class ExitCode:
@@ -45,24 +49,35 @@ class ExitCode:
     INTERRUPTED = 130
 
 
-UNWRAPPED = 100_000  # letters of a line where nobody reads along
+def for_command(text: str) -> str:
+    """Replace arguments in a message of the library by options."""
+    for phrase, own in _PHRASES.items():
+        text = text.replace(phrase, own)
+    text = _OPTIONS.sub(lambda found: "--" + found[1].replace("_", "-"), text)
+    for name, option in _OTHER_NAMES.items():
+        text = text.replace(name, option)
+    return _FIRST_WORDS.sub(r"--\1", _VALUES.sub(r"--\1 \2", text))
 
 
-def stdout() -> Console:
-    """A console made when it is needed, so that redirected streams are honoured."""
-    return _console()
+def for_labels(text: str, name: str) -> str:
+    """Replace `y` in a message of the library by the column of the labels."""
+    text = re.sub(r" \(unlabeled=[^)]*\)", "", text)
+    text = re.sub(r"\by\[(\d+)\] = ", r"row \1: ", text)
+    text = text.replace("use Constraints.sq_distance(i, j, bound, sense)", "use --constraints with rows sq_distance")
+    return for_command(re.sub(r"\by (?=must|holds|gives|contains|should)", f"labels {name!r} ", text, count=1))
 
 
-def stderr() -> Console:
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool = False) -> Console:
-    """As wide as the terminal; where there is none, lines end where they end."""
+def stdout(*, stderr: bool = False) -> Console:
+    """A console made when it is needed, so that redirected streams are honoured; without a terminal it wraps no lines."""
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = UNWRAPPED
     return console
+
+
+def stderr() -> Console:
+    """A console for all that is not a result."""
+    return stdout(stderr=True)
 
 
 def note(text: str, *, style: str = "dim") -> None:
@@ -92,21 +107,23 @@ def bad_input() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise fail(messages.of_file(error)) from error
+        if error.filename is None:
+            raise fail(str(error)) from error
+        missing = isinstance(error, FileNotFoundError)
+        why = "no such file" if missing else (error.strerror or "cannot be opened").lower()
+        raise fail(f"{error.filename}: {why}") from error
     except (ValueError, TypeError, ImportError) as error:
-        raise fail(messages.for_command(str(error))) from error
+        raise fail(for_command(str(error))) from error
 
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Texts of the warnings raised inside, each once, in order."""
+    """Texts of the warnings raised inside, each once, in order; commands say themselves that they were interrupted."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield texts
-    # commands say it themselves
-    said = (warning for warning in caught if not issubclass(warning.category, InterruptWarning))
-    texts += dict.fromkeys(str(warning.message) for warning in said)
+    texts += dict.fromkeys(str(warning.message) for warning in caught if warning.category is not InterruptWarning)
 
 
 def exit_code(result: Any) -> int:
@@ -123,8 +140,7 @@ def exit_code(result: Any) -> int:
 
 def summary_table(rows: Iterable[SummaryRow]) -> Table:
     """What was measured: points as given, with columns scaled, and learned."""
-    table = Table()
-    table.add_column("")
+    table = Table("")
     for name in SUMMARY_COLUMNS:
         table.add_column(name, justify="right", style="bold" if name == SUMMARY_COLUMNS[-1] else None)
     for name, *values in rows:
@@ -134,7 +150,7 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
 
 def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
     """Status, objective, dual bound, gap, violation, solver, iterations, time, and what else there is to say."""
-    rows = [(name, messages.for_command(value)) for name, value in result.certificate_rows(has_hard)]
+    rows = [(name, for_command(value)) for name, value in result.certificate_rows(has_hard)]
     return name_value_table([*rows, *more])
 
 
@@ -149,7 +165,6 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
         title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
     )
     table.add_column(style="dim")
-    table.add_column()
     for name, value in rows:
         table.add_row(escape(name), escape(number(value)))
     return table
@@ -160,29 +175,23 @@ def gap_and_violation(record: Any) -> str:
     return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
 
 
+@dataclass(eq=False)
 class Progress:
     """Callback of a run, or of a search of many: shows how far it is, by default gap and violation, once it takes more than a second.
 
     On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
     """
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-        state: Callable[[Any], str] = gap_and_violation,
-        kept: str = "the best so far",
-    ) -> None:
-        self._what, self._quiet, self._clock, self._state, self._kept = what, quiet, clock, state, kept
-        self._console = stderr()
-        self._status: Any = None
-        self._next = 1.0 if self._console.is_terminal else 10.0
-        self._start = clock()
+    what: str
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    state: Callable[[Any], str] = gap_and_violation
+    kept: str = "the best so far"
 
     def __enter__(self) -> "Progress":
-        self._start = self._clock()
+        self._console, self._start = stderr(), self.clock()
+        self._status: Any = None
+        self._next = 1.0 if self._console.is_terminal else 10.0
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -190,16 +199,16 @@ class Progress:
             self._status.stop()
 
     def __call__(self, record: Any) -> None:
-        elapsed = self._clock() - self._start
-        if self._quiet or elapsed < self._next:
+        elapsed = self.clock() - self._start
+        if self.quiet or elapsed < self._next:
             return
-        text = f"{self._what}: {self._state(record)}, {seconds(elapsed)}"
+        text = escape(f"{self.what}: {self.state(record)}, {seconds(elapsed)}")
         if not self._console.is_terminal:
             self._next = elapsed + 10.0
-            self._console.print(escape(text), soft_wrap=True)
+            self._console.print(text, soft_wrap=True)
             return
         self._next = elapsed + 0.1
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
-        self._status.update(escape(text) + f"  [dim](Ctrl-C keeps {self._kept})[/]")
+        self._status.update(f"{text}  [dim](Ctrl-C keeps {self.kept})[/]")

@@ -10,37 +10,40 @@ from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import StreamExit, StreamRun, run_stream
 from bregmat_app.cli import show
-from bregmat_app.cli.messages import for_command
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, collected_warnings, fail, note, warn
-
-__all__ = ["bound_rows", "learn_stream"]
+from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note
 
 
 def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out: Path | None, quiet: bool) -> int:
-    """Learn, write the model, print the table; the exit code.
-
-    Parameters
-    ----------
-    pairs : Path
-    parameters : dict
-        Of :class:`bregmat.MatrixExponentiatedGradient`.
-    squared : bool
-        Whether the file holds squared distances rather than half of them.
-    out : Path or None
-        File of the model.
-    quiet : bool
-        Whether to show no progress.
-    """
-    run, texts = _run(pairs, parameters, squared, quiet)
+    """Learn with the parameters of :class:`bregmat.MatrixExponentiatedGradient`, write the model, print the table; the exit code."""
+    with (
+        bad_input(),
+        show.collected_warnings() as texts,
+        Progress(f"learning from {pairs.name}", quiet, state=_state, kept="what was learned") as progress,
+    ):
+        learner, stream = MatrixExponentiatedGradient(**parameters), PairFile(pairs, squared=squared)
+        try:
+            run = run_stream(learner, stream, callback=progress)
+        except StreamError as error:
+            raise fail(str(error)) from error
     if out is not None:
         with bad_input():
             save(out, run.learner, info={"source": pairs.name, "examples": run.position})
     void = run.history[-1].void
     for text in texts:
         if void is None or not text.startswith(void):  # the table contains the reason why there is no bound
-            warn(text)
-    title = f"{pairs.name}: {run.position:,} pairs of {run.learner.dim_} points"
-    show.stdout().print(show.name_value_table(_rows(run), title))
+            show.warn(text)
+    elapsed = run.history[-1].seconds
+    rate = f", {run.position / elapsed:,.0f} pairs a second" if elapsed > 0 else ""
+    rows = [
+        ("total loss", f"{run.loss:.10g}"),
+        *bound_rows(run.learner, run.bound),
+        ("loss of the last tenth", _last_tenth(run)),
+        ("learning rate", run.learner.eta_),
+        ("time", seconds(elapsed) + rate),
+    ]
+    show.stdout().print(
+        show.name_value_table(rows, f"{pairs.name}: {run.position:,} pairs of {run.learner.dim_} points")
+    )
     if out is not None:
         show.wrote("model", out)
     if run.exit_reason is not StreamExit.INTERRUPTED:
@@ -50,37 +53,9 @@ def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out:
     return ExitCode.INTERRUPTED
 
 
-def _run(pairs: Path, parameters: dict[str, Any], squared: bool, quiet: bool) -> tuple[StreamRun, list[str]]:
-    """Learn the pairs; the run and the warnings."""
-    title = f"learning from {pairs.name}"
-    with (
-        bad_input(),
-        collected_warnings() as texts,
-        Progress(title, quiet=quiet, state=_state, kept="what was learned") as progress,
-    ):
-        learner, stream = MatrixExponentiatedGradient(**parameters), PairFile(pairs, squared=squared)
-        try:
-            return run_stream(learner, stream, callback=progress), texts
-        except StreamError as error:
-            raise fail(str(error)) from error
-
-
 def _state(record: Any) -> str:
     """A record as text for the line of progress."""
     return f"{record.position:,} pairs, loss {number(record.loss)}, bound {number(record.bound)}"
-
-
-def _rows(run: StreamRun) -> list[tuple[str, Any]]:
-    """The rows of the table."""
-    elapsed = run.history[-1].seconds
-    rate = f", {run.position / elapsed:,.0f} pairs a second" if elapsed > 0 else ""
-    return [
-        ("total loss", f"{run.loss:.10g}"),
-        *bound_rows(run.learner, run.bound),
-        ("loss of the last tenth", _last_tenth(run)),
-        ("learning rate", run.learner.eta_),
-        ("time", seconds(elapsed) + rate),
-    ]
 
 
 def bound_rows(learner: Any, bound: float) -> list[tuple[str, Any]]:
@@ -89,14 +64,10 @@ def bound_rows(learner: Any, bound: float) -> list[tuple[str, Any]]:
     if math.isfinite(bound):
         trace, budget = learner.settings.trace, learner.settings.loss_budget
         fits = f"of loss at most {number(budget)}" if budget else "that fits exactly"
-        ratio = [("bound / loss", bound / loss)] if loss > 0 else []
-        return [
-            ("bound", f"{number(bound)} (Lemma 3.2; comparison: any matrix of trace {number(trace)} {fits})"),
-            *ratio,
-        ]
-    if void is not None:
-        return [("bound", f"none: {for_command(void)}")]
-    return [("bound", "none: this learning rate bounds nothing here; give --loss-budget, or a smaller --eta")]
+        about = f"{number(bound)} (Lemma 3.2; comparison: any matrix of trace {number(trace)} {fits})"
+        return [("bound", about), *([("bound / loss", bound / loss)] if loss > 0 else [])]
+    why = "this learning rate bounds nothing here; give --loss-budget, or a smaller --eta"
+    return [("bound", f"none: {why if void is None else for_command(void)}")]
 
 
 def _last_tenth(run: StreamRun) -> str:

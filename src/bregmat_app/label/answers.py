@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
+import operator
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,13 +45,17 @@ class Answer:
     name: str = ""
     weight: float = 1.0
 
-    def same(self) -> list[tuple[int, int]]:
+    def same(self) -> list[tuple[int, ...]]:
         """Return the pairs that this answer calls the same; together they join all such points."""
         return list(zip(self.points, self.points[1:])) if self.kind in ("same", "group") else []
 
-    def different(self) -> list[tuple[int, int]]:
+    def different(self) -> list[tuple[int, ...]]:
         """Return the pairs that this answer calls different."""
         return [(self.points[0], other) for other in self.points[1:]] if self.kind == "different" else []
+
+    def closer(self) -> list[tuple[int, ...]]:
+        """Return the triple of which the first point is closer to the second than to the third."""
+        return [self.points] if self.kind == "closer" else []
 
     def sentence(self, names: Any) -> str:
         """Write the answer as a sentence; `names[i]` is the name of point i."""
@@ -70,13 +76,8 @@ class Answer:
 def checked_event(event: Any, n_points: int) -> dict[str, Any]:
     """Check an event and return it as the journal stores it; ValueError if it is not valid.
 
-    Parameters
-    ----------
-    event : dict
-        ``kind`` is a kind of :class:`Answer` (with ``points``, and ``name`` for a name), soften, drop (with ``answer``, its
-        number), undo, redo.
-    n_points : int
-        Number of points; a point is an integer below it.
+    Its ``kind`` is a kind of :class:`Answer` (with ``points``, integers below `n_points`, and ``name`` for a name), soften or drop
+    (with ``answer``, its number), undo or redo.
     """
     if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
         raise ValueError("an answer must be an object with a kind")
@@ -147,7 +148,7 @@ class Answers:
                 found.pop(event["answer"], None)
             elif event["kind"] == "soften":
                 old = found[event["answer"]]
-                found[old.number] = Answer(old.number, old.kind, old.points, old.name, old.weight * SOFTENING)
+                found[old.number] = replace(old, weight=old.weight * SOFTENING)
             else:
                 number = event["number"]
                 found[number] = Answer(number, event["kind"], tuple(event["points"]), event.get("name", ""))
@@ -182,48 +183,37 @@ def rows_of(answers: list[Answer], near: float, far: float) -> AnsweredRows | No
 
     weight = {answer.number: answer.weight for answer in answers}
     for answer in answers:
-        for pair in answer.same():
-            say(0, pair, answer.weight, {answer.number})
-        for pair in answer.different():
-            say(1, pair, answer.weight, {answer.number})
-        if answer.kind == "closer":
-            say(2, answer.points, answer.weight, {answer.number})
-    graph = Links(answers)
-    for kind, pairs in enumerate(_entailed(graph, said)):
+        for kind, stated in enumerate((answer.same(), answer.different(), answer.closer())):
+            for points in stated:
+                say(kind, points, answer.weight, {answer.number})
+    for kind, pairs in enumerate(_entailed(Links(answers), said)):
         for i, j, numbers in pairs:
             least = min((weight[number] for number in numbers), default=1.0)
             say(kind, (i, j), least * (ENTAILED_WEIGHT if len(numbers) > 1 else 1.0), set(numbers))
     if not said:
         return None
-    keys = sorted(said, key=lambda key: (min(said[key][1], default=0), key))
-    kinds = np.array([key[0] for key in keys])
+    # pairs come before comparisons, and rows of earlier answers before others
+    keys = sorted(said, key=lambda key: (key[0] == 2, min(said[key][1], default=0), key))
     weights = np.array([said[key][0] for key in keys])
+    n_pairs = sum(key[0] < 2 for key in keys)
     parts: list[Constraints] = []
-    order: list[int] = []
-    two = np.flatnonzero(kinds < 2)
-    if len(two):
-        i, j = np.array([keys[row][1:] for row in two]).T
-        alike = kinds[two] == 0
-        bound, sense = np.where(alike, near, far), np.where(alike, "<=", ">=")
-        parts.append(Constraints.sq_distance(i, j, bound, sense, weight=weights[two]))
-        order += two.tolist()
-    triples = np.flatnonzero(kinds == 2)
-    if len(triples):
-        a, b, c = np.array([keys[row][1:] for row in triples]).T
-        parts.append(Constraints.comparison(a, b, a, c, near, weight=weights[triples]))
-        order += triples.tolist()
-    joined = parts[0] if len(parts) == 1 else parts[0] + parts[1]
-    return AnsweredRows(joined, [frozenset(said[keys[row]][1]) for row in order], [keys[row] for row in order])
+    if n_pairs:
+        kind, i, j = np.array(keys[:n_pairs]).T
+        bound, sense = np.where(kind == 0, near, far), np.where(kind == 0, "<=", ">=")
+        parts.append(Constraints.sq_distance(i, j, bound, sense, weight=weights[:n_pairs]))
+    if n_pairs < len(keys):
+        _, a, b, c = np.array(keys[n_pairs:]).T
+        parts.append(Constraints.comparison(a, b, a, c, near, weight=weights[n_pairs:]))
+    return AnsweredRows(reduce(operator.add, parts), [frozenset(said[key][1]) for key in keys], keys)
 
 
 def _entailed(graph: Links, said: Any) -> tuple[list, list]:
     """Return the pairs (i, j, answers) that follow within groups, and between different groups."""
     groups = graph.groups()
     within = ((i, j) for points in groups.members for k, j in enumerate(points) for i in points[:k])
+    # pairs that an answer contradicts come first
     unsaid = (((1, *pair) not in said, _mixed(*pair), pair) for pair in within if (0, *pair) not in said)
-    same = [
-        (*pair, graph.between(*pair)) for _, _, pair in heapq.nsmallest(MOST_ENTAILED, unsaid)
-    ]  # pairs that an answer contradicts come first
+    same = [(*pair, graph.between(*pair)) for _, _, pair in heapq.nsmallest(MOST_ENTAILED, unsaid)]
     ties: dict[tuple[int, int], tuple[Any, Any, frozenset[int]]] = {}
     node_of = {graph.group[points[0]]: k for k, points in enumerate(groups.members)}
     for a, b, numbers in graph.apart:
@@ -231,15 +221,14 @@ def _entailed(graph: Links, said: Any) -> tuple[list, list]:
         if ga is not None and gb is not None and ga != gb:
             ties.setdefault((ga, gb) if ga < gb else (gb, ga), (a, b, numbers) if ga < gb else (b, a, numbers))
     across = (
-        ((min(i, j), max(i, j)), (i, j, tie))
+        (_mixed(i, j) if i < j else _mixed(j, i), min(i, j), max(i, j), (i, j, tie))
         for (ga, gb), tie in ties.items()
         for i in groups.members[ga]
         for j in groups.members[gb]
+        if (1, min(i, j), max(i, j)) not in said
     )
-    chosen = heapq.nsmallest(
-        MOST_ENTAILED, (x for x in across if (1, *x[0]) not in said), key=lambda x: (_mixed(*x[0]), x[0])
-    )
-    apart = [(i, j, graph.between(i, a) | numbers | graph.between(j, b)) for _, (i, j, (a, b, numbers)) in chosen]
+    chosen = heapq.nsmallest(MOST_ENTAILED, across, key=lambda x: x[:3])
+    apart = [(i, j, graph.between(i, a) | numbers | graph.between(j, b)) for *_, (i, j, (a, b, numbers)) in chosen]
     return same, apart
 
 

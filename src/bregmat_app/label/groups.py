@@ -14,21 +14,11 @@ MOST_CLASSES = 30  # largest number of different groups, for clusters and questi
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of points that are the same according to the answers, and which groups are different.
+    """Groups of points that are the same according to the answers, and which groups are different."""
 
-    Attributes
-    ----------
-    of : dict of int -> int
-        Group of each point that occurs in an answer.
-    members : list of list of int
-        Points of each group, ascending.
-    apart : set of (int, int)
-        Pairs of groups, the smaller number first.
-    """
-
-    of: dict[int, int]
-    members: list[list[int]]
-    apart: set[tuple[int, int]]
+    of: dict[int, int]  # the group of each point that occurs in an answer
+    members: list[list[int]]  # the points of each group, ascending
+    apart: set[tuple[int, int]]  # pairs of groups, the smaller number first
 
     def all_apart(self) -> list[int]:
         """Return at most `MOST_CLASSES` groups that are all different, the largest first."""
@@ -94,17 +84,12 @@ class Links:
 
     def groups(self) -> Groups:
         """Return the groups of points, without the class names."""
-        numbers: dict[int, int] = {}
-        members: list[list[int]] = []
-        of = {}
-        for node, group in self.group.items():
-            if isinstance(node, str):
-                continue
-            if group not in numbers:
-                numbers[group] = len(members)
-                members.append([])
-            of[node] = numbers[group]
-            members[of[node]].append(node)
+        points = [node for node in self.group if not isinstance(node, str)]
+        numbers = {group: k for k, group in enumerate(dict.fromkeys(self.group[i] for i in points))}
+        of = {i: numbers[self.group[i]] for i in points}
+        members: list[list[int]] = [[] for _ in numbers]
+        for i, k in of.items():
+            members[k].append(i)
         apart = set()
         for i, j, _ in self.apart:
             a, b = numbers.get(self.group[i]), numbers.get(self.group[j])

@@ -103,6 +103,7 @@ class Hub:
         await self._send(list(self.tabs), self._question)
 
     async def _show(self, state: SessionState, tabs: list[WebSocket]) -> None:
+        """Send the map, and what is known with it."""
         positions = _frame(POSITIONS, state.version, self.session.positions(state))
         await self._send(tabs, positions, {"type": "shown", **self.session.shown(state)})
 
@@ -157,4 +158,5 @@ async def _run(pool: ThreadPoolExecutor, what: Callable[..., Any], *arguments: A
 
 
 def _frame(kind: int, version: int, values: np.ndarray) -> bytes:
+    """A binary message."""
     return np.array([kind, version], dtype="<u4").tobytes() + np.ascontiguousarray(values).tobytes()

@@ -17,28 +17,17 @@ FORMAT = "bregmat label journal 1"
 
 
 class Journal:
-    """An append-only file of events; its first line identifies the points and the settings.
+    """An append-only file of events; its first line is the `head`: a digest of the points, and the settings.
 
-    Parameters
-    ----------
-    path : Path
-    head : dict
-        Plain values: ``points`` (a digest) and settings.
-    resume : bool
-        Continue an existing file. Otherwise the file must not exist, or must not contain an answer.
-
-    Raises
-    ------
-    ValueError
-        The file exists or is missing, contrary to `resume`; it belongs to other points or settings, another process has it open, or
-        a line is damaged. An incomplete last line, as a killed process leaves it, is removed.
+    With `resume`, an existing file is continued. Otherwise the file must not exist, or must not contain an answer. It is a ValueError
+    if the file belongs to other points or settings, if another process has it open, or if a line is damaged. An incomplete last
+    line, as a killed process leaves it, is removed.
     """
 
     def __init__(self, path: Path, head: dict[str, Any], *, resume: bool) -> None:
         self.path = path
-        if resume and not path.exists():
+        if not (exists := path.exists()) and resume:
             raise ValueError(f"{path}: there is no journal to resume")
-        exists = path.exists()
         # Unbuffered, so that an event whose write failed is not written later.
         self._file = open(path, "r+b" if exists else "x+b", buffering=0)  # noqa: SIM115
         self.events: list[dict[str, Any]] = []
@@ -65,6 +54,7 @@ class Journal:
         self._file.close()
 
     def _write(self, event: dict[str, Any]) -> None:
+        """Write one line to the disk, or nothing."""
         line, start = json.dumps(event, separators=(",", ":")).encode() + b"\n", self._file.tell()
         try:
             if self._file.write(line) != len(line):
@@ -76,6 +66,7 @@ class Journal:
             raise
 
     def _lock(self) -> None:
+        """Raise ValueError if another process has the file open."""
         if fcntl is None:
             return
         try:
@@ -105,6 +96,7 @@ class Journal:
                 os.close(folder)
 
     def _read(self, head: dict[str, Any]) -> None:
+        """Read the events, and remove an incomplete last line."""
         whole = 0
         # after the last line break there is nothing, or an incomplete line
         for number, line in enumerate(self._file.readall().split(b"\n")[:-1], 1):
@@ -123,6 +115,7 @@ class Journal:
         self._file.seek(whole)
 
     def _check_head(self, found: Any, head: dict[str, Any]) -> None:
+        """Raise ValueError if the first line is of other points or settings."""
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise ValueError(f"{self.path}: this is no journal of bregmat label")
         for name, value in head.items():

@@ -1,4 +1,4 @@
-"""Learning from answers: a certified metric, its violations, and proofs that answers contradict each other."""
+"""Learning from answers: a certified metric, its map, its violations, and proofs that answers contradict each other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
 from bregmat.constraints.constraints import Constraints
@@ -40,15 +41,9 @@ class LabelSettings:
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """A metric and the rows that it was learned from; without answers, neither result nor rows.
+    """A metric and the rows that it was learned from; without answers, neither result nor rows."""
 
-    Attributes
-    ----------
-    map : ndarray, shape (d, r)
-        Euclidean distances of ``X @ map`` are those of the metric.
-    """
-
-    map: np.ndarray
+    map: np.ndarray  # (d, r); Euclidean distances of X @ map are those of the metric
     result: MatrixResult | None = None
     rows: AnsweredRows | None = None
 
@@ -65,13 +60,7 @@ class Learned:
 
 
 class Learning:
-    """Learns from rows, and proves that rows contradict each other.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, d)
-        Finite.
-    settings : LabelSettings
+    """Learns from rows on the finite points X (n, d), and proves that rows contradict each other.
 
     Attributes
     ----------
@@ -86,12 +75,12 @@ class Learning:
     def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
         self.X, self.settings = np.ascontiguousarray(X, dtype=np.float64), settings
         self.points = CheckedPoints(self.X)
-        scale = inverse_deviations(self.X) if settings.prior == "variance" else np.ones(X.shape[1])
-        self.scale = scale
-        self.prior = Factor(sp.diags_array(scale, format="csr")) if settings.prior == "variance" else None
-        rng = np.random.default_rng(0)
-        i, j = rng.integers(0, len(X), (2, PAIRS))
-        self.first = self.X * scale
+        self.scale, self.prior = np.ones(X.shape[1]), None
+        if settings.prior == "variance":
+            self.scale = inverse_deviations(self.X)
+            self.prior = Factor(sp.diags_array(self.scale, format="csr"))
+        i, j = np.random.default_rng(0).integers(0, len(X), (2, PAIRS))
+        self.first = self.X * self.scale
         sq = sq_distances(self.first, i, j)
         if not (sq := sq[sq > 0]).size:
             raise ValueError("all points coincide, so no distances can be learned")
@@ -126,15 +115,8 @@ class Learning:
         """Find disjoint sets of answers, by their numbers, of which it is proven that no metric of these features meets them.
 
         Each contradiction is shortened by leaving out rows while the proof holds. Then its answers are removed and the search
-        continues.
-
-        Parameters
-        ----------
-        learned : Learned
-        softened : set of int
-            Answers that may be violated and are left out.
-        is_wanted : callable
-            Called before each proof; the search ends if it returns False.
+        continues. Softened answers may be violated and are left out. The search ends if `is_wanted`, called before each proof,
+        returns False.
         """
         rows, result = learned.rows, learned.result
         if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
@@ -175,6 +157,7 @@ class Learning:
         return conflict
 
     def _proof(self, rows: AnsweredRows, chosen: np.ndarray) -> np.ndarray | None:
+        """Return the places of some chosen rows that are infeasible together; None without a proof in time."""
         hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
         result = nearest_metric(self.points, hard, prior=self.prior, tol=1e-3, max_seconds=PROOF_SECONDS)
         return result.conflict if result.status is Status.INFEASIBLE else None
@@ -194,3 +177,19 @@ def _carried(last: Learned | None, rows: AnsweredRows) -> Any:
         return None
     weights = dict(zip(last.rows.keys, last.result.dual.tolist()))
     return replace(last.result, dual=np.array([weights.get(key, 0.0) for key in rows.keys]))
+
+
+def plane(covariance: np.ndarray, learned: np.ndarray, before: np.ndarray | None) -> np.ndarray:
+    """Return the map of points to the plane, (d, 2): their first two principal components after the map `learned` (d, r).
+
+    The principal components of ``X @ learned`` depend on X through its covariance only. So does the rotation or reflection R that
+    brings the mapped points nearest to their previous positions (orthogonal Procrustes problem): ``min_R |X A R - X A_before|``.
+    """
+    vectors = eigh(learned.T @ covariance @ learned)[1][:, ::-1][:, :2]
+    A = learned @ vectors
+    if A.shape[1] < 2:
+        A = np.hstack([A, np.zeros((len(A), 2 - A.shape[1]))])
+    if before is None:
+        return A * np.where(A[np.abs(A).argmax(axis=0), [0, 1]] < 0, -1.0, 1.0)
+    U, _, Vt = np.linalg.svd(A.T @ covariance @ before)
+    return A @ (U @ Vt)

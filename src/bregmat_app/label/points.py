@@ -22,34 +22,17 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
 
 @dataclass(frozen=True, eq=False)
 class LabelPoints:
-    """Points to be labelled.
-
-    Parameters
-    ----------
-    title : str
-        Title of the page.
-    X : ndarray, shape (n, d)
-        Finite; at most 20,000 rows.
-    features : sequence of d str
-    names : sequence of n str
-    texts : sequence of n str, optional
-    pictures : sequence of n Path, or ndarray of shape (n, height, width), optional
-        Files, or grey values from 0 (paper) to 1 (ink).
-    classes : sequence of n str, optional
-        Known labels, for colours; empty if a point has none.
-    source : str
-        Python code that reads ``X`` and ``sample_id``.
-    """
+    """Points to be labelled."""
 
     title: str
-    X: np.ndarray
+    X: np.ndarray  # (n, d), finite
     features: Sequence[str]
     names: Sequence[str]
     texts: Sequence[str] | None = None
-    pictures: Any = None
-    classes: Sequence[str] | None = None
+    pictures: Any = None  # n files, or grey values of shape (n, height, width), from 0 (paper) to 1 (ink)
+    classes: Sequence[str] | None = None  # known labels, for colours; empty if a point has none
     sample_id: np.ndarray | None = None
-    source: str = ""
+    source: str = ""  # Python code that reads X and sample_id
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,13 +41,8 @@ class LabelPoints:
             raise ValueError(f"{self.title}: 3 to {MOST_POINTS:,} points can be shown; there are {n:,}")
         if not np.isfinite(self.X).all():
             raise ValueError(f"{self.title}: points must be finite")
-        for name, values, size in (
-            ("features", self.features, d),
-            ("names", self.names, n),
-            ("texts", self.texts, n),
-            ("pictures", self.pictures, n),
-            ("classes", self.classes, n),
-        ):
+        for name in ("features", "names", "texts", "pictures", "classes"):
+            size, values = d if name == "features" else n, getattr(self, name)
             if values is not None and len(values) != size:
                 raise ValueError(f"{name} must have {size} entries; got {len(values)}")
         digest = hashlib.sha256(repr((n, d)).encode())
@@ -93,6 +71,7 @@ def _small_picture(points: LabelPoints, i: int) -> bytes | None:
 
 
 def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
+    """Decode a picture and write it anew, so that only pixels reach the browser."""
     from PIL import Image
 
     given = points.pictures[i]
@@ -116,10 +95,7 @@ def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
 def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:
     """Find the picture of each name in a folder: the file of that name, or with one of the usual endings.
 
-    Raises
-    ------
-    ValueError
-        A name points outside of the folder, or has no file.
+    A name that points outside of the folder, or has no file, raises ValueError.
     """
     root = folder.resolve(strict=True)
     found = []

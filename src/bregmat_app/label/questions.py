@@ -9,14 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.base.sampling import sq_distances
-from bregmat_app.label import ridge
+from bregmat_app.label.clusters import TINY, has_many, scores
 from bregmat_app.label.groups import Groups
 
 COMPARED = 20  # points without a group, of which the most uncertain one is asked about
 MOST_COMPARED = 3000  # the same, once the groups have many points; bounds the time of a question
 MOST_OFFERED = 9  # groups of one question: one digit key each
 MOST_MEMBERS = 3  # points that a group is shown by
-TINY = 1e-300  # avoids a division by zero if a point coincides with a member of two groups
 
 
 @dataclass(frozen=True)
@@ -41,29 +40,19 @@ class Question:
 def next_question(
     mapped: np.ndarray, first: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: Set[int] = frozenset()
 ) -> Question | None:
-    """Choose a point and the groups that are offered for it; None if every point has its group.
+    """Choose a point that is not skipped, and the groups that are offered for it; None if every point has its group.
 
     The classes seen so far are groups that are known to be all different. A point that is known to differ from some of them is asked
     about until its group is found or it is the first point of a new group. Otherwise the point is, of a few random points, the one
     whose nearest group is least clearly the nearest. Once the groups have many points, it is the one of all points whose two largest
-    scores of :func:`bregmat_app.label.ridge.scores` differ least. The first question is about two random points.
+    scores of :func:`bregmat_app.label.clusters.scores` differ least. The first question is about two random points.
+
+    The points are mapped to where Euclidean distances are those of the learned metric, (n, r), and of the `first` one, (n, d).
 
     Notes
     -----
     Basu, Banerjee and Mooney (2004) consolidate groups in this way, farthest points first; Xiong, Azimi and Fern (2014) choose by
     uncertainty. Only a few random points are compared while answers are few, because the most uncertain of all are outliers.
-
-    Parameters
-    ----------
-    mapped : ndarray, shape (n, r)
-        Points of which the Euclidean distances are those of the learned metric.
-    first : ndarray, shape (n, d)
-        The same for the prior.
-    groups : Groups
-    rng : numpy.random.Generator
-        Draws the candidates.
-    skipped : set of int
-        Points not to ask about.
     """
     classes = groups.all_apart()
     if not classes:
@@ -73,8 +62,13 @@ def next_question(
         i, j = rng.choice(open_, 2, replace=False).tolist()
         return Question(i, [[j]], 0)
     closed = _closed(groups, classes)
-    point = _point(mapped, first, groups, closed, rng, skipped)
-    if point is None:
+    begun = [p for p, g in groups.of.items() if g not in classes and p not in skipped and len(closed[g]) < len(classes)]
+    free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
+    if begun:
+        point = max(begun, key=lambda p: len(closed[groups.of[p]]))
+    elif len(free):
+        point = _least_certain(mapped, first, [groups.members[g] for g in classes], free, rng)
+    else:
         return None
     sq = [sq_to_members(mapped, np.array([point]), groups.members[g])[0] for g in classes]
     nearest = np.array([distances.min() for distances in sq])
@@ -87,26 +81,13 @@ def next_question(
     return Question(point, members, offered.index(order[0]))
 
 
-def _point(
-    mapped: np.ndarray,
-    first: np.ndarray,
-    groups: Groups,
-    closed: dict[int, set[int]],
-    rng: np.random.Generator,
-    skipped: Set[int],
-) -> int | None:
-    """Return the point to ask about; None if every point has its group."""
-    classes = groups.all_apart()
-    begun = [p for p, g in groups.of.items() if g not in classes and p not in skipped and len(closed[g]) < len(classes)]
-    if begun:
-        return max(begun, key=lambda p: len(closed[groups.of[p]]))
-    free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
-    if not len(free):
-        return None
-    chosen = [groups.members[g] for g in classes]
-    if ridge.has_many(chosen):
+def _least_certain(
+    mapped: np.ndarray, first: np.ndarray, chosen: list[list[int]], free: np.ndarray, rng: np.random.Generator
+) -> int:
+    """Return the free point whose group among the chosen ones is least certain."""
+    if has_many(chosen):
         some = rng.choice(free, min(MOST_COMPARED, len(free)), replace=False)
-        largest = np.partition(ridge.scores(first, chosen, some), -2, axis=1)
+        largest = np.partition(scores(first, chosen, some), -2, axis=1)
         return int(some[(largest[:, -1] - largest[:, -2]).argmin()])
     some = rng.choice(free, min(COMPARED, len(free)), replace=False)
     nearest = np.stack([sq_to_members(mapped, some, members).min(axis=1) for members in chosen], axis=1)
@@ -126,9 +107,8 @@ def _closed(groups: Groups, classes: list[int]) -> dict[int, set[int]]:
     """Return for each group the places of the classes that it is known to differ from."""
     place = {g: k for k, g in enumerate(classes)}
     closed: dict[int, set[int]] = defaultdict(set)
-    for g, h in groups.apart:
-        if h in place:
-            closed[g].add(place[h])
-        if g in place:
-            closed[h].add(place[g])
+    for pair in groups.apart:
+        for g, h in (pair, pair[::-1]):
+            if h in place:
+                closed[g].add(place[h])
     return closed

@@ -41,15 +41,9 @@ def redirect_page(address: str, icon: str = "data:,") -> str:
 
 
 class AccessControl:
-    """Decides by its headers whether a request is allowed.
+    """Decides by its headers whether a request to an address (host and port) is allowed.
 
-    Parameters
-    ----------
-    host : str
-        Address that the server listens on.
-    port : int
-    announce : callable
-        Called with a new token if a used one is presented again, so that the person at the terminal can use it.
+    `announce` is called with a new token if a used one is presented again, so that the person at the terminal can use it.
     """
 
     def __init__(self, host: str, port: int, announce: Callable[[str], None] | None = None) -> None:
@@ -69,9 +63,8 @@ class AccessControl:
         origin = headers.get("origin")
         if origin is None:
             return "no Origin" if needs_origin else ""
-        return (
-            "" if origin.lower() in {f"http://{name}" for name in self.hosts} else "requests of other pages are refused"
-        )
+        is_own = origin.lower() in {f"http://{name}" for name in self.hosts}
+        return "" if is_own else "requests of other pages are refused"
 
     def is_known(self, headers: Mapping[str, str], path: str) -> bool:
         """Whether the request is for an address below the key and has the cookie."""

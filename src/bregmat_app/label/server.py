@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
@@ -38,13 +39,7 @@ MOST_WAITING = 64  # open connections that have not sent a request
 
 
 class Guard:
-    """Middleware that checks every request before the application sees it.
-
-    Parameters
-    ----------
-    app : ASGI application
-    access : AccessControl
-    """
+    """Middleware that checks every request before the application sees it."""
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
         self.app, self.access = app, access
@@ -92,36 +87,31 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
     """Return the application; `access` decides which requests are allowed."""
     hub = Hub(session)
 
-    async def page(request: Request) -> Response:
-        return static_file("index.html")
-
     async def static(request: Request) -> Response:
-        return static_file(request.path_params["name"])
-
-    def static_file(name: str) -> Response:
+        name = request.path_params.get("name", "index.html")
         if name not in FILES:
-            return PlainTextResponse("not here", 404)
+            raise HTTPException(404)
         return Response((STATIC / name).read_bytes(), media_type=FILES[name])
 
     async def about(request: Request) -> Response:
         return JSONResponse(session.about())
 
     async def point(request: Request) -> Response:
-        i = request.path_params["i"]
-        if i >= session.points.n:
-            return PlainTextResponse("not here", 404)
+        if (i := request.path_params["i"]) >= session.points.n:
+            raise HTTPException(404)
         return JSONResponse({"text": session.points.text(i)})
 
     async def picture(request: Request) -> Response:
         i = request.path_params["i"]
         size = LARGE if "large" in request.query_params else SMALL
         data = await asyncio.to_thread(session.points.picture, i, size) if i < session.points.n else None
-        return PlainTextResponse("not here", 404) if data is None else Response(data, media_type="image/png")
+        if data is None:
+            raise HTTPException(404)
+        return Response(data, media_type="image/png")
 
     async def take(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in NAMES:
-            return PlainTextResponse("not here", 404)
+        if (name := request.path_params["name"]) not in NAMES:
+            raise HTTPException(404)
         try:
             data = await asyncio.to_thread(exported, session, session.state, name)
         except (ValueError, ImportError) as error:
@@ -134,7 +124,7 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
         await hub.serve(socket)
 
     routes = [
-        Route("/", page),
+        Route("/", static),
         Route("/about.json", about),
         Route("/points/{i:int}", point),
         Route("/pictures/{i:int}", picture),

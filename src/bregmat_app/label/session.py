@@ -10,13 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from bregmat_app.label.agreement import Agreement
 from bregmat_app.label.answers import Answer, Answers, rows_of
-from bregmat_app.label.clusters import find_clusters
+from bregmat_app.label.clusters import Agreement, find_clusters
 from bregmat_app.label.groups import Links
 from bregmat_app.label.journal import Journal
-from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning
-from bregmat_app.label.pictures import plane
+from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
 from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
 
@@ -36,19 +34,7 @@ class SessionState:
 
 
 class Session:
-    """The answers and the metric of the page, without the web.
-
-    Parameters
-    ----------
-    points : LabelPoints
-    settings : LabelSettings
-    journal : Path
-        File of the answers.
-    resume : bool
-        Whether to continue an existing journal.
-    n_clusters : int, optional
-        See :func:`bregmat_app.label.clusters.find_clusters`.
-    """
+    """The answers and the metric of the page, without the web. The answers are in the file `journal`, which `resume` continues."""
 
     def __init__(
         self,
@@ -63,25 +49,18 @@ class Session:
         self.learning = Learning(points.X, settings)
         self.journal = Journal(journal, {"points": points.digest, **asdict(settings)}, resume=resume)
         self.answers = Answers(points.n)
-        try:
-            self._replay()
-        except ValueError:
-            self.journal.close()
-            raise
+        for number, event in enumerate(self.journal.events, 2):
+            try:
+                self.answers.apply(self.answers.check(event))
+            except ValueError as error:
+                self.journal.close()
+                raise ValueError(f"{journal}, line {number}: {error}") from error
         self._lock = threading.Lock()  # answers come while others are learned
         self._skipped: set[int] = set()
         self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
         self.version = 0
         self.state = self._learn(None)
         self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
-
-    def _replay(self) -> None:
-        """Apply the events of the journal; ValueError names the line."""
-        for number, event in enumerate(self.journal.events, 2):
-            try:
-                self.answers.apply(self.answers.check(event))
-            except ValueError as error:
-                raise ValueError(f"{self.journal.path}, line {number}: {error}") from error
 
     def say(self, event: Any) -> None:
         """Write an answer, an undo or a redo to the journal. ValueError if it is not valid. Call :meth:`learn` afterwards."""
@@ -105,6 +84,7 @@ class Session:
         self.journal.close()
 
     def _learn(self, last: SessionState | None) -> SessionState:
+        """Learn from all answers, starting from the last metric, and rotate the map to match the last one."""
         start = time.perf_counter()
         with self._lock:
             version, active = self.version, self.answers.active()
@@ -115,6 +95,7 @@ class Session:
         return SessionState(version, active, learned, turned, time.perf_counter() - start)
 
     def _checked(self, point: Any) -> int:
+        """The number of a point, as a tab sends it."""
         if type(point) is not int or not 0 <= point < self.points.n:
             raise ValueError(f"a point is a number from 0 to {self.points.n - 1}")
         return point
@@ -125,9 +106,9 @@ class Session:
         points = self.points
         return {
             "title": points.title,
-            "names": [str(name) for name in points.names],
-            "features": [str(name) for name in points.features],
-            "classes": None if points.classes is None else [str(name) for name in points.classes],
+            "names": list(points.names),
+            "features": list(points.features),
+            "classes": points.classes,
             "has_pictures": points.pictures is not None,
             "has_texts": points.texts is not None,
             "n": points.n,

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from bregmat.run.result import MatrixResult
 
 
+TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+
+
 @dataclass(frozen=True, eq=False)
 class ReportData:
     """The content of a report. Certificate and history are read from `result`.
@@ -35,9 +38,7 @@ class ReportData:
     constraints : Constraints
         The constraints of the problem, in row numbers of `X` (``ids=None``; see `Constraints.locate`).
     y : array of shape (n,), optional
-        Class labels of the rows of `X`, any dtype, for the colours of the embedding.
-    unlabeled : scalar, optional
-        The value in `y` that means "no label"; drawn in grey.
+        Class labels of the rows of `X`, any dtype, for the colours of the embedding; None or NaN: no label, drawn in grey.
     learner : object with ``transform(X)``, optional
         The learned map; by default ``result``.
     summary : sequence of (name, before, scaled, after)
@@ -74,7 +75,6 @@ class ReportData:
     X: Any
     constraints: Constraints
     y: ArrayLike | None = None
-    unlabeled: Any = None
     learner: Any = None
     summary: Sequence[SummaryRow] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -18,25 +18,14 @@ if TYPE_CHECKING:
 
 
 def render_report(data: ReportData) -> str:
-    """Render the report as one HTML document, which loads nothing from elsewhere.
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib or Jinja2 is not installed.
-    """
-    return (
-        _templates()
-        .get_template("page.html")
-        .render(
-            title=data.title,
-            headline=headline(data),
-            is_optimal=data.result.status == "OPTIMAL",
-            verdict=verdict(data.result),
-            warnings=data.warnings,
-            sections=sections(data),
-            version=__version__,
-        )
+    """Render the report as one HTML document, which loads nothing from elsewhere."""
+    page = _templates().get_template("page.html")
+    return page.render(
+        data=data,
+        headline=headline(data),
+        verdict=verdict(data.result),
+        sections=sections(data),
+        version=__version__,
     )
 
 
@@ -48,7 +37,7 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
     Parameters
     ----------
     path : str or path-like
-        The file; its folder must exist.
+        The file; its folder must exist, or it is an OSError.
     data : ReportData
         The content.
 
@@ -56,13 +45,6 @@ def write_report(path: str | os.PathLike[str], data: ReportData) -> Path:
     -------
     Path
         The file.
-
-    Raises
-    ------
-    OSError
-        If the folder does not exist or cannot be written to.
-    ImportError
-        If Matplotlib or Jinja2 is not installed.
 
     Examples
     --------

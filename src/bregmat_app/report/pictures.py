@@ -22,18 +22,10 @@ _INK, _SOFT, _LINE, _ = _PLACEHOLDERS
 
 
 def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float], alt: str) -> tuple[str, Any]:
-    """Draw a new figure and return it as SVG text, with the return value of `draw`.
+    """Draw a new figure (its size is in inches) and return it as SVG text, with the return value of `draw`.
 
-    Parameters
-    ----------
-    draw : callable
-        Called with the only axes of the figure; a display divides it if it needs more.
-    name : str
-        Prefix of all ids inside the SVG: pictures on one page must not share them.
-    size : (float, float)
-        Width and height in inches.
-    alt : str
-        Description for readers who cannot see the picture.
+    `draw` is called with the only axes of the figure, which a display divides if it needs more. The name is the prefix of all ids
+    inside the SVG, because pictures on one page must not share them. `alt` describes the picture for readers who cannot see it.
     """
     require_matplotlib("a report")
     import matplotlib as mpl

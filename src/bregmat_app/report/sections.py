@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
 from bregmat.plots import (
@@ -17,7 +18,7 @@ from bregmat.plots import (
     PairDistanceDisplay,
 )
 from bregmat.plots._style import MARKERS, sample_rows
-from bregmat_app.report.data import ReportData
+from bregmat_app.report.data import TOLERANCE, ReportData
 from bregmat_app.report.held_out import HeldOut
 from bregmat_app.report.neighbours import changed_neighbours
 from bregmat_app.report.pictures import picture
@@ -26,7 +27,6 @@ WORST = 10
 MOST = 12  # features listed
 MOST_FEATURES = 1000  # with more features the table is left out
 MOST_CLASSES = 12  # larger confusion matrices are not legible
-TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
 WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
@@ -62,30 +62,32 @@ def headline(data: ReportData) -> list[str]:
 def sections(data: ReportData) -> list[SimpleNamespace]:
     """Return all sections in order; without a usable matrix only those that explain why."""
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
-        return [*_conflict(data), *_summary(data), _certificate(data), _learned(data)]
-    points, after = data.points(), data.mapped()
-    if not np.isfinite(after).all():
-        return [*_summary(data), _certificate(data), _convergence(data), _learned(data)]
-    return [
-        *_summary(data),
-        _embedding(data, points, after),
-        *_neighbours(data, after),
-        *_confusion(data),
-        *_features(data, points, after),
-        *_matrix(data),
-        *_distances(data, points, after),
-        *_comparisons(data, points, after),
-        _violations(data, points, after),
-        _certificate(data),
-        _convergence(data),
-        _learned(data),
-        *_code(data),
-    ]
+        found = [_conflict(data), _summary(data), _certificate(data), _learned(data)]
+    elif not np.isfinite(after := data.mapped()).all():
+        found = [_summary(data), _certificate(data), _convergence(data), _learned(data)]
+    else:
+        points = data.points()
+        found = [
+            _summary(data),
+            _embedding(data, points, after),
+            _neighbours(data, after),
+            _confusion(data),
+            _features(data, points, after),
+            _matrix(data, points),
+            _distances(data, points, after),
+            _comparisons(data, points, after),
+            _violations(data, points, after),
+            _certificate(data),
+            _convergence(data),
+            _learned(data),
+            _code(data),
+        ]
+    return [section for section in found if section is not None]
 
 
-def _summary(data: ReportData) -> list[SimpleNamespace]:
+def _summary(data: ReportData) -> SimpleNamespace | None:
     if not len(data.summary):
-        return []
+        return None
     soft = ""
     if data.has_hard is False:
         soft = (
@@ -94,20 +96,16 @@ def _summary(data: ReportData) -> list[SimpleNamespace]:
             f"{FEWER_MET}. “Proven optimal” says that no other matrix has a smaller sum of the cost of violated constraints and the "
             "distance to the prior."
         )
-    compared = ""
-    if data.held_out is not None:
-        compared = " ± is the standard deviation over folds."
+    compared = "" if data.held_out is None else " ± is the standard deviation over folds."
     rows = [(name, *map(measured, values)) for name, *values in data.summary]
-    return [
-        _section("summary", "Before and after", header=("", *SUMMARY_COLUMNS), rows=rows, soft=soft, compared=compared)
-    ]
+    return _section(
+        "summary", "Before and after", header=("", *SUMMARY_COLUMNS), rows=rows, soft=soft, compared=compared
+    )
 
 
 def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
-    display: Any = None
-
     def first(ax: Any) -> Any:
-        return EmbeddingDisplay.from_data(points, after, data.y, scaled=data.scaled(), unlabeled=data.unlabeled, ax=ax)
+        return EmbeddingDisplay.from_data(points, after, data.y, scaled=data.scaled(), ax=ax)
 
     _, display = picture(first, name="embedding", size=(9, 3), alt="")
     pictures = [
@@ -121,25 +119,25 @@ def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
         f"both axes. The axis labels contain their share of the variance.{sampled}"
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
-    return _section("embedding", "The points in two dimensions", pictures=pictures, caption=caption, legend=legend)
+    return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
 
 
-def _neighbours(data: ReportData, after: np.ndarray) -> list[SimpleNamespace]:
+def _neighbours(data: ReportData, after: np.ndarray) -> SimpleNamespace | None:
     found = changed_neighbours(data, after)
-    return [] if found is None else [_section("neighbours", "Neighbours that changed", **found)]
+    return None if found is None else _section("neighbours", "Neighbours that changed", **found)
 
 
-def _confusion(data: ReportData) -> list[SimpleNamespace]:
+def _confusion(data: ReportData) -> SimpleNamespace | None:
     held_out = data.held_out
     if held_out is None or not 2 <= held_out.confusion.shape[1] <= MOST_CLASSES:
-        return []
+        return None
     classes = [data.class_name(code) for code in range(held_out.confusion.shape[1])]
     tables = [(SUMMARY_COLUMNS[k], _shares(held_out, k)) for k in (held_out.best_without, 2)]
     note = (
         f"Rows: the class of a held-out point; columns: the class of most of its {held_out.n_neighbors} nearest neighbours. "
         "Shares of each row; entries off the diagonal are errors."
     )
-    return [_section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)]
+    return _section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)
 
 
 def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
@@ -149,15 +147,15 @@ def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
     return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
 
 
-def _features(data: ReportData, points: Any, after: np.ndarray) -> list[SimpleNamespace]:
+def _features(data: ReportData, points: Any, after: np.ndarray) -> SimpleNamespace | None:
     """Share of each feature in the mean squared distance between two points; the largest of both kinds."""
     n, d = points.shape
     if hasattr(points, "tocsr") or not 2 <= d <= MOST_FEATURES:
-        return []
+        return None
     rows = sample_rows(n, 5 * MOST_FEATURES, 0)
     before, learned = feature_shares(points[rows], after[rows])
     if not (np.isfinite(before).all() and np.isfinite(learned).all()):
-        return []
+        return None
     varies = before > 0
     among_scaled = varies / varies.sum()
     order = np.argsort(-np.maximum(before, learned), kind="stable")
@@ -178,7 +176,7 @@ def _features(data: ReportData, points: Any, after: np.ndarray) -> list[SimpleNa
         "others; scaled, all count the same. A share below zero means that the feature mostly compensates "
         f"others.{others}"
     )
-    return [_section("features", "What distances are made of", header=SUMMARY_COLUMNS, rows=table, note=note)]
+    return _section("features", "What distances are made of", header=SUMMARY_COLUMNS, rows=table, note=note)
 
 
 def feature_shares(X: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -200,14 +198,13 @@ def _percent(share: float) -> str:
     return f"{share:.1%}".replace("-", "−").replace("−0.0%", "0.0%")
 
 
-def _matrix(data: ReportData) -> list[SimpleNamespace]:
-    points = data.points()
+def _matrix(data: ReportData, points: Any) -> SimpleNamespace | None:
     if hasattr(points, "tocsr") or not 2 <= points.shape[1] <= MOST_FEATURES:
-        return []
+        return None
     learned = data.learner if hasattr(data.learner, "get_mahalanobis_matrix") else None
     matrix = data.result.metric() if learned is None else learned.get_mahalanobis_matrix()
     if matrix.shape[0] != points.shape[1]:
-        return []
+        return None
     svg, display = picture(
         lambda ax: MatrixDisplay.from_data(matrix, names=data.features(), deviations=points.std(axis=0), ax=ax),
         name="matrix", size=(WIDE, 4.2), alt="Entries of the learned matrix between features",
@@ -219,12 +216,12 @@ def _matrix(data: ReportData) -> list[SimpleNamespace]:
         "blue where a difference in both features at once, in the same direction, counts more than the two apart, red where it counts "
         f"less.{among}"
     )
-    return [_section("matrix", "The learned matrix", pictures=[svg], caption=caption)]
+    return _figure("matrix", "The learned matrix", [svg], caption)
 
 
-def _distances(data: ReportData, points: Any, after: Any) -> list[SimpleNamespace]:
+def _distances(data: ReportData, points: Any, after: Any) -> SimpleNamespace | None:
     if not data.constraints.where("is_sq_distance").any():
-        return []
+        return None
     svg, _ = picture(
         lambda ax: PairDistanceDisplay.from_data(points, after, data.constraints, tol=TOLERANCE, ax=ax),
         name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
@@ -233,23 +230,22 @@ def _distances(data: ReportData, points: Any, after: Any) -> list[SimpleNamespac
         "Squared distances of the constrained pairs. Similar pairs (≤) should lie left of their bound, "
         "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
     )
-    return [_section("distances", "Distances before and after", pictures=[svg], caption=caption)]
+    return _figure("distances", "Distances before and after", [svg], caption)
 
 
-def _comparisons(data: ReportData, points: Any, after: Any) -> list[SimpleNamespace]:
-    if not (data.constraints.where("is_comparison") & (data.constraints.sense != 0)).any():
-        return []
+def _comparisons(data: ReportData, points: Any, after: Any) -> SimpleNamespace | None:
+    c = data.constraints
+    if not (c.where("is_comparison") & (c.sense != 0)).any():
+        return None
     svg, _ = picture(
-        lambda ax: ComparisonDisplay.from_data(
-            points, after, data.constraints, scaled=data.scaled(), tol=TOLERANCE, ax=ax
-        ),
+        lambda ax: ComparisonDisplay.from_data(points, after, c, scaled=data.scaled(), tol=TOLERANCE, ax=ax),
         name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
     )  # fmt: skip
     caption = (
         "Each comparison asks that one pair of points be nearer than another. It holds right of 1; left of 1 the pair that should be "
         "nearer is farther apart. Ratios of distances have no unit, so the three panels can be compared."
     )
-    return [_section("comparisons", "Comparisons before and after", pictures=[svg], caption=caption)]
+    return _figure("comparisons", "Comparisons before and after", [svg], caption)
 
 
 def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
@@ -258,23 +254,17 @@ def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     start = data.scaled() if getattr(data.learner, "prior_", None) == "variance" else points
     before, violation = c.violation(start), c.violation(after)
     broken = int((~(violation <= TOLERANCE)).sum())  # counts NaN, too
-    worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     if broken:
-        value = c.select(worst).values(after)
-        numbers = (
-            (number(float(value[k])), number(float(before[row]), 3), number(float(violation[row]), 3))
-            for k, row in enumerate(worst)
-        )
-        rows = [(int(row), c.describe(int(row), data.sample_id), *texts) for row, texts in zip(worst, numbers)]
-        price = (
-            ""
-            if data.has_hard
-            else " A constraint with slack may be violated at a cost, which is part of the objective."
-        )
+        worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
+        value = c.select(worst).values(after).tolist()
+        for row, x in zip(worst.tolist(), value):
+            texts = number(x), number(float(before[row]), 3), number(float(violation[row]), 3)
+            rows.append((row, c.describe(row, data.sample_id), *texts))
+        cost = " A constraint with slack may be violated at a cost, which is part of the objective."
         lead = (
-            f"{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}.{price} "
-            f"The {len(worst)} worst, by row of the constraints:"
+            f"{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}."
+            f"{'' if data.has_hard else cost} The {len(rows)} worst, by row of the constraints:"
         )
     else:
         all_rows = "The constraint is" if c.n_constraints == 1 else f"All {c.n_constraints:,} constraints are"
@@ -291,7 +281,7 @@ def _certificate(data: ReportData) -> SimpleNamespace:
 def _convergence(data: ReportData) -> SimpleNamespace:
     history = data.result.history
     if not len(history):
-        return _section("convergence", "Convergence", pictures=[], caption="The solver kept no history.")
+        return _figure("convergence", "Convergence", [], "The solver kept no history.")
     svg, display = picture(
         lambda ax: ConvergenceDisplay.from_result(data.result, ax=ax),
         name="convergence", size=(WIDE, 4.2), alt="Objective, proven lower bound, gap and violation by iteration",
@@ -302,7 +292,7 @@ def _convergence(data: ReportData) -> SimpleNamespace:
         + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
         + (f" The last of {history[-1].stage} passes is drawn; each has its own rows." if history[-1].stage > 1 else "")
     )
-    return _section("convergence", "Convergence", pictures=[svg], caption=caption)
+    return _figure("convergence", "Convergence", [svg], caption)
 
 
 def _learned(data: ReportData) -> SimpleNamespace:
@@ -338,29 +328,32 @@ def _statements(count: int) -> str:
     return "1 statement" if count == 1 else f"{count:,} statements"
 
 
-def _code(data: ReportData) -> list[SimpleNamespace]:
+def _code(data: ReportData) -> SimpleNamespace | None:
     """Python code that uses the learned map, and code that learns it again."""
     lines = ["import bregmat", ""]
     if data.model_path is not None:
         lines += [f"learner = bregmat.load({str(data.model_path)!r})"]
         lines += ["Z = learner.transform(X)  # Euclidean distances of Z are the learned ones", ""]
-    if data.learner is not None and hasattr(data.learner, "get_params"):
-        from sklearn.base import clone
-
+    if hasattr(data.learner, "get_params"):
         again = " ".join(repr(clone(data.learner).set_params(callback=None)).split())
         given = "" if data.held_out is None and data.y is None else ", y"
         lines += ["# the same again", f"learner = bregmat.{again}.fit(X{given})"]
-    return [_section("code", "Use it", code="\n".join(lines))] if len(lines) > 2 else []
+    return _section("code", "Use it", code="\n".join(lines)) if len(lines) > 2 else None
 
 
-def _conflict(data: ReportData) -> list[SimpleNamespace]:
+def _conflict(data: ReportData) -> SimpleNamespace | None:
     rows = data.result.conflict
     if rows is None or not len(rows):
-        return []
+        return None
     cells = [(int(row), data.constraints.describe(int(row), data.sample_id)) for row in rows]
-    return [_section("conflict", "Constraints that contradict each other", rows=cells)]
+    return _section("conflict", "Constraints that contradict each other", rows=cells)
 
 
-def _section(name: str, heading: str, **content: Any) -> SimpleNamespace:
-    """The values of the template `name`."""
-    return SimpleNamespace(name=name, heading=heading, **content)
+def _section(name: str, heading: str, *, template: str | None = None, **content: Any) -> SimpleNamespace:
+    """The name, heading and values of a section, and its template, by default that of its name."""
+    return SimpleNamespace(name=name, heading=heading, template=f"{template or name}.html", **content)
+
+
+def _figure(name: str, heading: str, pictures: list[str], caption: str, legend: Any = ()) -> SimpleNamespace:
+    """A section of pictures with a legend and a caption."""
+    return _section(name, heading, template="figure", pictures=pictures, caption=caption, legend=legend)

@@ -1,25 +1,63 @@
-"""The work of `bregmat reproduce`: run experiments of ``bregmat_papers`` and print their tables."""
+"""The work of `bregmat demo` and `bregmat reproduce`, which use the data and the experiments of ``bregmat_papers``."""
 
+import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
+from threadpoolctl import threadpool_limits
 
 from bregmat.base.html import seconds
 from bregmat.io import check_writable
 from bregmat_app.cli import show
-from bregmat_app.cli.messages import for_command
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
+from bregmat_app.cli.learn_input import LearnInput
+from bregmat_app.cli.learning import LearnSettings, learn_task
+from bregmat_app.cli.options import LearnOutput
+from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
-from bregmat_papers.datasets import DataNotFoundError
+from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
 from bregmat_papers.runner import require_packages
 
-__all__ = ["list_experiments", "reproduce_all"]
-
 _WIDE = 120  # columns of a terminal that is wide enough for notes
+
+
+def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet: bool) -> int:
+    """Learn on each data set, print the tables, write models and reports to the folder; the last exit code that is not 0.
+
+    The default is wine and the digits 3, 8, 9: UCI's files if BREGMAT_DATA is set, else those of scikit-learn.
+    """
+    names = names or ["wine", "pendigits389" if os.environ.get("BREGMAT_DATA") else "digits389"]
+    try:
+        data = [load_dataset(name, download=download) for name in names]
+    except DataNotFoundError as error:
+        raise fail(f"{for_command(str(error))}; without data, `bregmat demo wine` runs") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    outputs = [
+        LearnOutput(
+            out=check_writable(folder / f"{name}.bm"), report=check_writable(folder / f"{name}.html"), quiet=quiet
+        )
+        for name in names
+    ]
+    note(
+        "A metric is learned from class labels, with the defaults. The nearest-neighbour test uses held-out folds.",
+        style="",
+    )
+    settings = LearnSettings({"random_state": 0}, n_repeats=2)
+    code = ExitCode.SOLVED
+    for item, output in zip(data, outputs):
+        show.stdout().print()
+        (n, d), classes = item.X.shape, item.target_names
+        title = f"{item.name}: {n} points, {d} features, {len(classes)} classes ({item.source})"
+        task = LearnInput(item.name, item.X, item.feature_names, item.y, title, classes)
+        with threadpool_limits(1):  # threads of many small fits would wait for each other
+            code = learn_task(task, replace(settings, output=output)) or code
+        if code == ExitCode.INTERRUPTED:
+            break
+    return code
 
 
 def list_experiments() -> None:
@@ -31,19 +69,9 @@ def list_experiments() -> None:
 def reproduce_all(
     names: Sequence[str] | None, out: Path, *, size: str, download: bool, page: Path | None, quiet: bool
 ) -> int:
-    """Run the experiments or what is left of them, print the tables, write the page; the exit code.
+    """Run the experiments (by default all) or what is left of them, print the tables, write the Markdown page; the exit code.
 
-    Parameters
-    ----------
-    names : sequence of str or None
-        Experiments; None: all of them.
-    out : path
-        Folder of tables, pictures and unfinished runs.
-    size : {"default", "small", "full"}
-    download, quiet : bool
-        Whether missing data may be fetched; whether to show no progress.
-    page : path or None
-        Where a Markdown page of all of them goes.
+    The folder `out` holds tables, pictures and unfinished runs.
     """
     data = DataHome(download=download)
     with bad_input():
@@ -56,10 +84,7 @@ def reproduce_all(
     lacking: list[str] = []
     entries: list[tuple[Experiment, Report]] = []
     for item in chosen:
-        with (
-            bad_input(),
-            Progress(item.name, quiet=quiet, state=_state, kept="what is done") as say,
-        ):
+        with bad_input(), Progress(item.name, quiet, state=_state, kept="what is done") as say:
             try:
                 report = reproduce(item, out, size=size, data=data, progress=say)
             except DataNotFoundError as error:  # the data of other experiments may be there
@@ -89,16 +114,16 @@ def _state(step: Any) -> str:
 
 
 def _print(item: Experiment, report: Report) -> None:
+    """Print the table of an experiment, with notes on a wide terminal; the file always has them."""
     table = Table(title=escape(f"{item.name}: {item.title}"), title_justify="left", caption_justify="left")
     table.caption = escape(f"{item.source}; size {report.size}, {seconds(report.seconds)}")
     console = show.stdout()
-    has_notes = console.width >= _WIDE  # the file has them, too
+    has_notes = console.width >= _WIDE
     table.add_column("")
     for column in ("ours", "paper", "difference"):
         table.add_column(column, justify="right")
-    table.add_column("unit")
-    if has_notes:
-        table.add_column("note")
+    for column in ("unit", "note") if has_notes else ("unit",):
+        table.add_column(column)
     for row in report.rows:
         cells = [row.quantity, with_error(row), plain(row.paper), plain(row.difference), row.unit]
         table.add_row(*map(escape, [*cells, row.note] if has_notes else cells))

@@ -1,7 +1,7 @@
-"""How commands read a table of points: which columns are features, labels and ids, and remarks on them."""
+"""A table of points as commands read it: which columns are features, categories, labels and names of rows, and remarks on them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,8 @@ from bregmat.from_labels.kinds import is_continuous, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
 from bregmat.io.points import is_id
 from bregmat.io.texts import NOT_AVAILABLE
-from bregmat_app.cli.messages import for_labels
 from bregmat_app.cli.options import ColumnOptions, names_in
-
-__all__ = ["PointTable", "class_names", "find_labels", "find_sample_ids", "label_remarks", "read_table", "why_not_used"]
+from bregmat_app.cli.show import for_labels
 
 # Names of columns of whole numbers that name rows or stand for categories. The second kind has other uses, such as glycemic_index.
 _ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|uuid)$)|(?<=[a-z])(?:Id|ID|Key)$")
@@ -24,42 +22,33 @@ _ROW_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:index|idx|row|nr)$)")
 _CODE_NAME = re.compile(
     r"(?i:(?:^|[^a-z])(?:code|zip|zipcode|postcode|plz|ean|sku|isbn|phone|tel)$)|(?<=[a-z])(?:Code|Zip)$"
 )
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _THOUSANDS = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(,\d+)?|\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,})")
+_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 MANY_CLASSES = 20  # more whole-number classes than this and than a quarter of the points may be values
+MOST_CATEGORIES = 100  # a column with more of them rather names its rows
 
 
 @dataclass(frozen=True, eq=False)
 class PointTable:
-    """A table of points as a command reads it.
-
-    Attributes
-    ----------
-    points : Points
-        With the features that are used.
-    options : ColumnOptions
-    left_out : dict of str to str
-        Columns of numbers that are not used, and why.
-    """
+    """A table of points, with the features that are used, the options, and why columns of numbers are left out."""
 
     points: Points
     options: ColumnOptions
-    left_out: dict[str, str]
+    left_out: Mapping[str, str]
 
     def label_values(self) -> Any:
         """Return the cells of the column of labels, or the content of their file for the rows that are left."""
         points, labels = self.points, self.options.labels
         assert labels is not None
-        if not _is_file(labels):
-            words = points.columns[labels]
-            if points.table is not None and points.has_decimal_commas:  # numbers are words there
-                numbers, is_word = points.table.numbers(labels)
-                if not (is_word & ~np.isin(points.table.columns[labels], NOT_AVAILABLE)).any():
-                    return numbers if points.rows is None else numbers[points.rows]
-            return words
-        values = tables.read_npy(labels)
-        is_longer = points.rows is not None and len(values) > points.rows[-1]
-        return values[points.rows] if is_longer else values
+        if _is_file(labels):
+            values = tables.read_npy(labels)
+            is_longer = points.rows is not None and len(values) > points.rows[-1]
+            return values[points.rows] if is_longer else values
+        if points.table is not None and points.has_decimal_commas:  # numbers are words there
+            numbers, is_word = points.table.numbers(labels)
+            if not (is_word & ~np.isin(points.table.columns[labels], NOT_AVAILABLE)).any():
+                return numbers if points.rows is None else numbers[points.rows]
+        return points.columns[labels]
 
     def remarks(self) -> list[str]:
         """Remarks on columns that are left out, on decimal commas and on missing cells."""
@@ -72,41 +61,31 @@ class PointTable:
             remarks.append("numbers are read with decimal commas")
         if points.n_missing:
             counts = listed([f"{name} ({count:,})" for name, count in points.n_missing.items()])
-            done = (
-                f"{len(points.X):,} rows are left"
-                if points.rows is not None
-                else "filled with the medians of their columns"
-            )
+            filled = "filled with the medians of their columns"
+            done = filled if points.rows is None else f"{len(points.X):,} rows are left"
             remarks.append(f"missing cells in {counts}: {done}")
         return remarks
 
     def unused(self, *others: str | None) -> list[str]:
-        """Remarks on columns of words that are neither features nor asked for."""
-        known = (*_others(self.options), *others, *self.left_out, "index")
-        unused = [name for name in self.points.columns if name not in known and not is_id(name)]
-        if not unused or self.options.columns:
+        """Remark on columns of words that are neither features nor asked for."""
+        known = (*_no_features(self.options), *others, *self.left_out, "index")
+        columns = {name: x for name, x in self.points.columns.items() if name not in known and not is_id(name)}
+        if not columns or self.options.columns:
             return []
-        remark = f"not used: {listed(unused)} (not numeric)"
-        n_distinct = {name: len(np.unique(self.points.columns[name])) for name in unused}
-        if words := [name for name in unused if n_distinct[name] <= MANY_CLASSES]:
+        remark = f"not used: {listed(columns)} (not numeric)"
+        n_distinct = {name: len(np.unique(x)) for name, x in columns.items()}
+        if words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]:
             remark += f"; one-hot encoded with --categorical {','.join(words[:3])}"
-        names_rows = [name for name in unused if n_distinct[name] == len(self.points.X)]
+        names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
             remark += f"; rows are named by their number, or by a column with --id {names_rows[0]}"
-        remarks = [remark]
-        for name in unused:
-            if (cell := _first_if_all(_DECIMAL_COMMA, self.points.columns[name])) is not None:
-                remarks.append(
-                    f"{name} holds numbers such as '{cell}'. Commas separate the cells, so these are not read as decimal commas: "
-                    "separate the cells by semicolons, or write points in the numbers"
-                )
-        return remarks
+        return [remark]
 
 
 def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
     """Read a table of points; the columns `others` are no features. `ValueError` names what is wrong."""
-    columns = names_in(options.columns)
-    if both := [name for name in columns if name in (*_others(options), *others)]:
+    columns, known = names_in(options.columns), (*_no_features(options), *others)
+    if both := [name for name in columns if name in known]:
         raise ValueError(
             f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --id, --drop, --categorical)"
         )
@@ -114,10 +93,8 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
         points = read_points(path, **reading_arguments(options, *others))
     except ValueError as error:
         raise ValueError(f"{error}{_advice(str(error), columns)}") from error
-    known = (*_others(options), *others)
     for name in () if columns else points.columns:
-        cell = _first_if_all(_THOUSANDS, points.columns[name], some=True)
-        if cell is not None and name not in known:
+        if name not in known and (cell := _with_thousands(points.columns[name])) is not None:
             raise ValueError(
                 f"{path}, column {name!r}: numbers such as '{cell}' have separators between thousands; write {_plain(cell)}, or leave the "
                 f"column out with --drop {name}"
@@ -128,7 +105,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
 def reading_arguments(options: ColumnOptions, *others: str) -> dict[str, Any]:
     """Arguments of :func:`bregmat.io.read_points` other than the file and defaults; the columns `others` are no features."""
     given: dict[str, Any] = {
-        "exclude": [*dict.fromkeys((*_others(options), *others))] or None,
+        "exclude": [*dict.fromkeys((*_no_features(options), *others))] or None,
         "features": list(names_in(options.columns)) or None,
         "missing": None if options.missing == "error" else options.missing,
         "encoding": options.encoding,
@@ -141,11 +118,10 @@ def _is_file(labels: str) -> bool:
     return Path(labels).suffix.lower() == ".npy"
 
 
-def _others(options: ColumnOptions) -> tuple[str, ...]:
+def _no_features(options: ColumnOptions) -> tuple[str, ...]:
     """The columns that the options say are not features."""
     labels = None if options.labels is None or _is_file(options.labels) else options.labels
-    named = (labels, options.id_column, *(options.drop or ()))
-    return tuple(dict.fromkeys(name for name in named if name is not None))
+    return tuple(name for name in (labels, options.id_column, *(options.drop or ())) if name is not None)
 
 
 def _advice(error: str, columns: Sequence[str]) -> str:
@@ -159,32 +135,36 @@ def _advice(error: str, columns: Sequence[str]) -> str:
     return f"; leave out a column of words here and give it to --categorical {name}" if name in columns else ""
 
 
+def _with_thousands(values: Any) -> str | None:
+    """The first number with separators between thousands in a column of words that are all numbers; None if there is none."""
+    cells = [cell for cell in np.asarray(values).tolist() if cell not in NOT_AVAILABLE]
+    if not all(isinstance(cell, str) and (_NUMBER.fullmatch(cell) or _THOUSANDS.fullmatch(cell)) for cell in cells):
+        return None
+    return next((cell for cell in cells if _THOUSANDS.fullmatch(cell)), None)
+
+
 def _plain(number: str) -> str:
-    """A number without separators between thousands."""
-    last = max(number.rfind("."), number.rfind(","))
-    is_decimal = number.count(number[last]) == 1 and len({".", ","} & set(number)) == 2
-    head, tail = (number[:last], number[last:]) if is_decimal else (number, "")
-    return head.replace(".", "").replace(",", "") + tail
+    """A number without separators between thousands, which are equal to the first separator in it."""
+    return number.replace("." if "," not in number.partition(".")[0] else ",", "")
 
 
 def _without_constants_and_codes(points: Points, options: ColumnOptions) -> PointTable:
     """Leave out columns that carry no distances, unless they are asked for."""
     if points.table is None or options.columns:
         return PointTable(points, options, {})
-    kept = set(names_in(options.keep))
+    kept = names_in(options.keep)
     tables.require_columns(points.table.path, kept, points.names)
     found = {name: why_not_used(name, x) for name, x in zip(points.names, points.X.T) if name not in kept}
     left_out = {name: why for name, why in found.items() if why is not None}
-    names = [name for name in points.names if name not in left_out]
+    names = tuple(name for name in points.names if name not in left_out)
     if not names:
-        raise ValueError(
-            f"{points.table.path}: no feature is left; left out were {listed([f'{n} ({w})' for n, w in left_out.items()])}"
-        )
-    if not left_out:
-        return PointTable(points, options, {})
-    positions = [points.names.index(name) for name in names]
-    others = {name: points.X[:, points.names.index(name)] for name in left_out}
-    points = replace(points, X=points.X[:, positions], names=tuple(names), columns=points.columns | others)
+        reasons = listed([f"{name} ({why})" for name, why in left_out.items()])
+        raise ValueError(f"{points.table.path}: no feature is left; left out were {reasons}")
+    if left_out:
+        X = dict(zip(points.names, points.X.T))
+        others = {name: X[name] for name in left_out}
+        X_left = points.X[:, [points.names.index(name) for name in names]]
+        points = replace(points, X=X_left, names=names, columns=points.columns | others)
     return PointTable(points, options, left_out)
 
 
@@ -203,11 +183,34 @@ def why_not_used(name: str, values: np.ndarray) -> str | None:
     return None
 
 
+def find_categories(points: Points, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Find the categories of some columns; `ValueError` names a column with too many or too few."""
+    found = {name: sorted({*_words(points, name).tolist()} - {*NOT_AVAILABLE}) for name in columns}
+    for name, values in found.items():
+        if not 2 <= len(values) <= MOST_CATEGORIES:
+            raise ValueError(
+                f"--categorical {name}: the column has {len(values):,} categories; 2 to {MOST_CATEGORIES} can be encoded"
+            )
+    return found
+
+
+def encoded(points: Points, categories: Mapping[str, Sequence[str]]) -> tuple[np.ndarray, list[str]]:
+    """Return one feature of 0 and 1 for each category, (n, k), and their names. A missing or unknown category is 0 in all."""
+    blocks = [_words(points, name)[:, None] == np.array(values, str) for name, values in categories.items()]
+    names = [f"{name}={value}" for name, values in categories.items() for value in values]
+    return np.hstack([np.empty((len(points.X), 0)), *blocks]), names
+
+
+def _words(points: Points, name: str) -> np.ndarray:
+    """A column as words."""
+    if name not in points.columns:
+        raise ValueError(f"--categorical: no column {name!r}; a .npy file has no named columns")
+    return np.asarray(points.columns[name]).astype(str)
+
+
 def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, np.ndarray | None]:
     """Find the column that names the rows, and its values: `id_column`, or a column "id" or "sample_id"; None for row numbers."""
-    name = id_column
-    if name is None:
-        name = next((column for column in points.columns if is_id(column)), None)
+    name = id_column or next((column for column in points.columns if is_id(column)), None)
     return name, None if name is None else parse_sample_ids(points.columns[name])
 
 
@@ -215,18 +218,7 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     """Turn labels into class numbers, or keep them as values, by the same rule as :class:`bregmat.MetricLearner`.
 
     Classes are numbered 0, 1, ... by first appearance, -1 without a label. Numbers that are not all whole are values, NaN
-    without a label.
-
-    Parameters
-    ----------
-    values : array of shape (n,)
-        Words or numbers.
-    n : int
-        Number of points.
-    name : str
-        Name of the column or file, for messages.
-    unlabeled : str or None
-        Label that means "not known", as empty cells and NaN do.
+    without a label. The label `unlabeled` means "not known", as empty cells and NaN do. Messages use the name.
     """
     values = np.asarray(values)
     if values.shape != (n,):
@@ -258,23 +250,10 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
     return codes
 
 
-def _first_if_all(pattern: re.Pattern[str], values: Any, *, some: bool = False) -> str | None:
-    """Return the first cell that matches if all cells of a column of words are empty or match; with `some`, or are numbers."""
-    if np.asarray(values).dtype.kind != "U":
-        return None
-    cells = [cell for cell in np.asarray(values).tolist() if cell not in NOT_AVAILABLE]
-    matches = [cell for cell in cells if pattern.fullmatch(cell)]
-    others = len(cells) - len(matches)
-    if some:
-        others = sum(not re.fullmatch(r"[+-]?\d+([.,]\d+)?", cell) for cell in cells if not pattern.fullmatch(cell))
-    return matches[0] if matches and not others else None
-
-
 def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
     """Names of the classes 0, 1, ... in the file: whole numbers if all are, else words."""
-    values = np.asarray(values)
     first = [int(np.argmax(codes == code)) for code in range(int(codes.max(initial=-1)) + 1)]
-    names = [str(values[row]) for row in first]
+    names = [str(np.asarray(values)[row]) for row in first]
     try:
         return tuple(int(float(name)) for name in names)
     except (ValueError, OverflowError):
@@ -283,16 +262,14 @@ def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
 
 def label_remarks(labels: np.ndarray, name: str) -> list[str]:
     """Remarks on labels as :func:`find_labels` returns them."""
-    n = len(labels)
+    n, said = len(labels), []
+    n_known = int((labels >= 0).sum())
     if labels.dtype.kind == "f":
         n_known = int(np.isfinite(labels).sum())
-        said = [f"labels {name!r} are numbers that are not all whole: values, not classes"]
-    else:
-        n_known, n_classes = int((labels >= 0).sum()), int(labels.max()) + 1
-        said = []
-        if n_classes > max(MANY_CLASSES, n_known // 4):
-            said.append(
-                f"labels {name!r} are {n_classes:,} classes of {n_known:,} points; whole numbers are classes. If they are values, "
-                "make some of them not whole, for example by a division by 10"
-            )
+        said.append(f"labels {name!r} are numbers that are not all whole: values, not classes")
+    elif (n_classes := int(labels.max()) + 1) > max(MANY_CLASSES, n_known // 4):
+        said.append(
+            f"labels {name!r} are {n_classes:,} classes of {n_known:,} points; whole numbers are classes. If they are values, "
+            "make some of them not whole, for example by a division by 10"
+        )
     return [*said, f"{n - n_known:,} of {n:,} rows have no label"] if n_known < n else said
