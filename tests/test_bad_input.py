@@ -7,6 +7,7 @@ command times bad values is at the end; its tables are in bad_inputs.py.
 import inspect
 import pickle
 import re
+import shutil
 import time
 import traceback
 import warnings
@@ -570,14 +571,22 @@ def test_every_option_of_every_command_has_its_bad_values():
     assert sum(1 for _ in bad_commands()) > 90
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with what the commands are given; each of them has a copy."""
+    folder = tmp_path_factory.mktemp("commands")
+    write_files(folder)
+    return folder
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"), list(bad_commands()), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_commands_end_in_one_error(arguments, named, tmp_path, monkeypatch):
+def test_bad_commands_end_in_one_error(arguments, named, files, tmp_path, monkeypatch):
     """Exit code 2 and a message that names option or file, before any work."""
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
-    write_files(tmp_path)
     run = CliRunner().invoke(app, arguments)
     assert run.exit_code == 2 and (run.exception is None or isinstance(run.exception, SystemExit)), (
         run.output,

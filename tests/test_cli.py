@@ -130,6 +130,7 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
     assert "no better than with columns scaled: here nothing is gained by learning" in said
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
     """Labels that have nothing to do with the features: the rows cost less, and fewer of them hold."""
     X = np.random.default_rng(0).standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
@@ -215,6 +216,7 @@ def test_other_formats_and_row_numbers(bregmat, data, tmp_path, suffix):
     assert "constraints met, of 189" in done.stdout and "4-NN accuracy, 2-fold" in done.stdout
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_path):
     with pairs.open("a") as handle:
         handle.write("sq_distance,p00,stranger,,,1,<=,1\n")
@@ -345,6 +347,7 @@ def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, dat
     assert "--id" not in done.stderr
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_names_a_prior_of_principal_components(bregmat, tmp_path, data, monkeypatch):
     """Many points in many dimensions: here, many are few."""
     X, y = data
@@ -512,6 +515,7 @@ def test_a_search_chooses_settings(bregmat, points):
     assert load("m").transform(np.eye(4)).shape == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
     """Labels that have nothing to do with the features."""
     y = np.random.default_rng(0).permutation(data[1])
@@ -523,6 +527,7 @@ def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
     assert ("not learning is better here" in done.stderr) is (strategy is None)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
     monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, 1.0, shares))
@@ -623,6 +628,7 @@ def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
     assert "2 (100%)" in done.stdout and "soft" not in done.stdout and "no hard constraints" not in done.stdout
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_contradiction_exits_with_3_and_names_the_rows(bregmat, points, tmp_path):
     rows = Constraints.sq_distance(["p05", "p00", "p00"], ["p06", "p01", "p01"], [1, 1, 2], ["<=", "<=", ">="])
     write_constraints(tmp_path / "pairs.csv", rows)
@@ -649,6 +655,7 @@ def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_interrupt_keeps_the_best_iterate(bregmat, points, monkeypatch, tmp_path):
     """Ctrl-C arrives as a real signal in the second iteration."""
 

@@ -221,6 +221,7 @@ def test_model_report_and_command_line(midpoints, tmp_path, monkeypatch):
         load(tmp_path / "model.bm")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_report(midpoints):
     X, rows = midpoints
     learner = bregmat.MetricLearner(slack_weight=1.0).fit(X, constraints=rows)
@@ -229,6 +230,7 @@ def test_report(midpoints):
     assert "midpoint of " in page
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_command_line(midpoints, tmp_path, monkeypatch):
     X, rows = midpoints
     monkeypatch.chdir(tmp_path)
