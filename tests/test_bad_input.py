@@ -572,20 +572,28 @@ def test_every_option_of_every_command_has_its_bad_values():
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """A folder with what the commands are given; each of them has a copy."""
+def folder(tmp_path_factory):
+    """A folder with what the commands are given."""
     folder = tmp_path_factory.mktemp("commands")
     write_files(folder)
     return folder
 
 
+@pytest.fixture
+def files(folder):
+    """That folder; what a command leaves there is removed."""
+    before = set(folder.iterdir())
+    yield folder
+    for path in set(folder.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"), list(bad_commands()), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_commands_end_in_one_error(arguments, named, files, tmp_path, monkeypatch):
+def test_bad_commands_end_in_one_error(arguments, named, files, monkeypatch):
     """Exit code 2 and a message that names option or file, before any work."""
-    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(files)
     monkeypatch.setenv("COLUMNS", "300")
     run = CliRunner().invoke(app, arguments)
     assert run.exit_code == 2 and (run.exception is None or isinstance(run.exception, SystemExit)), (
@@ -594,4 +602,4 @@ def test_bad_commands_end_in_one_error(arguments, named, files, tmp_path, monkey
     )
     assert re.search(named, re.sub(r"\s+", " ", run.output)), run.output
     assert "Traceback" not in run.output
-    assert not list(tmp_path.glob("out*"))
+    assert not list(files.glob("out*"))
