@@ -19,6 +19,9 @@ SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '
 CPP     = $(filter %.cpp %.hpp,$(SOURCES))
 MAXIMUM_WHEEL := 8000000# bytes
 
+# Compiled tests are kept even where the environment forbids it: to compile them anew takes each process of a run twelve seconds.
+test test-slow test-all test-levels test-minimum: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce reproduce-check clean
 
 help:
