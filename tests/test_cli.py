@@ -1,6 +1,7 @@
 """The command: exit codes, what is written and when, messages that name what is wrong."""
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,21 +33,28 @@ def bregmat(monkeypatch, tmp_path):
     return run
 
 
-@pytest.fixture
-def data(rng):
-    """60 points in two classes that the first column tells apart; the other three are louder noise."""
+def two_classes(rng):
     y = np.repeat([0, 1], 30)
     X = rng.standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
     X[:, 0] += y
     return X, y
 
 
+def write_classes(folder, X, y):
+    columns = {"id": np.array([f"p{k:02d}" for k in range(60)]), "kind": np.where(y == 1, "yes", "no")}
+    write_points(folder / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
+    return folder / "points.csv"
+
+
+@pytest.fixture
+def data(rng):
+    """60 points in two classes that the first column tells apart; the other three are louder noise."""
+    return two_classes(rng)
+
+
 @pytest.fixture
 def points(tmp_path, data):
-    X, y = data
-    columns = {"id": np.array([f"p{k:02d}" for k in range(60)]), "kind": np.where(y == 1, "yes", "no")}
-    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
-    return tmp_path / "points.csv"
+    return write_classes(tmp_path, *data)
 
 
 @pytest.fixture
@@ -795,9 +803,19 @@ def test_labels():
 # ---------------------------------------------------------------- transform, inspect, demo
 
 
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """The file of a model that is learned from such points."""
+    folder = tmp_path_factory.mktemp("model")
+    points = write_classes(folder, *two_classes(np.random.default_rng(20261120)))
+    learn = ["learn", str(points), "--labels", "kind", "--folds", "0", "--out", str(folder / "model.bm")]
+    assert CliRunner().invoke(app, learn, catch_exceptions=False).exit_code == 0
+    return folder / "model.bm"
+
+
 @pytest.fixture
-def model(bregmat, points):
-    assert bregmat("learn", points, "--labels", "kind", "--folds", "0", "--out", "model.bm").exit_code == 0
+def model(bregmat, learned, tmp_path):
+    shutil.copy(learned, tmp_path)
     return "model.bm"
 
 
