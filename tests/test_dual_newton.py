@@ -9,7 +9,7 @@ import scipy.optimize
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
 from bregmat.certificates import restoration
-from bregmat.certificates.certify import certify
+from bregmat.certificates.certify import certify, dual_bound
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
@@ -190,6 +190,15 @@ def test_nearest_correlation_matrix():
     W = U @ outcome.certificate.iterate.matrix() @ U.T
     assert outcome.status is Status.OPTIMAL
     np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
+
+
+def test_weights_beyond_the_domain_are_scaled_back():
+    """One row v' W v >= b with |v|^2 = 2, so that ``g(mu) = log(1 + 2 mu) - mu b`` ends at mu = -1/2."""
+    bound = 9.0
+    problem = _problem(LogDet(), np.eye(3), Constraints.sq_distance([0], [1], bound, ">=", weight=np.inf))
+    value, mu = dual_bound(problem, np.array([-10.0]))
+    assert -0.5 < mu[0] < -0.49
+    assert value == pytest.approx(np.log(1 + 2 * mu[0]) - mu[0] * bound, rel=1e-9)
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
