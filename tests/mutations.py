@@ -26,7 +26,7 @@ LIKELY = {
     "objective/scalar_losses.py": ("contracts", "oracles"),
     "certificates/certify.py": ("dual_newton", "outcomes"),
     "certificates/problem.py": ("outcomes",),
-    "certificates/infeasibility.py": ("outcomes",),
+    "certificates/infeasibility.py": ("dual_newton",),
     "certificates/restoration.py": ("dual_newton",),
     "certificates/nearness.py": ("dual_newton",),
     "solvers/mirror_newton.py": ("mirror_newton", "contracts"),
