@@ -26,7 +26,7 @@ from bregmat.io import load, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.run.result import SolverError
-from estimator_suite import REPEATED, run_array_api_check, sklearn_checks
+from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 AGREE = 1e-8  # of the largest entry: transductive and inductive values differ by rounding in triangular solves only
 FORMS = {
@@ -38,7 +38,7 @@ FORMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(KernelLearner(), unmet=REPEATED)))
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(KernelLearner(**LIGHT), unmet=REPEATED)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
