@@ -37,8 +37,8 @@ FORMS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(KernelLearner(**LIGHT), unmet=REPEATED)))
+# at full rank: test_kernel_cv.py
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(KernelLearner(rank=5, **LIGHT), unmet=REPEATED)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
