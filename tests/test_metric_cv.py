@@ -251,7 +251,8 @@ def test_files(fitted, wine, tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
-    ("estimator", "check"), list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))
+    ("estimator", "check"),
+    list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}, priors=("variance",)), unmet=REPEATED)),
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
