@@ -146,7 +146,7 @@ def test_report_lists_the_worst_rows(wine, wine_html):
     assert f"{int((violation > 1e-3).sum())} of 360 constraints are violated" in wine_html
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_report_without_violations_says_so(wine):
     generous = Constraints.sq_distance([0, 1], [2, 3], 1e9, "<=")
     html = render_report(replace(wine, constraints=generous))
@@ -154,7 +154,7 @@ def test_report_without_violations_says_so(wine):
     assert '<table class="violations">' not in html
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_report_says_when_nothing_is_gained(wine):
     scores = np.repeat([[0.9, 0.95, 0.95]], 5, axis=0)
     text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
@@ -188,7 +188,7 @@ def test_report_without_classes(wine):
     assert "sample ids" in html
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_report_names_the_neighbours_that_changed(wine):
     gained, lost = wine.held_out.changed()
     text = " ".join(Page(render_report(wine)).text)
@@ -296,7 +296,7 @@ def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
 
 
 # ---------------------------------------------------------------------------------------------- the file
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_write_replaces_the_old_file_whole(wine, tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -305,7 +305,7 @@ def test_write_replaces_the_old_file_whole(wine, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error):
     path = tmp_path / "report.html"
