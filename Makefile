@@ -19,6 +19,9 @@ SOURCES := meson.build $(shell find src -not -path '*/__pycache__*' -not -name '
 CPP     = $(filter %.cpp %.hpp,$(SOURCES))
 MAXIMUM_WHEEL := 8000000# bytes
 
+# Compiled tests are kept even where the environment forbids it: to compile them anew takes each process of a run twelve seconds.
+test test-slow test-all test-levels test-minimum: export PYTHONDONTWRITEBYTECODE =
+
 .PHONY: help demo test test-slow test-all test-levels suite fuzz soak lint types format bench docs metric-learn dist locked-down test-minimum reproduce reproduce-check clean
 
 help:
@@ -30,7 +33,7 @@ help:
 	@echo "make suite  thousands of seeded problems, judged by bregmat.verify; fails on one false word (SUITE_ARGS=\"--share 0.1\")"
 	@echo "make fuzz   10,000 damaged and hostile files, and 50 saves that are killed"
 	@echo "make soak   load: threads, processes, a million examples, ends at random moments; about half an hour"
-	@echo "make lint   ruff, clang-format, mypy, the rules of tests/lint_sources.py, and make types"
+	@echo "make lint   ruff, clang-format, mypy, the rules of tests/lint_sources.py, the places of tests/mutations.py, and make types"
 	@echo "make types  a user's script under mypy and pyright, both strict; whether every public name says its type"
 	@echo "make docs   the documentation site in build/docs, every example run; fails on a warning, a broken link or a search without its page"
 	@echo "make dist   wheel and sdist in dist/, each installed in a fresh environment and tested"
@@ -100,6 +103,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/lint_sources.py
+	$(BIN)/python tests/mutations.py --check
 	$(BIN)/clang-format --dry-run --Werror $(CPP)
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory types

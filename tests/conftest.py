@@ -125,6 +125,12 @@ def rng():
     return np.random.default_rng(20261120)
 
 
+@pytest.fixture
+def unrendered(monkeypatch):
+    """Reports with empty pictures, for tests of what a report says: five pictures take a second."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **options: file.write("<svg></svg>"))
+
+
 @pytest.fixture(scope="session")
 def data_home():
     """The folder with the papers' data sets: BREGMAT_DATA, or shared/data beside the project."""

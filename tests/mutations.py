@@ -1,7 +1,9 @@
 """Plant one mistake at a time in solvers, certificates and losses: the quick tests must fail for each.
 
 ``python tests/mutations.py`` copies the sources, changes one expression, runs the quick tests on the copy until the first failure, and
-prints which mutations survived. It exits with 1 if any did. ``--only 3`` runs one mutation. It takes about a minute for each.
+prints which mutations survived. It exits with 1 if any did. ``--only 3`` runs one mutation. It takes about a minute for each;
+``--likely`` runs only the tests that are likely to find it, in a few seconds. ``--check`` runs no test: it says which expressions
+are no longer in the sources. If one has moved or changed, change its line in MUTATIONS.
 """
 
 import argparse
@@ -10,13 +12,30 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import bregmat
 
 ROOT = Path(__file__).resolve().parents[1]
 KERNELS = Path(bregmat.__file__).parent / "_kernels"  # compiled, from the installed package
-# The tests of what is mutated come first, because a run ends at the first failure.
+LIMIT = 1800  # seconds for the tests of one mutation; all quick tests take about four minutes on two cores
+# The tests that are likely to find a mutation come first, because a run ends at the first failure.
+LIKELY = {
+    "objective/divergences.py": ("contracts",),
+    "objective/scalar_losses.py": ("contracts", "oracles"),
+    "certificates/certify.py": ("dual_newton", "outcomes"),
+    "certificates/problem.py": ("outcomes",),
+    "certificates/infeasibility.py": ("dual_newton",),
+    "certificates/restoration.py": ("dual_newton",),
+    "certificates/nearness.py": ("dual_newton",),
+    "solvers/mirror_newton.py": ("mirror_newton", "contracts"),
+    "solvers/dual_newton.py": ("contracts",),
+    "solvers/box_qp.py": ("dual_newton",),
+    "solvers/definite_boost.py": ("definite_boost",),
+    "solvers/path_equations.py": ("interior_point",),
+}
+# then those of every equation, identity and outcome, and then all
 FIRST = (
     "equations",
     "equations_divergences",
@@ -130,61 +149,75 @@ MUTATIONS = (
 )
 
 
-def mutate(folder: Path, file: str, old: str, new: str) -> None:
-    """Change one expression in a copy of the sources; it must occur exactly once."""
-    path = folder / "bregmat" / file
-    text = path.read_text(encoding="utf-8")
-    if text.count(old) != 1:
-        raise SystemExit(
-            f"{file}: {old!r} occurs {text.count(old)} times; a mutation needs an expression that occurs once"
-        )
-    path.write_text(text.replace(old, new), encoding="utf-8")
+def places(old: str) -> list[str]:
+    """The files below src/bregmat with an expression, once for each time."""
+    package = ROOT / "src" / "bregmat"
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+    return [str(path.relative_to(package)) for path, text in texts.items() for _ in range(text.count(old))]
 
 
-def is_found(file: str, old: str, new: str) -> bool:
-    """Whether the quick tests fail with this mutation."""
+def missing(numbers: Iterable[int]) -> list[str]:
+    """What is wrong with mutations whose expression does not occur exactly once, in the file that they name."""
+    out = []
+    for k in numbers:
+        file, old, _ = MUTATIONS[k]
+        found = places(old)
+        if found != [file]:
+            now = f"it occurs in {', '.join(found)}" if found else "it occurs in no file: the code has changed"
+            out.append(f"mutation {k}: {file} must have {old!r} once, and no other file; {now}")
+    return out
+
+
+def tests_of(file: str, likely: bool) -> Iterable[list[str]]:
+    """The tests of a mutated file, most likely ones first."""
+    words = (LIKELY.get(file, ()),) if likely else (LIKELY.get(file, ()), FIRST)
+    yield from ([f"tests/test_{word}.py" for word in group] for group in words if group)
+    if not likely:
+        yield ["tests"]
+
+
+def finder(file: str, old: str, new: str, likely: bool) -> tuple[bool, str]:
+    """Whether a quick test fails with this mutation; and which one, or how the run ended instead."""
     with tempfile.TemporaryDirectory(prefix="bregmat-mutation-") as name:
         folder = Path(name)
         shutil.copytree(ROOT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
         for library in KERNELS.glob("_v*"):
             shutil.copy2(library, folder / "src" / "bregmat" / "_kernels")
-        mutate(folder / "src", file, old, new)
-        tests = [f"tests/test_{word}.py" for word in FIRST]
+        path = folder / "src" / "bregmat" / file
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
         environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
-        for chosen in (tests, ["tests"]):
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-m",
-                "not slow",
-                "-p",
-                "no:cacheprovider",
-                "-n",
-                "auto",
-                *chosen,
-            ]
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+        options = ["-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", "-n", "auto"]
+        for chosen in tests_of(file, likely):
+            command = [sys.executable, "-m", "pytest", *options, *chosen]
+            try:
+                done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                return False, f"NO END within {LIMIT} s of {' '.join(chosen)}"
             if done.returncode not in (0, 1, 2):
                 raise SystemExit(done.stdout[-2000:] + done.stderr[-2000:])
             if done.returncode:
-                return True
-    return False
+                failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+                return True, failed[0].split(" - ")[0] if failed else "an error of the whole run"
+    return False, "SURVIVED"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutations", description=__doc__)
-    parser.add_argument("--only", type=int, metavar="K", help="run one mutation, counted from 0")
+    parser.add_argument("--only", type=int, metavar="K", nargs="+", help="run these mutations, counted from 0")
+    parser.add_argument("--likely", action="store_true", help="run only the tests that are likely to find a mutation")
+    parser.add_argument("--check", action="store_true", help="run no test, and only look for the expressions")
     given = parser.parse_args()
-    numbers = range(len(MUTATIONS)) if given.only is None else [given.only]
+    numbers = range(len(MUTATIONS)) if given.only is None else given.only
+    wrong = missing(numbers)
+    print("\n".join([*wrong, f"{len(numbers)} mutations, {len(wrong)} without their expression"]), flush=True)
+    if wrong or given.check:
+        return 1 if wrong else 0
     survived = 0
     for k in numbers:
         file, old, new = MUTATIONS[k]
-        found = is_found(file, old, new)
-        survived += not found
-        print(f"{k:3} {'found' if found else 'SURVIVED':9} {file}: {old} -> {new}", flush=True)
+        is_found, words = finder(file, old, new, given.likely)
+        survived += not is_found
+        print(f"{k:3} {file}: {old} -> {new}\n    {words}", flush=True)
     print(f"{len(numbers)} mutations, {survived} survived")
     return 1 if survived else 0
 

@@ -10,7 +10,6 @@ import sys
 import array_api_strict
 import numpy as np
 import pytest
-import torch
 from sklearn.base import clone
 
 from bregmat import (
@@ -38,7 +37,17 @@ EQUAL = {"rtol": 1e-10, "atol": 1e-10}
 FAR = array_api_strict.Device("device1")  # np.asarray refuses what is there
 
 
+@pytest.fixture
+def torch():
+    """Imported where a test needs it: that takes three seconds, and every process of a parallel run collects this file."""
+    import torch
+
+    return torch
+
+
 def on_torch(x):
+    import torch
+
     return torch.as_tensor(x)
 
 
@@ -250,7 +259,7 @@ def test_rows_and_labels_may_come_from_there(there):
         assert np.array_equal(drawn[0].bound, drawn[1].bound)
 
 
-def test_in_host_memory_the_compiled_loops_work(monkeypatch):
+def test_in_host_memory_the_compiled_loops_work(torch, monkeypatch):
     """Tensors that NumPy can read give the same bits as NumPy, and are given back as tensors."""
     monkeypatch.setattr("bregmat.certificates.nearest_matrix.on_space", None)
     X, C = soft_problem()
@@ -329,7 +338,7 @@ def test_a_device_without_double_precision_is_refused():
         nearest_metric(single, C, slack_weight=1.0)
 
 
-def test_gradients_are_not_dropped_silently():
+def test_gradients_are_not_dropped_silently(torch):
     X, C = soft_problem()
     x = torch.as_tensor(X).requires_grad_()
     result = nearest_metric(X, C, slack_weight=1.0)
@@ -340,7 +349,7 @@ def test_gradients_are_not_dropped_silently():
             call()
 
 
-def test_what_is_no_array_of_another_library():
+def test_what_is_no_array_of_another_library(torch):
     import dask.array
     import pandas
     import scipy.sparse
@@ -351,7 +360,7 @@ def test_what_is_no_array_of_another_library():
     assert "torch array on cpu" in array_space(torch.eye(2)).words
 
 
-def test_without_array_api_compat_it_says_what_to_install(monkeypatch):
+def test_without_array_api_compat_it_says_what_to_install(torch, monkeypatch):
     monkeypatch.setitem(sys.modules, "array_api_compat", None)
     with pytest.raises(ImportError, match=r"pip install 'bregmat\[gpu\]'"):
         array_space(torch.zeros(2, 2))

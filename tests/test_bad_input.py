@@ -7,6 +7,7 @@ command times bad values is at the end; its tables are in bad_inputs.py.
 import inspect
 import pickle
 import re
+import shutil
 import time
 import traceback
 import warnings
@@ -570,14 +571,30 @@ def test_every_option_of_every_command_has_its_bad_values():
     assert sum(1 for _ in bad_commands()) > 90
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with what the commands are given."""
+    folder = tmp_path_factory.mktemp("commands")
+    write_files(folder)
+    return folder
+
+
+@pytest.fixture
+def files(folder):
+    """That folder; what a command leaves there is removed."""
+    before = set(folder.iterdir())
+    yield folder
+    for path in set(folder.iterdir()) - before:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"), list(bad_commands()), ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_bad_commands_end_in_one_error(arguments, named, tmp_path, monkeypatch):
+def test_bad_commands_end_in_one_error(arguments, named, files, monkeypatch):
     """Exit code 2 and a message that names option or file, before any work."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(files)
     monkeypatch.setenv("COLUMNS", "300")
-    write_files(tmp_path)
     run = CliRunner().invoke(app, arguments)
     assert run.exit_code == 2 and (run.exception is None or isinstance(run.exception, SystemExit)), (
         run.output,
@@ -585,4 +602,4 @@ def test_bad_commands_end_in_one_error(arguments, named, tmp_path, monkeypatch):
     )
     assert re.search(named, re.sub(r"\s+", " ", run.output)), run.output
     assert "Traceback" not in run.output
-    assert not list(tmp_path.glob("out*"))
+    assert not list(files.glob("out*"))

@@ -1,6 +1,7 @@
 """The command: exit codes, what is written and when, messages that name what is wrong."""
 
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,21 +33,28 @@ def bregmat(monkeypatch, tmp_path):
     return run
 
 
-@pytest.fixture
-def data(rng):
-    """60 points in two classes that the first column tells apart; the other three are louder noise."""
+def two_classes(rng):
     y = np.repeat([0, 1], 30)
     X = rng.standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
     X[:, 0] += y
     return X, y
 
 
+def write_classes(folder, X, y):
+    columns = {"id": np.array([f"p{k:02d}" for k in range(60)]), "kind": np.where(y == 1, "yes", "no")}
+    write_points(folder / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
+    return folder / "points.csv"
+
+
+@pytest.fixture
+def data(rng):
+    """60 points in two classes that the first column tells apart; the other three are louder noise."""
+    return two_classes(rng)
+
+
 @pytest.fixture
 def points(tmp_path, data):
-    X, y = data
-    columns = {"id": np.array([f"p{k:02d}" for k in range(60)]), "kind": np.where(y == 1, "yes", "no")}
-    write_points(tmp_path / "points.csv", X, names=["a", "b", "c", "d"], columns=columns)
-    return tmp_path / "points.csv"
+    return write_classes(tmp_path, *data)
 
 
 @pytest.fixture
@@ -130,6 +138,7 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
     assert "no better than with columns scaled: here nothing is gained by learning" in said
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
     """Labels that have nothing to do with the features: the rows cost less, and fewer of them hold."""
     X = np.random.default_rng(0).standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
@@ -215,6 +224,7 @@ def test_other_formats_and_row_numbers(bregmat, data, tmp_path, suffix):
     assert "constraints met, of 189" in done.stdout and "4-NN accuracy, 2-fold" in done.stdout
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_points_absent_from_the_file_are_reported(bregmat, points, pairs, tmp_path):
     with pairs.open("a") as handle:
         handle.write("sq_distance,p00,stranger,,,1,<=,1\n")
@@ -345,6 +355,7 @@ def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, dat
     assert "--id" not in done.stderr
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_the_report_names_a_prior_of_principal_components(bregmat, tmp_path, data, monkeypatch):
     """Many points in many dimensions: here, many are few."""
     X, y = data
@@ -499,6 +510,7 @@ def test_a_search_chooses_settings(bregmat, points):
     assert load("m").transform(np.eye(4)).shape == (4, 4)
 
 
+@pytest.mark.slow
 def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
     """Labels that have nothing to do with the features."""
     y = np.random.default_rng(0).permutation(data[1])
@@ -510,6 +522,7 @@ def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
     assert ("not learning is better here" in done.stderr) is (strategy is None)
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
     monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, 1.0, shares))
@@ -610,6 +623,7 @@ def test_infinite_slack_weight_is_hard(bregmat, points, tmp_path):
     assert "2 (100%)" in done.stdout and "soft" not in done.stdout and "no hard constraints" not in done.stdout
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_contradiction_exits_with_3_and_names_the_rows(bregmat, points, tmp_path):
     rows = Constraints.sq_distance(["p05", "p00", "p00"], ["p06", "p01", "p01"], [1, 1, 2], ["<=", "<=", ">="])
     write_constraints(tmp_path / "pairs.csv", rows)
@@ -636,6 +650,7 @@ def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_interrupt_keeps_the_best_iterate(bregmat, points, monkeypatch, tmp_path):
     """Ctrl-C arrives as a real signal in the second iteration."""
 
@@ -775,9 +790,19 @@ def test_labels():
 # ---------------------------------------------------------------- transform, inspect, demo
 
 
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """The file of a model that is learned from such points."""
+    folder = tmp_path_factory.mktemp("model")
+    points = write_classes(folder, *two_classes(np.random.default_rng(20261120)))
+    learn = ["learn", str(points), "--labels", "kind", "--folds", "0", "--out", str(folder / "model.bm")]
+    assert CliRunner().invoke(app, learn, catch_exceptions=False).exit_code == 0
+    return folder / "model.bm"
+
+
 @pytest.fixture
-def model(bregmat, points):
-    assert bregmat("learn", points, "--labels", "kind", "--folds", "0", "--out", "model.bm").exit_code == 0
+def model(bregmat, learned, tmp_path):
+    shutil.copy(learned, tmp_path)
     return "model.bm"
 
 

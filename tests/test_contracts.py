@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bregmat import nearest_kernel
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.losses import OwnSlack, own_slack
@@ -16,7 +17,18 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
 from bregmat.operators.linear_maps import MatrixRows, smat, svec
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
-from cases import DIVERGENCES, INFEASIBLE, LOSSES, OPERATORS, PROBLEMS, SOLVERS, dense, scalar
+from cases import (
+    DIVERGENCES,
+    INFEASIBLE,
+    LOSSES,
+    OPERATORS,
+    PROBLEMS,
+    SOFT_SOLVERS,
+    SOLVERS,
+    dense,
+    random_pairs,
+    scalar,
+)
 
 H = 1e-5
 DIFFERENCE = {"rtol": 1e-7, "atol": 1e-8}
@@ -497,6 +509,27 @@ def test_infeasible_by_every_solver(name, problem):
         return
     assert result.status == "INFEASIBLE", repr(result)
     assert sorted(result.conflict) == list(problem.conflict)
+
+
+@pytest.mark.parametrize("D", DIVERGENCES, ids=by_name)
+@pytest.mark.parametrize(
+    "name", [name for name in SOFT_SOLVERS if name != "cyclic_projection"]
+)  # whose value is the dual's
+def test_soft_objective_of_a_state_is_that_of_its_certificate(name, D, rng):
+    """A step is certified if the solver's own estimate of the gap is small, and every step is if there is a callback."""
+    X = rng.normal(size=(8, 5))
+    rows = random_pairs(rng, X, 12)
+    given = {"divergence": D, "slack_weight": 1.0, "solver": name, "tol": 1e-4}
+    try:
+        estimated = nearest_kernel(X @ X.T, rows, **given).history
+    except TypeError:
+        assert name != "dual_newton"  # it takes everything
+        return
+    certified = nearest_kernel(X @ X.T, rows, callback=lambda record: False, **given).history
+    assert np.isnan(estimated[0].gap)
+    assert not np.isnan(certified[0].gap)
+    pairs = [(a.objective, b.objective) for a, b in zip(estimated, certified)]
+    assert np.allclose(*np.transpose(pairs), rtol=1e-10)  # rounding
 
 
 def test_solver_settings_are_frozen_and_compare():

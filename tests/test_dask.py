@@ -206,14 +206,12 @@ def test_estimators_have_the_same_bits_on_1_2_and_4_workers(client, cluster):
     alone = learned()
     X, y = labelled_points(n=120)
     lazy = dask.array.from_array(X, chunks=(60, 5)), dask.array.from_array(y, chunks=(60,))
-    for how in (
-        {"executor": 2},
-        {"executor": only(client, cluster, 1)},
-        {"executor": only(client, cluster, 4), "data": lazy},
-        {"executor": only(client, cluster, 2)},
-        {"executor": client, "data": client.persist(lazy)},
-    ):
-        for one, other in zip(alone, learned(**how), strict=True):
+    on_threads = learned(executor=2)
+    on_one = learned(executor=only(client, cluster, 1))
+    on_four = learned(executor=only(client, cluster, 4), data=lazy)
+    on_two = learned(executor=only(client, cluster, 2), data=client.persist(lazy))
+    for found in (on_threads, on_one, on_four, on_two):
+        for one, other in zip(alone, found, strict=True):
             assert np.array_equal(one, other)
 
 

@@ -287,6 +287,7 @@ def test_absent_files_are_named(load):
         load()
 
 
+@pytest.mark.slow
 def test_sentences():
     data = load_sentences(20)
     n = len(data.texts)

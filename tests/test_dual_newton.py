@@ -9,7 +9,8 @@ import scipy.optimize
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
 from bregmat.certificates import restoration
-from bregmat.certificates.certify import certify
+from bregmat.certificates.certify import certify, dual_bound
+from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
@@ -192,6 +193,15 @@ def test_nearest_correlation_matrix():
     np.testing.assert_allclose([W[0, 1], W[0, 2], W[1, 2]], [0.76068985, 0.15729811, 0.76068985], atol=2e-6)
 
 
+def test_weights_beyond_the_domain_are_scaled_back():
+    """One row v' W v >= b with |v|^2 = 2, so that ``g(mu) = log(1 + 2 mu) - mu b`` ends at mu = -1/2."""
+    bound = 9.0
+    problem = _problem(LogDet(), np.eye(3), Constraints.sq_distance([0], [1], bound, ">=", weight=np.inf))
+    value, mu = dual_bound(problem, np.array([-10.0]))
+    assert -0.5 < mu[0] < -0.49
+    assert value == pytest.approx(np.log(1 + 2 * mu[0]) - mu[0] * bound, rel=1e-9)
+
+
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
 def test_nothing_to_do_at_the_prior(rng, divergence):
     Z, _ = _target(rng, 8, 4)
@@ -256,6 +266,20 @@ def test_must_link_is_infeasible_for_logdet_only(rng):
     assert _run(_problem(LogDet(), Z, C), Z, C).status is Status.INFEASIBLE
     assert _run(_problem(VonNeumann(), Z, C), Z, C).status is Status.OPTIMAL
     assert _run(_problem(Frobenius(), Z, C), Z, C).status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_a_sum_that_only_singular_matrices_meet_is_a_proof_for_logdet(divergence):
+    problem = _problem(divergence, np.eye(3), Constraints.sq_distance([0], [1], 0.0, "<=", weight=np.inf))
+    assert (infeasibility(problem, np.ones(1)) is not None) == (divergence.name == "logdet")
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda d: d.name)
+def test_bounds_that_rounding_outweighs_contradict_nothing(divergence):
+    for size, is_proof in ((1.0, True), (1e-16, False)):  # of the bounds, beside matrices of trace 3
+        rows = Constraints.sq_distance([0, 0], [1, 1], [size, 3 * size], ["<=", ">="], weight=np.inf)
+        found = infeasibility(_problem(divergence, np.eye(3), rows), np.array([1.0, -1.0]))
+        assert (found is not None) == is_proof
 
 
 def test_parallel_rows(rng):

@@ -28,18 +28,13 @@ from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
 from bregmat.objective.divergences import VonNeumann
 from bregmat.run.result import SolverError
-from estimator_suite import REPEATED, run_array_api_check, sklearn_checks
+from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 RANDOM = {"strategy": "random", "random_state": 0}
-ESTIMATORS = [
-    MetricLearner(),
-    MetricLearner("vonneumann", prior="covariance", strategy="random"),
-    MetricLearner(n_components=1),
-]
 
 
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS, unmet=REPEATED)))
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(MetricLearner(**LIGHT), unmet=REPEATED)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

@@ -24,6 +24,7 @@ def test_resumed_run_repeats_nothing(reproduced, name):
 
 
 # ---------------------------------------------------------------------- figure 5
+@pytest.mark.slow
 def test_learned_maps_repair_the_units_of_wine(reproduced):
     """Raw columns of wine differ a thousandfold: Euclidean errors are near a third, the paper's point."""
     euclidean = ours(reproduced("uci-knn"), "4-NN error, wine, raw, Euclidean")
@@ -32,6 +33,7 @@ def test_learned_maps_repair_the_units_of_wine(reproduced):
         assert ours(reproduced("uci-knn"), f"4-NN error, wine, raw, {method}") < euclidean / 2
 
 
+@pytest.mark.slow
 def test_every_solve_of_figure_5_is_certified(reproduced):
     for unit, found in reproduced("uci-knn").findings:
         assert found["pairs"] == 40 * 3**2 and set(found["gaps"]) == set(LEARNED)
@@ -41,6 +43,7 @@ def test_every_solve_of_figure_5_is_certified(reproduced):
 
 
 # ---------------------------------------------------------------------- MNIST
+@pytest.mark.slow
 def test_every_solve_reaches_its_gap(reproduced):
     solves = [found for unit, found in reproduced("mnist").findings if unit["kind"] == "solve"]
     assert len(solves) == 12  # two preparations, two divergences, three sets of pairs
@@ -48,6 +51,7 @@ def test_every_solve_reaches_its_gap(reproduced):
         assert max(run["gap"] for run in [found, *found["tried"]]) <= TOL
 
 
+@pytest.mark.slow
 def test_slack_weight_is_the_best_of_the_held_out_part(reproduced):
     for unit, found in reproduced("mnist").findings:
         if unit["kind"] == "solve":
@@ -58,6 +62,7 @@ def test_slack_weight_is_the_best_of_the_held_out_part(reproduced):
             assert found["slack_weight"] == pytest.approx(chosen * scale, rel=0.01)
 
 
+@pytest.mark.slow
 def test_light_pairs_leave_the_metric_nearly_as_it_was(reproduced):
     """The lightest weight of the grid moves a handful of neighbours at most: 3 of 398 held-out digits."""
     for unit, found in reproduced("mnist").findings:
@@ -65,6 +70,7 @@ def test_light_pairs_leave_the_metric_nearly_as_it_was(reproduced):
             assert abs(found["tried"][0]["error"] - found["held_out"]) <= 100 * 3 / unit["split"][1]
 
 
+@pytest.mark.slow
 def test_table_names_both_preparations_that_are_learned_on(reproduced):
     quantities = [row.quantity for row in reproduced("mnist").rows]
     for name in PREPARATIONS:

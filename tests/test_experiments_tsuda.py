@@ -134,6 +134,7 @@ def test_when_the_error_is_settled():
 
 
 # ---------------------------------------------------------------- Tsuda 2004, Figure 3
+@pytest.mark.slow
 def test_dual_objective_falls_as_theorem_4_1_says(reproduced):
     report = reproduced("definiteboost")
     [(_, facts)] = select(report.findings, part="facts")
@@ -151,6 +152,7 @@ def test_dual_objective_falls_as_theorem_4_1_says(reproduced):
         assert len(found["position"]) == len(found["error"]) == 6
 
 
+@pytest.mark.slow
 def test_dual_objective_is_the_librarys_trace(reproduced):
     """The outcome against ``Result.trace`` of a run of its own, and that against the matrix it belongs to."""
     [(unit, found)] = select(reproduced("definiteboost").findings, order="by class", projection="approximate")
@@ -172,6 +174,7 @@ def test_dual_objective_is_the_librarys_trace(reproduced):
     assert_allclose(result.kernel(), (V * np.exp(values)) @ V.T / np.exp(values).sum(), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_boosted_as_published(reproduced):
     """No multiplier is ever taken back, the worst row comes next, and the end is not the optimum."""
     [(unit, facts)] = select(reproduced("definiteboost").findings, part="facts")
@@ -187,6 +190,7 @@ def test_boosted_as_published(reproduced):
     assert goal.d * np.exp(trace["log_dual_objective"][-1]) > 1.2 * facts["limit"]
 
 
+@pytest.mark.slow
 def test_close_pairs_of_a_target(reproduced):
     [(unit, facts)] = select(reproduced("definiteboost").findings, part="facts")
     goal = synthetic_target(unit["sizes"])
@@ -200,6 +204,7 @@ def test_close_pairs_of_a_target(reproduced):
 
 
 # ---------------------------------------------------------------- Kulis 2009, Figure 2
+@pytest.mark.slow
 def test_accuracy_and_cycles_rise_with_constraints(reproduced):
     report = reproduced("gyrb")
     runs = select(report.findings, part="learn")
@@ -220,6 +225,7 @@ def test_accuracy_and_cycles_rise_with_constraints(reproduced):
     )
 
 
+@pytest.mark.slow
 def test_exact_projections_need_fewer_cycles(reproduced):
     runs = select(reproduced("gyrb").findings, part="boost")
     exact, own, common = (found for _, found in runs)

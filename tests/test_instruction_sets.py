@@ -73,6 +73,7 @@ def test_a_level_that_does_not_exist_is_an_import_error():
 
 # ---------------------------------------------------------------- results
 @pytest.mark.parametrize("problem", ["logdet", "vonneumann", "nnqp", "MarginSVC"])
+@pytest.mark.slow
 def test_all_levels_agree(solutions, problem):
     first, *others = (np.array(found[problem]) for found in solutions.values())
     assert np.isfinite(first).all() and first.any()

@@ -26,7 +26,7 @@ from bregmat.io import load, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.run.result import SolverError
-from estimator_suite import REPEATED, run_array_api_check, sklearn_checks
+from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 AGREE = 1e-8  # of the largest entry: transductive and inductive values differ by rounding in triangular solves only
 FORMS = {
@@ -35,11 +35,10 @@ FORMS = {
     "linear": {"kernel": "linear"},
     "poly": {"kernel": "poly", "degree": 2},
 }
-ESTIMATORS = [KernelLearner(), KernelLearner("linear", divergence="vonneumann"), KernelLearner(rank=1)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(*ESTIMATORS, unmet=REPEATED)))
+# at full rank: test_kernel_cv.py
+@pytest.mark.parametrize(("estimator", "check"), list(sklearn_checks(KernelLearner(rank=5, **LIGHT), unmet=REPEATED)))
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -398,8 +397,11 @@ def test_saved_and_loaded(wine, tmp_path, form):
     if form in ("full rank", "low rank"):  # the kernel of the fit goes into files
         save(tmp_path / "model.bm", learner.set_params(gamma=50.0))
         assert close(load(tmp_path / "model.bm").kernel(data[:5]), again.kernel(data[:5]), 1e-12)
+
+
+def test_a_kernel_that_is_a_function_cannot_be_saved(wine, tmp_path):
     with pytest.raises(TypeError, match="cannot be saved"):
-        save(tmp_path / "f.bm", KernelLearner(rbf_kernel, n_constraints=20, random_state=0).fit(X, y))
+        save(tmp_path / "f.bm", KernelLearner(rbf_kernel, n_constraints=20, random_state=0).fit(*wine))
 
 
 # ---------------------------------------------------------------------- bad input

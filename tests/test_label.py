@@ -601,6 +601,7 @@ def test_rows_without_texts_and_pictures_are_shown(tmp_path):
 
 # ---------------------------------------------------------------- taking away
 @pytest.mark.parametrize("ids", ["words", "numbers", None])
+@pytest.mark.usefixtures("unrendered")
 def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     sample_id = {"words": np.array([f"w,{i}" for i in range(len(X))]), "numbers": np.arange(len(X)) + 7, None: None}[
         ids

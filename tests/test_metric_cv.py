@@ -16,10 +16,9 @@ from sklearn.neighbors import KNeighborsClassifier
 import bregmat as bm
 from bregmat.estimators.candidates import choose, usual_folds
 from bregmat.estimators.linear_maps import inverse_within
-from estimator_suite import REPEATED, sklearn_checks
+from estimator_suite import LIGHT, REPEATED, sklearn_checks
 
-LIGHT = bm.MetricLearner(passes=1, n_neighbors=1, n_impostors=3)
-QUICK = {"learner": LIGHT, "slack_weights": (1.0,), "cv": 3, "random_state": 0}
+QUICK = {"learner": bm.MetricLearner(**LIGHT), "slack_weights": (1.0,), "cv": 3, "random_state": 0}
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,7 @@ def test_slack_weights_are_relative_to_the_learners_own(rng):
 @pytest.mark.parametrize(("n", "n_splits"), [(60, 15), (160, 10), (300, 5)])
 def test_folds_are_drawn_at_random_and_again_where_rows_are_few(rng, n, n_splits):
     X, y = rng.normal(size=(n, 2)), np.repeat([0, 1], n // 2)
-    quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",)}
+    quick = {"learner": QUICK["learner"], "slack_weights": (1.0,), "priors": ("identity",)}
     first, again, other = (bm.MetricLearnerCV(**quick, random_state=seed).fit(X, y) for seed in (0, 0, 1))
     assert first.n_splits_ == n_splits
     scores = [[c.cv_results_[f"split{k}_test_score"][1] for k in range(n_splits)] for c in (first, again, other)]
@@ -158,7 +157,7 @@ def test_folds_of_numbers_and_of_sets_of_labels_are_drawn_at_random_too(rng, kin
 def test_groups_stay_together_where_no_folds_are_asked_for(rng):
     X = np.repeat(rng.normal(size=(30, 3)), 4, axis=0)  # all of a group are one point, of a class at random
     y, groups = np.repeat(rng.integers(0, 2, 30), 4), np.repeat(np.arange(30), 4)
-    quick = {"learner": LIGHT, "slack_weights": (1.0,), "priors": ("identity",), "random_state": 0}
+    quick = {"learner": QUICK["learner"], "slack_weights": (1.0,), "priors": ("identity",), "random_state": 0}
     apart, within = (bm.MetricLearnerCV(**quick).fit(X, y, groups=g) for g in (groups, None))
     assert apart.n_splits_ == 5 and within.n_splits_ == 15
     assert apart.cv_results_["mean_test_score"][1] < 0.8 < within.cv_results_["mean_test_score"][1]
@@ -252,7 +251,8 @@ def test_files(fitted, wine, tmp_path):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
 @pytest.mark.parametrize(
-    ("estimator", "check"), list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}), unmet=REPEATED))
+    ("estimator", "check"),
+    list(sklearn_checks(bm.MetricLearnerCV(**QUICK | {"cv": 2}, priors=("variance",)), unmet=REPEATED)),
 )
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

@@ -18,13 +18,13 @@ from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, load, 
 from estimator_suite import sklearn_checks
 
 WIDE = {"instances": "vectors", "spectral_spread": 1e6, "eta": 1e-6}  # the checks' rows are up to 1,000 long
+# The first of a learner has no table of features, so that hardly a check applies to it.
 GRADIENTS = [
     MatrixExponentiatedGradient(),
     MatrixExponentiatedGradient(instances="matrices"),
     MatrixExponentiatedGradient(**WIDE),
-    MatrixExponentiatedGradient(**WIDE, mode="eigh", loss="absolute"),
 ]
-LOGDETS = [OnlineLogDet(), OnlineLogDet(differences=True), OnlineLogDet(eta=1e-4, differences=True, keep_examples=True)]
+LOGDETS = [OnlineLogDet(), OnlineLogDet(differences=True)]
 LABELS = pytest.mark.filterwarnings(
     "ignore::bregmat.online.UnreachableLabelWarning", "ignore::bregmat.online.SpectralSpreadWarning"
 )

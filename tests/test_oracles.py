@@ -83,6 +83,16 @@ def solve(problem, **settings):
     return nearest_kernel(given, constraints, **settings)
 
 
+SOLVED = {}  # name of a problem -> result
+
+
+def solved(problem):
+    """The library's answer to a stored problem, worked out once for all tests of it."""
+    if problem["name"] not in SOLVED:
+        SOLVED[problem["name"]] = solve(problem)
+    return SOLVED[problem["name"]]
+
+
 # ---------------------------------------------------------------- the problem in plain NumPy
 def row_matrix(row, n):
     """Symmetric C (n x n) with the row's value = tr(K C)."""
@@ -249,14 +259,14 @@ def test_constraint_values_agree_with_row_matrices(problem, rng):
 
 @pytest.mark.parametrize("problem", FEASIBLE, ids=by_name)
 def test_objective_agrees_with_independent_solver(problem):
-    result = solve(problem)
+    result = solved(problem)
     assert result.status == "OPTIMAL", (result.status, result.exit_reason, result.gap, result.max_violation)
     assert result.objective == pytest.approx(problem["objective"], rel=OBJECTIVE_TOL, abs=OBJECTIVE_TOL)
 
 
 @pytest.mark.parametrize("problem", FEASIBLE, ids=by_name)
 def test_certificate_holds_from_matrix_and_duals_alone(problem):
-    result, plain = solve(problem), Plain(problem)
+    result, plain = solved(problem), Plain(problem)
     W, mu = learned_matrix(problem, result), result.dual
     objective, bound = plain.objective(W), plain.dual_bound(mu)
     unit = max(result.unit, abs(objective))
@@ -278,7 +288,7 @@ def test_certificate_holds_from_matrix_and_duals_alone(problem):
 
 @pytest.mark.parametrize("problem", FEASIBLE, ids=by_name)
 def test_factor_and_dual_belong_to_the_matrix(problem):
-    result = solve(problem)
+    result = solved(problem)
     W = learned_matrix(problem, result)
     K = np.array(problem["points"]) @ W @ np.array(problem["points"]).T if problem["form"] == "metric" else W
     assert np.allclose(result.factor @ result.factor.T, K, rtol=0, atol=1e-12 * np.abs(K).max())
@@ -287,7 +297,7 @@ def test_factor_and_dual_belong_to_the_matrix(problem):
 
 @pytest.mark.parametrize("problem", INFEASIBLE, ids=by_name)
 def test_infeasible_rows_are_proven_so(problem):
-    result, plain = solve(problem), Plain(problem)
+    result, plain = solved(problem), Plain(problem)
     assert result.status == "INFEASIBLE", (result.status, result.exit_reason, result.gap, result.max_violation)
     mu, S = result.dual, plain.Q.T @ np.tensordot(result.dual, plain.A, 1) @ plain.Q
     one_sided = ~plain.two_sided
@@ -306,6 +316,6 @@ def test_infeasible_rows_are_proven_so(problem):
 
 @pytest.mark.parametrize("problem", INFEASIBLE, ids=by_name)
 def test_conflict_names_no_row_that_does_not_belong(problem):
-    conflict = solve(problem).conflict
+    conflict = solved(problem).conflict
     assert conflict is not None
     assert sorted(conflict) == problem["conflict"]

@@ -98,6 +98,15 @@ def test_missed_rows_cost_what_the_weights_of_the_bound_say():
         assert best.gap > 0
 
 
+def test_a_bound_above_the_objective_by_more_than_rounding_proves_nothing():
+    rounded = Certificate(dual=np.zeros(1), objective=1.0, dual_bound=1.0 + 1e-12, upper=1.0)
+    assert rounded.gap == 0 and rounded.status(1e-6) is Status.OPTIMAL
+    for tol in (1e-6, 1.0):
+        wrong = replace(rounded, dual_bound=1.01)
+        assert wrong.gap == np.inf and wrong.status(tol) is Status.FEASIBLE
+        assert replace(rounded, upper=np.inf).status(tol) is Status.UNKNOWN
+
+
 @pytest.mark.parametrize("problem", INFEASIBLE, ids=repr)
 def test_infeasible(problem):
     """The proof, recomputed: weights of the right signs with a PSD sum that asks for less than nothing."""

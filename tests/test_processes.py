@@ -199,6 +199,7 @@ def test_an_error_in_a_part_ends_the_loop(monkeypatch, error):
 
 
 # ---------------------------------------------------------------- processes
+@pytest.mark.slow
 def test_a_fork_after_use_computes_as_its_parent_does():
     """And several threads at once, in the parent and in the children."""
     out = child(
@@ -283,6 +284,7 @@ def test_a_fork_inside_another_threads_property_does_not_wait_for_it():
     assert out == "0\n"
 
 
+@pytest.mark.slow
 def test_one_thread_and_two_give_the_same_bits():
     """Estimators, batch solvers and streams, at sizes where BLAS and shared loops take several threads."""
     code = """
@@ -315,6 +317,7 @@ def test_one_thread_and_two_give_the_same_bits():
     assert one.count("\n") == 6 and one == two
 
 
+@pytest.mark.slow
 def test_load_and_ends_at_random_moments():
     """The short form of `make soak`."""
     script = Path(__file__).with_name("soak.py")

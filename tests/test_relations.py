@@ -109,9 +109,9 @@ class TestRelation:
         text = rows_of(KNOWN[name], rng, bound=0.25, sense=">=").describe(0)
         assert ">=" in text and "0.25" in text
 
+    @pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
     @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda D: D.name)
-    @pytest.mark.parametrize("solver", ["auto", *SOLVERS])
-    def test_every_solver_solves_or_refuses(self, name, divergence, solver, rng):
+    def test_every_solver_solves_or_refuses(self, name, divergence, slack_weight, rng):
         """The values of a kernel near the prior, hard and soft: every solver ends at the same objective."""
         G = rng.normal(size=(6, 6))
         K0 = G @ G.T
@@ -119,10 +119,10 @@ class TestRelation:
         rows = rows_of(KNOWN[name], rng, n=6, c=3)
         value = np.array([RELATIONS[name](K, *index[index >= 0]) for index in rows.index])
         rows = replace(rows, bound=value, sense=np.zeros(len(value), np.int8))
-        for slack_weight in (np.inf, 1.0):
-            given = {"divergence": divergence, "slack_weight": slack_weight}
-            best = nearest_kernel(K0, rows, **given)
-            assert best.status == "OPTIMAL", repr(best)
+        given = {"divergence": divergence, "slack_weight": slack_weight}
+        best = nearest_kernel(K0, rows, **given)
+        assert best.status == "OPTIMAL", repr(best)
+        for solver in SOLVERS:
             try:
                 result = nearest_kernel(K0, rows, solver=solver, **given)
             except TypeError as error:
@@ -221,6 +221,7 @@ def test_model_report_and_command_line(midpoints, tmp_path, monkeypatch):
         load(tmp_path / "model.bm")
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_report(midpoints):
     X, rows = midpoints
     learner = bregmat.MetricLearner(slack_weight=1.0).fit(X, constraints=rows)
@@ -229,6 +230,7 @@ def test_report(midpoints):
     assert "midpoint of " in page
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_command_line(midpoints, tmp_path, monkeypatch):
     X, rows = midpoints
     monkeypatch.chdir(tmp_path)

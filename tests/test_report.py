@@ -146,17 +146,7 @@ def test_report_lists_the_worst_rows(wine, wine_html):
     assert f"{int((violation > 1e-3).sum())} of 360 constraints are violated" in wine_html
 
 
-def test_report_measures_neighbours_in_scaled_columns_before_learning(wine):
-    learner = MetricLearner(random_state=0).fit(wine.X, wine.y)
-    rows = learner.constraints_
-    html = render_report(ReportData("wine", learner.result_, wine.X, rows, learner=learner))
-    worst = int(np.argmax(rows.violation(learner.transform(wine.X))))
-    before = rows.violation(wine.X / wine.X.std(axis=0))[worst]
-    first = html[html.index('<table class="violations">') :].split("<tbody>")[1].split("</tr>")[0]
-    assert f">{number(before, 3)}<" in first
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_report_without_violations_says_so(wine):
     generous = Constraints.sq_distance([0, 1], [2, 3], 1e9, "<=")
     html = render_report(replace(wine, constraints=generous))
@@ -164,7 +154,7 @@ def test_report_without_violations_says_so(wine):
     assert '<table class="violations">' not in html
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_report_says_when_nothing_is_gained(wine):
     scores = np.repeat([[0.9, 0.95, 0.95]], 5, axis=0)
     text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
@@ -174,21 +164,31 @@ def test_report_says_when_nothing_is_gained(wine):
     assert "use the points as given." in text
 
 
-def test_report_without_classes_compares_neighbours_themselves(wine):
-    html = render_report(replace(wine, held_out=None, y=None))
-    page, n = Page(html), len(wine.X)
+def test_report_without_classes(wine):
+    """It compares neighbours themselves, in scaled columns before learning, and says the names of samples."""
+    X, n, learner = wine.X, len(wine.X), MetricLearner(random_state=0).fit(wine.X, wine.y)
+    rows, names = learner.constraints_, np.array([f"bottle-{k}" for k in range(n)])
+    html = render_report(ReportData("wine", learner.result_, X, rows, learner=learner, sample_id=names))
+    page = Page(html)
     assert "confusion" not in page.ids
     text = " ".join(page.text)
-    assert re.search(r"The learned metric agrees with \d+ of 360 statements", text)
+    assert re.search(rf"The learned metric agrees with [\d,]+ of {rows.n_constraints:,} statements", text)
+    scaled, transformed = X / X.std(axis=0), learner.transform(X)
     near = [
         np.argsort(((G[:, None] - G[None]) ** 2).sum(-1) + 1e9 * np.eye(n), axis=1)[:, :5]
-        for G in (wine.X / wine.X.std(axis=0), wine.learner.transform(wine.X))
+        for G in (scaled, transformed)
     ]
     kept = np.mean([len(set(a) & set(b)) for a, b in zip(*near)])
     assert f"{kept:.1f} on average are among its 5 nearest by the learned metric" in text
 
+    worst = int(np.argmax(rows.violation(transformed)))
+    first = html[html.index('<table class="violations">') :].split("<tbody>")[1].split("</tr>")[0]
+    assert f">{number(rows.violation(scaled)[worst], 3)}<" in first
+    assert re.search(r"<code>sq_dist\(bottle-\d+, bottle-\d+\)", html)
+    assert "sample ids" in html
 
-@pytest.mark.slow
+
+@pytest.mark.usefixtures("unrendered")
 def test_report_names_the_neighbours_that_changed(wine):
     gained, lost = wine.held_out.changed()
     text = " ".join(Page(render_report(wine)).text)
@@ -223,13 +223,6 @@ def test_report_escapes_every_word_of_the_user(wine):
     text = "".join(page.text)
     assert f"sq_dist({evil}" in text
     assert f"{evil}12" in text  # the name of a feature
-
-
-def test_report_names_rows_by_sample_id(wine):
-    n = len(wine.X)
-    html = render_report(replace(wine, sample_id=np.array([f"bottle-{k}" for k in range(n)])))
-    assert re.search(r"<code>sq_dist\(bottle-\d+, bottle-\d+\)", html)
-    assert "sample ids" in html
 
 
 @pytest.mark.slow
@@ -303,7 +296,7 @@ def test_report_is_reproducible_and_leaves_matplotlib_as_it_was(wine):
 
 
 # ---------------------------------------------------------------------------------------------- the file
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 def test_write_replaces_the_old_file_whole(wine, tmp_path):
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -312,7 +305,7 @@ def test_write_replaces_the_old_file_whole(wine, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unrendered")
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
 def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error):
     path = tmp_path / "report.html"
@@ -328,7 +321,8 @@ def test_write_that_fails_leaves_the_old_file(wine, tmp_path, monkeypatch, error
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_write_into_a_folder_that_is_not_there(wine, tmp_path):
+def test_write_into_a_folder_that_is_not_there(wine, tmp_path, monkeypatch):
+    monkeypatch.setattr("bregmat_app.report.page.render_report", lambda data: "page")
     with pytest.raises(FileNotFoundError):
         write_report(tmp_path / "no" / "report.html", wine)
 

@@ -27,6 +27,7 @@ def test_toy_is_short():
     assert len(TOY.read_text().splitlines()) <= 40
 
 
+@pytest.mark.usefixtures("unrendered")
 def test_estimator_file_and_report(data, tmp_path):
     X, rows = data
     learner = MetricLearner(solver="mirror_descent", slack_weight=1.0, tol=1e-6).fit(X, constraints=rows)
