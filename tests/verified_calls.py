@@ -12,7 +12,6 @@ from operator import add
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import slack_weights, weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
@@ -119,7 +118,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
         dual=certificate.dual,
         values=certificate.values,
         violation=problem.violation(certificate.values),
-        weight_span=weight_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
+        weight_span=problem.weight_span,
     )
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1

@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
-from bregmat.certificates.certify import clip_dual
-from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
-from bregmat.certificates.problem import Proof
+from bregmat.certificates.problem import Nearness, Proof, clip_dual
 from bregmat.operators.linear_maps import VANISHING, Operator
 
 # eigenvalues of sums of rows of norm 1, relative to the largest: below the first they are rounding, above the second they are not

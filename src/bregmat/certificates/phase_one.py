@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.operators.linear_maps import Operator, svec
 
 MOST_ROWS = 50

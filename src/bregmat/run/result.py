@@ -19,7 +19,7 @@ from bregmat.typing import Points
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bregmat.certificates.certify import MatrixCertificate
+    from bregmat.certificates.problem import MatrixCertificate
     from bregmat.coordinates.iterates import Iterate
     from bregmat.coordinates.priors import Coordinates
 
@@ -278,7 +278,7 @@ class MatrixResult(Result):
     @property
     def certificate(self) -> MatrixCertificate:
         """The certificate: matrix, dual weights and bound."""
-        from bregmat.certificates.certify import MatrixCertificate
+        from bregmat.certificates.problem import MatrixCertificate
 
         upper = self.dual_bound + self.gap * self.unit if np.isfinite(self.gap) else np.inf
         return MatrixCertificate(

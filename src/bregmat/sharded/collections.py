@@ -25,15 +25,6 @@ def is_collection(x: Any) -> bool:
     return bool(dask.is_dask_collection(x))
 
 
-def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
-    """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    return (
-        executor is not None
-        or block_size is not None
-        or any(isinstance(x, (LazyPoints, LazyConstraints)) or is_collection(x) for x in data)
-    )
-
-
 def lazy_constraints(constraints: Any) -> LazyConstraints:
     """Constraints that cut themselves into shards: from memory, from files, or from a data frame of Dask."""
     if isinstance(constraints, LazyConstraints):

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat.base.checks import check_flag
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.solvers.needs import Settings, SolverWithNeeds, count, positive
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 

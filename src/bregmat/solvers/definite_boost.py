@@ -14,7 +14,7 @@ from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.base.checks import as_choice, check_flag, check_integer, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
 from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds

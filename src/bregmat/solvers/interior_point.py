@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
-from bregmat.certificates.certify import objective_value
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import objective_value
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, positive
 from bregmat.solvers.path_equations import PathEquations, PathPoint, Step
@@ -73,7 +73,7 @@ class InteriorPoint(SolverWithNeeds):
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(L, u)
-        bounds.strength[L.hard] *= self.ahead * max(1.0, problem.stretch)
+        bounds.strength[L.hard] *= self.ahead * max(1.0, stretch(problem))
         tau = float(np.exp(np.log(bounds.strength).mean()))
         half = _half_strength(bounds, s)
         m = _cold_weights(problem, half, s)
@@ -182,7 +182,7 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
     # a hard row with slack is reported without its multiplier, which is of size tau: restoration moves rows that have one
     idle = L.hard & (L.sense != 0) & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
-    F = objective_value(problem, iterate, p, soft_only=True)
+    F = objective_value(problem, iterate, p)
     # g(mu) = phi*(T0) - phi*(T) - sum loss*(mu)
     bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + strength) * problem.violation(p), 0.0).sum()
@@ -192,6 +192,27 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
 
 
 # ---------------------------------------------------------------------- the first point
+def stretch(problem: NearestMatrix) -> float:
+    """Geometric mean of bound over value at the prior, over the hard rows that the prior violates; 1 if there are none."""
+    L = problem.losses
+    if problem.is_always_feasible:
+        return 1.0
+    p = problem.operator.values_diagonal(problem.prior)
+    rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
+
+
+def is_nearly_linear(problem: NearestMatrix) -> bool:
+    """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
+
+    This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
+    singular, and the interior point finds it in fewer steps than the other solvers.
+    """
+    far, D = 100.0, problem.divergence  # far: multiple of the prior
+    return (D.keeps_rank and stretch(problem) > far) or (not D.keeps_range and stretch(problem) < 1.0 / far)
+
+
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)

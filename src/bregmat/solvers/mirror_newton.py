@@ -140,7 +140,14 @@ class MirrorNewton(SolverWithNeeds):
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
         stage = Stage.of(problem, _first_share(problem) if start is None else 1.0, 1.0)
         if start is None and _is_sample_large(problem, problem.c):
-            sample = stage.problem.sampled(SAMPLE_SHARE)
+            rows = problem.operator.drawn(SAMPLE_SHARE)
+            losses = stage.problem.losses.restrict(rows)
+            sample = replace(
+                problem,
+                operator=problem.operator.restrict(rows),
+                losses=losses.weighted(losses.gamma / SAMPLE_SHARE),
+                unit=problem.unit[rows],
+            )
             inner = _measured(sample, Stage.of(sample, 1.0, 1.0), _shrunk_prior(sample), tol)
             return SampledState(stage, sample, inner, inner.objective)
         point = None if iterate is None else _point(problem, iterate)

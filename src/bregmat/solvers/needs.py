@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.loop import State

@@ -13,7 +13,7 @@ from bregmat.run.result import MatrixResult
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.newton_system import factor_flops
 
@@ -90,7 +90,7 @@ def plan_of(
         if problem.divergence.is_congruence_invariant or is_large:
             place = 0 if problem.divergence.is_congruence_invariant else 1
             plan.insert(place, (MIRROR, 250 if is_large else 45))
-    if problem.is_nearly_linear and not is_warm:
+    if not is_warm and hard.any() and is_nearly_linear(problem):
         plan = [plan[1], plan[0], *plan[2:]]
     plan.append((DUAL, limit))  # starts from the best dual weights so far
     plan = [(solver, min(share, limit)) for solver, share in plan]

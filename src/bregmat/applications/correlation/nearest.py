@@ -19,14 +19,14 @@ from bregmat.applications.correlation.weighted import SplitBox, WeightedProblem,
 from bregmat.base.checks import check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.certify import dual_bound
+from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates.priors import Factor
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
 from bregmat.run.result import ExitReason, Record, Status
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
 MAX_ITER = 200  # Newton steps
@@ -263,7 +263,7 @@ def run(problem: CorrelationProblem, limits: Limits, *, is_quiet: bool = False) 
     plan: list[Solver] = [LogDetNewton(), DualNewton()] if problem.is_triangular else [DualNewton()]
     if problem.is_whole and not problem.divergence.is_congruence_invariant:
         plan = [EntryNewton()]
-    elif problem.is_nearly_linear:
+    elif is_nearly_linear(problem):
         plan = [InteriorPoint(), *plan]
     most = MAX_ITER if limits.max_iter is None else limits.max_iter
     log = limits.log.beside(is_quiet=is_quiet)

@@ -21,10 +21,9 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.infeasibility import irreducible
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import Certificate, Proof
+from bregmat.certificates.problem import Certificate, Proof, dual_bound
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.row_losses import RowLosses
@@ -113,6 +112,7 @@ class CorrelationProblem(NearestMatrix):
         object.__setattr__(self, "operator", self.entries.operator(self.basis))
         object.__setattr__(self, "losses", RowLosses(bound, zero, one, one, (Hard(),), zero))
         object.__setattr__(self, "unit", one)
+        super().__post_init__()
 
     # ------------------------------------------------------------------ making one
     @classmethod
@@ -289,11 +289,6 @@ class CorrelationProblem(NearestMatrix):
         )
 
     # ------------------------------------------------------------------ proofs that there is none
-    @property
-    def is_always_feasible(self) -> bool:  # type: ignore[override]
-        """Whether nothing is fixed."""
-        return super().is_always_feasible and self.blocks.proof is None
-
     def proof_beforehand(self) -> Proof | None:
         """A fixed block that has a negative eigenvalue."""
         y = self.blocks.proof

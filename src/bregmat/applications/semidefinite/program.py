@@ -16,7 +16,6 @@ from bregmat.applications.semidefinite.result import SemidefiniteResult
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.interrupts import tells_interrupts
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.nearest_matrix import weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
@@ -144,6 +143,6 @@ def result_of(
         dual=proof.dual,
         values=proof.values,
         violation=problem.rows.violation(proof.values),
-        weight_span=weight_span(problem.rows.losses.gamma),
+        weight_span=problem.rows.weight_span,
         ray=ray,
     )
