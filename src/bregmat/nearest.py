@@ -206,8 +206,9 @@ def nearest_metric(
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
     """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
-    stored = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints)) or is_collection(x)]
-    return executor is not None or block_size is not None or len(stored) > 0
+    of_dask = [x for x in data if type(x).__module__.startswith("dask") and is_collection(x)]
+    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
+    return executor is not None or block_size is not None or bool(of_dask or in_files)
 
 
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:

@@ -81,18 +81,19 @@ class SolverWithNeeds:
         instead : str
             Name of a solver that takes more problems.
         """
-        missing = []
-        D = problem.divergence
-        for need in _lacking(D, self.needs_divergence):
-            have = [name for name, cls in DIVERGENCES.items() if not _lacking(cls, (need,))]
-            known = f", as of {' and '.join(map(repr, have))}" if have else ""
-            missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+        D, missing = problem.divergence, []
+        # divergences and losses of users may lack an attribute
+        for need in self.needs_divergence:
+            if getattr(D, need, None) is None or getattr(D, need) is False:
+                have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
+                known = f", as of {' and '.join(have)}" if have else ""
+                missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
         for loss, rows in problem.losses.groups:
-            for need in _lacking(loss, self.needs_loss):
-                count = len(problem.losses.bound[rows])
-                slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
-                what = "are hard" if loss.is_hard else f"have {slack}"
-                missing.append(f"{WORDS.get(need, need)} ({count} rows {what})")
+            for need in self.needs_loss:
+                if getattr(loss, need, None) is None or getattr(loss, need) is False:
+                    slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+                    what = "are hard" if loss.is_hard else f"have {slack}"
+                    missing.append(f"{WORDS.get(need, need)} ({len(problem.losses.bound[rows])} rows {what})")
         missing += further
         if missing:
             raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
@@ -111,8 +112,3 @@ def positive(name: str, value: Any) -> None:
 def count(name: str, value: Any) -> None:
     """Raise unless a setting is a positive integer."""
     check_integer(name, value, 1, optional=False)
-
-
-def _lacking(term: Any, needs: Iterable[str]) -> list[str]:
-    """The needs that a term does not meet; divergences and losses of users may lack the attribute."""
-    return [need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False]
