@@ -155,7 +155,7 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
     X, C = soft_problem(c=6000)
     settings = {"slack_weight": 1.0, "solver": "mirror_newton"}
     cold = nearest_metric(X, C, **settings)
-    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 2), ("SAMPLE_SHARE", 0.02)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 100), ("SAMPLE_SHARE", 0.02)):
         monkeypatch.setattr(mirror_newton, name, few)
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
@@ -165,7 +165,7 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
 
 def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
     X, C = soft_problem(c=6000)
-    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 10)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 80)):
         monkeypatch.setattr(mirror_newton, name, few)
     for limit in (0, 1, 3):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)

@@ -19,8 +19,8 @@ from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
+from bregmat.solvers.mirror_newton import Stage
 from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, not_negative
-from bregmat.solvers.stages import Stage
 
 ROUNDS, CG_STEPS = 6, 60  # rounds of conjugate gradients in one Newton step, and steps in one round
 
