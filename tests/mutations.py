@@ -78,8 +78,8 @@ MUTATIONS = (
     ),
     (
         "certificates/problem.py",
-        "total = problem.offset + iterate.value() + L.value(np.where(L.hard, L.bound, p) if L.has_hard else p)",
-        "total = problem.offset + iterate.value()",
+        "self.offset + met.iterate.value() + L.value(p)",
+        "self.offset + met.iterate.value()",
     ),
     (
         "certificates/problem.py",
@@ -88,7 +88,7 @@ MUTATIONS = (
     ),
     (
         "certificates/problem.py",
-        "return max(excess, 0.0) / self.unit if self.is_feasible and not excess < -CROSSED * self.unit else np.inf",
+        "return max(excess, 0.0) / self.unit if np.isfinite(self.upper) and not excess < -CROSSED * self.unit else np.inf",
         "return max(excess, 0.0) / self.unit",
     ),
     ("certificates/infeasibility.py", "strict = problem.divergence.keeps_rank and size == 0", "strict = size == 0"),

@@ -221,9 +221,12 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     options.check(len(constraints.bound))
     D = options.divergence
     posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
-    outcome = None if posed.elimination is None else _solve_on_face(posed, options)
+    outcome = None
+    if posed.elimination is not None:
+        outcome = _solve_on_face(posed, options)
+        if outcome is None:
+            posed = posed.unreduced()
     if outcome is None:
-        posed = posed.unreduced()
         outcome = _solve(posed.problem, options, options.tol)
     found = outcome.certificate
     proof = found.in_units(posed.whole)

@@ -78,7 +78,7 @@ class Certificate:
         If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point, and nothing is proven.
         """
         excess = self.upper - self.dual_bound
-        return max(excess, 0.0) / self.unit if self.is_feasible and not excess < -CROSSED * self.unit else np.inf
+        return max(excess, 0.0) / self.unit if np.isfinite(self.upper) and not excess < -CROSSED * self.unit else np.inf
 
     @property
     def is_feasible(self) -> bool:
@@ -309,10 +309,16 @@ class Nearness:
         """
         L, eps = self.losses, self.rounding_share
         bound, mu = dual_bound(self, clip_dual(self, state.dual))
-        met, objective, upper = MetRows(state.iterate, state.values, np.inf), np.nan, np.inf
-        if np.isfinite(state.values).all():
-            met = with_met_rows(self, state.iterate, state.values, mu, allowed)
-            objective = objective_value(self, met.iterate, met.values)
+        met, objective, upper = MetRows(state.iterate, state.values), np.nan, np.inf
+        if not np.isfinite(state.values).all():
+            met = met._replace(violation=np.inf)
+        else:
+            p = state.values
+            if L.has_hard:
+                met = with_met_rows(self, state.iterate, p, mu, allowed)
+                p = np.where(L.hard, L.bound, met.values)
+            # D(M, M0) + sum loss; divergences and losses are negative by rounding only
+            objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
             norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
@@ -412,10 +418,3 @@ def with_met_rows(
             violation = problem.violation(p)
             worst = float(violation[hard].max(initial=0.0))
     return MetRows(iterate, p, worst, np.where(hard, violation * problem.unit, 0.0))
-
-
-def objective_value(problem: Nearness, iterate: Iterate, p: np.ndarray) -> float:
-    """``D(M, M0) + sum loss`` of a matrix with the values p (c,); hard rows cost nothing."""
-    L = problem.losses
-    total = problem.offset + iterate.value() + L.value(np.where(L.hard, L.bound, p) if L.has_hard else p)
-    return float(np.maximum(total, 0.0))  # divergences and losses are negative by rounding only

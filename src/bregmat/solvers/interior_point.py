@@ -17,7 +17,6 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import objective_value
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, positive
 from bregmat.solvers.path_equations import PathEquations, PathPoint, Step
@@ -182,7 +181,8 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
     # a hard row with slack is reported without its multiplier, which is of size tau: restoration moves rows that have one
     idle = L.hard & (L.sense != 0) & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
-    F = objective_value(problem, iterate, p)
+    F = problem.offset + iterate.value() + L.value(np.where(L.hard, L.bound, p) if L.has_hard else p)
+    F = float(np.maximum(F, 0.0))
     # g(mu) = phi*(T0) - phi*(T) - sum loss*(mu)
     bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + strength) * problem.violation(p), 0.0).sum()
