@@ -11,12 +11,12 @@ from bregmat.operators import pair_graph
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import drawn_numbers
 from bregmat.operators.pair_graph import PairGraph
-from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.shard_rows import ShardSettings
+from bregmat.sharded.sources import lazy_constraints
 from bregmat.solvers import mirror_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 

@@ -16,8 +16,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
 from bregmat.run.result import MatrixResult
-from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constraints
-from bregmat.sharded.sources import LazyPoints
+from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
 from bregmat.verification import verify
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out

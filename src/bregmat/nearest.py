@@ -21,8 +21,7 @@ from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.run.result import MatrixResult, Record, Status
-from bregmat.sharded.collections import is_collection
-from bregmat.sharded.sources import LazyConstraints, LazyPoints
+from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import single_thread_blas
-from bregmat.sharded.collections import DaskPoints
 from bregmat.sharded.expressions import FAN_IN, Expression, fold, value_of
 from bregmat.sharded.local import MAX_CACHED, size_in_file
 from bregmat.sharded.shared_points import SHARED_POINTS
-from bregmat.sharded.sources import ShardSource
+from bregmat.sharded.sources import DaskPoints, ShardSource
 
 MAX_RELOADS = 8  # how often all shards are loaded again after workers died repeatedly on the same task
 

@@ -17,9 +17,9 @@ from bregmat.base.checks import check_finite, check_integer
 from bregmat.base.linalg import blocks, sq_norms
 from bregmat.base.sampling import IDENTICAL
 from bregmat.sharded.cluster import computing_on
-from bregmat.sharded.collections import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
 from bregmat.sharded.expressions import SHARD, Expression
 from bregmat.sharded.nearest import BLOCK, check_executor, shards_on
+from bregmat.sharded.sources import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
 
 Combine = Callable[[Any, Any], Any]
 

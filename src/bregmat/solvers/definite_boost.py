@@ -11,12 +11,12 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import eigen_update, outer_rows, von_neumann
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
-from bregmat.base.checks import as_choice, check_flag, check_integer, rows_text
+from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
-from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -216,11 +216,10 @@ class DefiniteBoost(SolverWithNeeds):
     root_tol: float = 1e-10
     block: int | None = None
 
-    def _settings(self) -> Settings:
-        return {check_flag: ("corrected",), positive: ("violation_tol", "root_tol")}
-
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_flag("DefiniteBoost: corrected", self.corrected)
+        for name in ("violation_tol", "root_tol"):
+            check_positive(f"DefiniteBoost: {name}", getattr(self, name), finite=True)
         for name, allowed in (("projection", ("exact", "approximate")), ("order", ("greedy", "cyclic"))):
             as_choice(f"DefiniteBoost: {name}", getattr(self, name), allowed)
         if self.spectrum is not None:

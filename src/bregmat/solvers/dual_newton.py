@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.base.checks import check_positive
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.numerics import armijo
 from bregmat.certificates.nearest_matrix import NearestMatrix
@@ -20,7 +21,7 @@ from bregmat.coordinates.iterates import Iterate, iterate_at_prior
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.mirror_newton import Stage
-from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, not_negative
+from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 
 ROUNDS, CG_STEPS = 6, 60  # rounds of conjugate gradients in one Newton step, and steps in one round
 
@@ -72,8 +73,8 @@ class DualNewton(SolverWithNeeds):
     needs_loss = ("conjugate", "relaxed")
     proximal: float = 1e-3
 
-    def _settings(self) -> Settings:
-        return {not_negative: ("proximal",)}
+    def __post_init__(self) -> None:
+        check_positive("DualNewton: proximal", self.proximal, finite=True, zero=True)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""

@@ -6,7 +6,7 @@ Rows ``p_i <= xi_i`` with relaxed bounds xi, slacks ``w = s (xi - p) > 0`` and m
 
 to ``tau = 0``. The dual equation ``T = T0 - A*(mu)`` holds always; the primal one is approached. For LogDet, ``-T`` is the dual
 of M and the link is exact. For the other divergences, ``Z = tau M^-1`` is a variable of its own: ``phi'(M) - Z = T`` and ``M Z = tau``.
-Both use the scaling of Nesterov and Todd (``cone_scalings``), and the relaxed bounds the chord of their link (``relaxed_bounds``).
+Both use the scaling of Nesterov and Todd (``cone_scalings``), and the relaxed bounds the chord of their link (``path_equations``).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.base.checks import check_positive
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, positive
-from bregmat.solvers.path_equations import PathEquations, PathPoint, Step
-from bregmat.solvers.relaxed_bounds import RelaxedBounds
+from bregmat.solvers.needs import MatrixState, SolverWithNeeds
+from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,8 +64,8 @@ class InteriorPoint(SolverWithNeeds):
     needs_loss = ("on_path", "chord")
     ahead: float = 1.0
 
-    def _settings(self) -> Settings:
-        return {positive: ("ahead",)}
+    def __post_init__(self) -> None:
+        check_positive("InteriorPoint: ahead", self.ahead, finite=True)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """Start with dual weights of half the strength of the rows, on the path but for the primal equation and the link."""

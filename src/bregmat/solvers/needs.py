@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from bregmat.base.checks import check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.loop import State
-
-Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # check -> names of the settings that it checks
 
 # words for the needs that not every divergence or loss meets, in messages
 WORDS = {
@@ -60,16 +57,6 @@ class SolverWithNeeds:
     needs_divergence: ClassVar[tuple[str, ...]]
     needs_loss: ClassVar[tuple[str, ...]]
 
-    def __post_init__(self) -> None:
-        """Raise for settings out of range, naming class and setting."""
-        for check, names in self._settings().items():
-            for name in names:
-                check(f"{type(self).__name__}: {name}", getattr(self, name))
-
-    def _settings(self) -> Settings:
-        """The checks of the settings."""
-        return {}
-
     def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
         """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for this solver.
 
@@ -97,18 +84,3 @@ class SolverWithNeeds:
         missing += further
         if missing:
             raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
-
-
-def not_negative(name: str, value: Any) -> None:
-    """Raise unless a setting is a finite number of at least 0."""
-    check_positive(name, value, finite=True, zero=True)
-
-
-def positive(name: str, value: Any) -> None:
-    """Raise unless a setting is a finite positive number."""
-    check_positive(name, value, finite=True)
-
-
-def count(name: str, value: Any) -> None:
-    """Raise unless a setting is a positive integer."""
-    check_integer(name, value, 1, optional=False)
