@@ -94,11 +94,8 @@ def build_problem(
 
     Parameters
     ----------
-    divergence : SpectralDivergence
-    t0 : ndarray, shape (r,)
-        Mirror coordinates of the prior, which is diagonal.
-    operator : Operator
-        The rows, bound to their points.
+    divergence, t0, operator
+        As in :class:`bregmat.certificates.problem.Nearness`.
     constraints : Constraints
         In row numbers, in the operator's order.
     loss : None, Loss or str

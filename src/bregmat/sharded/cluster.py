@@ -38,7 +38,7 @@ def computing_on(executor: Any) -> AbstractContextManager[Any]:
 
 # ---------------------------------------------------------------------- on the workers
 class WorkerShard:
-    """A shard on a worker (:class:`bregmat.sharded.expressions.CachedShard`).
+    """A shard on a worker.
 
     When Dask moves it to another worker or to disk, only its source travels, and the rows are read again. Arrays that have travelled
     need not be aligned in memory, and compiled loops may add unaligned numbers in another order.

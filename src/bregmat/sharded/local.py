@@ -108,7 +108,7 @@ class ObjectFiles:
 
 
 class LocalShard:
-    """A shard of this process (:class:`bregmat.sharded.expressions.CachedShard`)."""
+    """A shard of this process: its rows, and a cache of values by the keys of their expressions."""
 
     def __init__(self, load: Callable[[], Any], folder: Path) -> None:
         self._load, self._files = load, ObjectFiles(folder)

@@ -51,17 +51,13 @@ class PointSource:
     def read(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The points and the labels."""
         part = slice(self.start, self.start + self.count)
-        X = _computed(self.X)[part]
+        X = (self.X.compute() if _is_delayed(self.X) else self.X)[part]
         y = np.asarray(self.y.compute()[part]) if _is_delayed(self.y) else self.y
         return np.array(X, dtype=float), y
 
 
 def _is_delayed(x: Any) -> bool:
     return type(x).__module__.startswith("dask")
-
-
-def _computed(x: Any) -> Any:
-    return x.compute() if _is_delayed(x) else x
 
 
 @dataclass(frozen=True)

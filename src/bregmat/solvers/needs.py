@@ -58,16 +58,7 @@ class SolverWithNeeds:
     needs_loss: ClassVar[tuple[str, ...]]
 
     def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
-        """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for this solver.
-
-        Parameters
-        ----------
-        problem : NearestMatrix
-        further : iterable of str
-            Other needs that the problem does not meet.
-        instead : str
-            Name of a solver that takes more problems.
-        """
+        """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
         D, missing = problem.divergence, []
         # divergences and losses of users may lack an attribute
         for need in self.needs_divergence:
