@@ -112,8 +112,10 @@ class Certificate:
         Dual weights may grow without end, and ``upper`` with them, so the last certificate need not be the best one.
         """
         pairs = [new, self, new.with_dual(self.dual, self.dual_bound), self.with_dual(new.dual, new.dual_bound)]
-        best = min(pairs, key=lambda pair: pair.gap)
-        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+        gaps = [pair.gap for pair in pairs]
+        if np.isfinite(min(gaps)):
+            return pairs[gaps.index(min(gaps))]
+        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
 
     def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""
@@ -325,11 +327,15 @@ class Nearness:
             rounding = eps * (abs(self.offset) + iterate.value_size())
             if not L.hard.all():
                 rounding += L.value_rounding(p, norms * norm, eps)
-            # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
             if met.missed is None:
                 upper = objective + rounding
-            elif not _may_be_missed(self, p, 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)):
-                upper = objective + float(np.abs(mu) @ met.missed) + rounding
+            else:
+                # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+                noise = 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)
+                slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
+                # a hard row may be missed if it holds by less than noise that is not small beside its unit
+                if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
+                    upper = objective + float(np.abs(mu) @ met.missed) + rounding
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
@@ -382,13 +388,6 @@ def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
     root = 1.0 / np.sqrt(-t0)
     top = float(eigvalsh(root[:, None] * -A * root)[-1])
     return min(1.0, 0.999 / top) if top > 0 else 0.0
-
-
-def _may_be_missed(problem: Nearness, p: np.ndarray, noise: np.ndarray) -> bool:
-    """Whether a hard row holds by less than the noise of its value, which is not small beside its unit."""
-    L = problem.losses
-    slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
-    return bool((L.hard & (noise > UNCERTAIN * problem.unit) & (slack <= noise)).any())
 
 
 def with_met_rows(

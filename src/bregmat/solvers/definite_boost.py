@@ -341,7 +341,9 @@ class BoostSteps(NamedTuple):
             s, r, low, high = rows.side(float(value if is_greedy else raw / np.exp(lam).sum()), i)
             if not is_greedy:
                 worst = max(worst, r * float(rows.share[i]))
-                if self._holds(i, r):
+                # a copy of a row that was just projected onto is violated by rounding; its multiplier may have to be corrected
+                holds = r <= 1e-15 * (2.0 * abs(float(rows.b[i])) + abs(r)) and rows.sense[i] != 0
+                if holds and (dual[i] == 0.0 or not how.corrected):
                     continue
             # step alpha of the bound of Theorem 4.1, in the sense of the row; a correction may shorten it
             model = s * approximate_step(r, low, high)
@@ -360,12 +362,6 @@ class BoostSteps(NamedTuple):
             level[2] += log_step_bound(r, low, high, s * model)
             series.append((i, delta, level[1], level[2], evaluations))
         return np.array(series).reshape(-1, len(SERIES)), worst
-
-    def _holds(self, i: int, r: float) -> bool:
-        """Whether an inequality with violation r holds up to rounding, and its multiplier is not to be corrected."""
-        b = abs(float(self.boost_rows.b[i]))
-        holds = r <= 1e-15 * (2.0 * b + abs(r))  # a copy of a row that was just projected onto is violated by rounding
-        return holds and self.boost_rows.sense[i] != 0 and (self.dual[i] == 0.0 or not self.how.corrected)
 
     def _move(self, form: int, i: int, model: float) -> tuple[float, int]:
         """Project onto row i, which is in the eigenbasis; the change of its multiplier, and evaluations of the zero finder."""

@@ -74,7 +74,9 @@ class InteriorPoint(SolverWithNeeds):
         bounds = RelaxedBounds(L, u)
         bounds.strength[L.hard] *= self.ahead * max(1.0, stretch(problem))
         tau = float(np.exp(np.log(bounds.strength).mean()))
-        half = _half_strength(bounds, s)
+        # half of the strength of every inequality, at most half of the way to an open end; 0 for equalities
+        half = 0.5 * s * np.minimum(bounds.strength, np.where(s > 0, bounds.ceiling, -bounds.floor))
+        half = np.where(s == 0, 0.0, half)
         m = _cold_weights(problem, half, s)
         # M is the matrix of the path at weights that keep it near the prior
         t, V = eigh(_mirror_point(problem, m / u))
@@ -216,12 +218,6 @@ def is_nearly_linear(problem: NearestMatrix) -> bool:
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
-
-
-def _half_strength(bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
-    """Weights of half the strength of every inequality, at most half of the way to an open end; 0 for equalities."""
-    most = np.minimum(bounds.strength, np.where(s > 0, bounds.ceiling, -bounds.floor))
-    return np.where(s == 0, 0.0, 0.5 * s * most)
 
 
 def _first_slack(
