@@ -258,9 +258,7 @@ class Nearness:
     worth: float = field(init=False)
     rounding_share: float = field(init=False)
     is_always_feasible: bool = field(init=False)
-    size: ClassVar[float] = (
-        1e-3  # smallest unit of the gap, in units of the prior: smaller objectives are not told apart
-    )
+    size: ClassVar[float] = 1e-3  # smallest unit of the gap, in units of the prior
 
     def __post_init__(self) -> None:
         r = self.operator.r
@@ -311,13 +309,11 @@ class Nearness:
         """
         L, eps = self.losses, self.rounding_share
         bound, mu = dual_bound(self, clip_dual(self, state.dual))
-        met, objective, upper = MetRows(state.iterate, state.values), np.nan, np.inf
-        if not np.isfinite(state.values).all():
-            met = met._replace(violation=np.inf)
-        else:
-            p = state.values
+        iterate, p, objective, upper = state.iterate, state.values, np.nan, np.inf
+        met = MetRows(iterate, p, 0.0 if np.isfinite(p).all() else np.inf)
+        if np.isfinite(met.violation):
             if L.has_hard:
-                met = with_met_rows(self, state.iterate, p, mu, allowed)
+                met = with_met_rows(self, iterate, p, mu, allowed)
                 p = np.where(L.hard, L.bound, met.values)
             # D(M, M0) + sum loss; divergences and losses are negative by rounding only
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))

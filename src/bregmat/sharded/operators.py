@@ -107,7 +107,7 @@ class ShardedOperator(Operator):
         """The driver has no rows: what would return them is refused."""
         raise TypeError("this solver needs single rows at the driver, and sharded rows stay with their shards.")
 
-    features = sizes = squared_norms = outer = _refuse
+    features = sizes = squared_norms = outer = _refuse  # type: ignore[assignment]
 
 
 def _drawn(part: Any, op: Operator, share: float) -> np.ndarray:

@@ -164,10 +164,9 @@ class MirrorNewton(SolverWithNeeds):
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
     ) -> MirrorNewtonState | SampledState:
         """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at the given matrix."""
-        iterate, share, light = start, 1.0, 30.0
-        if isinstance(start, np.ndarray):
-            iterate = _from_dual(problem, start)
-        elif start is None:  # the first stage is light: 30 is the geometric mean of the strengths of its rows
+        iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
+        share, light = 1.0, 30.0
+        if start is None:  # the first stage is light: 30 is the geometric mean of the strengths of its rows
             strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
             share = min(1.0, light / max(strength, 1e-300))
         stage = Stage.of(problem, share, 1.0)
