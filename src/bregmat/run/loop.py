@@ -18,6 +18,8 @@ from bregmat.run.result import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
+SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
+ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
 
 
@@ -99,22 +101,8 @@ class Outcome:
     def shared(self) -> dict[str, Any]:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
-        return {
-            "status": self.status,
-            "exit_reason": self.exit_reason,
-            "objective": proof.objective,
-            "dual_bound": proof.dual_bound,
-            "gap": proof.gap,
-            "unit": proof.unit,
-            "max_violation": proof.violation,
-            "tol": self.tol,
-            "n_iter": self.n_iter,
-            "seconds": self.seconds,
-            "history": self.history,
-            "solver": self.solver,
-            "conflict": self.conflict,
-            "trace": self.trace,
-        }
+        proven = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
+        return {name: getattr(self, name) for name in SHARED} | proven | {"max_violation": proof.violation}
 
 
 @dataclass(eq=False)
@@ -323,20 +311,9 @@ class _Run:
         if self.proof is not None:
             status, rows = self.proof.status, self.proof.rows
             best = replace(best, dual=self.proof.dual, upper=np.inf)
-        return Outcome(
-            best,
-            status,
-            reason,
-            self.tol,
-            iteration,
-            self.log.seconds(),
-            self.log.history,
-            self.solver.name,
-            rows,
-            dict(state.trace),
-            state.last,
-            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
-        )
+        log, own = self.log, reason is state.ended is ExitReason.TOLERANCE
+        story = iteration, log.seconds(), log.history, self.solver.name, rows, dict(state.trace), state.last, own
+        return Outcome(best, status, reason, self.tol, *story)
 
 
 def solve_in_turn(
@@ -376,11 +353,7 @@ def solve_in_turn(
             continue
         log.before += outcome.n_iter
         best = outcome if best is None else _continued(best, outcome)
-        if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (
-            ExitReason.TOLERANCE,
-            ExitReason.INTERRUPTED,
-            ExitReason.TIME,
-        ):
+        if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in ENDED:
             break
     assert best is not None
     return best

@@ -39,16 +39,12 @@ class BoostRows(NamedTuple):
 
     @classmethod
     def of(cls, rows: OuterRows, bounds: RowBounds, low: np.ndarray, high: np.ndarray, total: float) -> BoostRows:
-        """From flat rows.
+        """From flat rows, their bounds, the ends of their intervals, and the trace.
 
         Parameters
         ----------
-        rows : OuterRows
-        bounds : RowBounds
-        low, high : ndarray, shape (c,)
-            Numbers below and above all eigenvalues of ``A_j``.
-        total : float
-            The trace.
+        rows, bounds, low, high, total
+            The last three as in the attributes.
         """
         V, usable = rows.terms(), rows.shift == 0.0
         places = np.arange(len(rows.coef))
