@@ -66,12 +66,12 @@ class Certificate:
     size: float = 1.0
     missed: np.ndarray | None = None
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The unit of the gap: ``max(size, |objective|)``."""
         return max(self.size, abs(self.objective))
 
-    @property
+    @cached_property
     def gap(self) -> float:
         """``(upper - dual_bound) / max(size, |objective|)``, never negative; inf if nothing is proven.
 

@@ -63,10 +63,9 @@ class WorkerShard:
 
     def cached(self, key: str) -> Any:
         """The cached value of an expression, or None; the value becomes the most recently used one."""
-        found = self._cache.get(key)
-        if found is not None:
+        if key in self._cache:
             self._cache[key] = self._cache.pop(key)
-        return found
+        return self._cache.get(key)
 
     def cache(self, key: str, value: Any) -> None:
         """Cache a value in place of the least recently used one."""

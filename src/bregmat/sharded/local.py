@@ -97,10 +97,6 @@ class ObjectFiles:
         except _Missing:
             return None
 
-    def touch(self, name: str) -> None:
-        """Make an object the most recently used one."""
-        self.entries[name] = self.entries.pop(name)
-
     def drop(self, name: str) -> None:
         """Delete an object."""
         del self.entries[name]
@@ -125,10 +121,10 @@ class LocalShard:
 
     def cached(self, key: str) -> Any:
         """The cached value of an expression, or None; the value becomes the most recently used one."""
-        found = self._files.get(key)
-        if found is not None:
-            self._files.touch(key)
-        return found
+        entries = self._files.entries
+        if key in entries:
+            entries[key] = entries.pop(key)
+        return self._files.get(key)
 
     def cache(self, key: str, value: Any) -> None:
         """Cache a value in place of the least recently used one."""
