@@ -98,15 +98,9 @@ def _identity(x: Any) -> Any:
 
 # ---------------------------------------------------------------------- at the driver
 class ClusterShards:
-    """Shards on the workers of a cluster (:class:`bregmat.sharded.expressions.Shards`).
+    """Shards on the workers of a cluster (:func:`bregmat.sharded.nearest.shards_on`).
 
-    Parameters
-    ----------
-    settings : ShardSettings or BlockSettings
-    sources : sequence of ShardSource
-    points : ndarray, LazyPoints or None
-        An array is sent to every worker once; files are read by the workers.
-    client : dask.distributed.Client
+    Points that are an array are sent to every worker once; those in files are read by the workers.
     """
 
     def __init__(self, settings: Any, sources: Sequence[ShardSource], points: Any, client: Any) -> None:

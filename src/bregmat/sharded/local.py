@@ -135,16 +135,7 @@ class LocalShard:
 
 
 class LocalShards:
-    """Shards of this process (:class:`bregmat.sharded.expressions.Shards`).
-
-    Parameters
-    ----------
-    settings : ShardSettings or BlockSettings
-    sources : sequence of ShardSource
-    points : ndarray, LazyPoints or None
-    threads : int
-        Shards that are processed at the same time; as many are in memory.
-    """
+    """Shards of this process (:func:`bregmat.sharded.nearest.shards_on`); as many are processed at the same time as there are threads."""
 
     def __init__(self, settings: Any, sources: Sequence[ShardSource], points: Any, threads: int = 1) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bregmat-", ignore_cleanup_errors=True)

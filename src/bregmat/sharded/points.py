@@ -72,10 +72,8 @@ class BlockSettings:
 
         Parameters
         ----------
-        source : PointSource
-        points : None
-        number, first : int
-            Number of the block among all blocks, and of its first row among all rows.
+        source, points, number, first
+            As in :meth:`bregmat.sharded.shard_rows.ShardSettings.load`; a block has no points besides those of its source.
         """
         try:
             X, y = source.read()
