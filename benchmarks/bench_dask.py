@@ -22,11 +22,11 @@ from distributed import Client, LocalCluster
 import bregmat
 from bregmat.objective.divergences import LogDet
 from bregmat.sharded.cluster import ClusterShards
-from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.shard_rows import ShardSettings
+from bregmat.sharded.sources import lazy_constraints
 
 MOST_MS = 25.0  # that a step on the cluster may take longer
 

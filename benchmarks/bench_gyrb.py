@@ -142,14 +142,12 @@ def walk(solver: Any, at: Setting, seconds: float) -> Run:
 
 def proven(at: Setting, state: Any, run: Run) -> set[str]:
     """The gaps that this state proves and the run had not reached before, with the referee's word on them."""
-    from bregmat.certificates.certify import certify
-
     # the dual bound alone says whether a certificate, which costs a Gram system, can succeed
     ahead = relative(at.optimum, state.objective)
     open_ends = {end: tol for end, tol in TOLERANCES.items() if end not in run.projections and ahead <= tol}
     if not open_ends:
         return set()
-    proof = certify(at.problem, state.iterate, state.values, state.dual)
+    proof = at.problem.certify(state)
     reached = {end for end, tol in open_ends.items() if relative(proof.upper, proof.dual_bound) <= tol}
     for end in reached:
         dual = bench_hard.Dual("vonneumann")

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
-from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior

@@ -20,11 +20,10 @@ from bregmat import Factor, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.io import open_constraints, open_points
 from bregmat.objective.divergences import LogDet
 from bregmat.sharded import cluster as cluster_module
-from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.expressions import Expression
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.shard_rows import ShardSettings
-from bregmat.sharded.sources import LazyConstraints
+from bregmat.sharded.sources import LazyConstraints, lazy_constraints
 from sharded_cases import KINDS, hard_problem, labelled_points, soft_problem, write_parquet, write_points
 
 # the warnings of Dask come in other threads, while workers are killed

@@ -1,6 +1,7 @@
 """Dual Newton: outcomes on problems of every kind, each proof worked out again without the operators and iterates."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,9 +10,9 @@ import scipy.optimize
 import cases
 from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
 from bregmat.certificates import restoration
-from bregmat.certificates.certify import certify, dual_bound
 from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates.iterates import iterate_at_prior
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
@@ -323,7 +324,7 @@ def test_restoration_needs_one_row_of_a_matrix(rng, divergence):
         above = iterate_at_prior(divergence, problem.t0).with_factor(np.sqrt(1.01) * np.linalg.pinv(Z) @ G)
         p = problem.operator.congruence(above.F).values_diagonal(above.x)
         assert np.allclose(problem.violation(p)[:10], 0.01)
-        found.append(certify(problem, above, p, np.zeros(problem.c)))
+        found.append(problem.certify(SimpleNamespace(iterate=above, values=p, dual=np.zeros(problem.c))))
     assert found[0].is_feasible and found[1].is_feasible
     assert np.allclose(found[0].iterate.matrix(), found[1].iterate.matrix(), rtol=1e-12)
 
@@ -356,7 +357,7 @@ def test_rows_beyond_the_range_of_a_matrix_are_restored(rng):
     C = _distances(there.factor(), i[some], j[some], ["=="] * 9, 0.0)
     problem = _problem(Frobenius(), np.eye(6), C)
     p = problem.operator.congruence(start.F).values_diagonal(start.x)
-    certificate = certify(problem, start, p, np.zeros(9))
+    certificate = problem.certify(SimpleNamespace(iterate=start, values=p, dual=np.zeros(9)))
     assert 1e-4 < problem.violation(p).max() < 0.1
     assert certificate.is_feasible
     assert np.allclose(certificate.iterate.matrix(), there.matrix(), atol=0.05)

@@ -17,7 +17,7 @@ from bregmat.run.result import Status
 from bregmat.solvers import interior_point, newton_system, preconditioners
 from bregmat.solvers.cone_scalings import HIGHEST, LOWEST, LogDetScaling, SlackScaling, corrections
 from bregmat.solvers.interior_point import InteriorPoint
-from bregmat.solvers.relaxed_bounds import RelaxedBounds
+from bregmat.solvers.path_equations import RelaxedBounds
 from verified_calls import verify_outcome
 
 NAMES = ("logdet", "vonneumann", "frobenius")

@@ -263,7 +263,9 @@ def test_nan_in_the_signal_alone_is_no_convergence(points, pairs):
 
 
 def test_nan_proves_nothing(points, pairs):
-    certificate = nearest_metric(points, pairs, slack_weight=1.0).certificate
+    found = nearest_metric(points, pairs, slack_weight=1.0)
+    proof = {"dual": found.dual, "objective": found.objective, "dual_bound": found.dual_bound, "size": found.unit}
+    certificate = Certificate(**proof, upper=found.objective)
     assert certificate.proves(1e-6)
     assert not replace(certificate, upper=np.nan).proves(1e6)
     assert not replace(certificate, dual_bound=np.nan).proves(1e6)

@@ -11,12 +11,12 @@ from bregmat.operators import pair_graph
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import drawn_numbers
 from bregmat.operators.pair_graph import PairGraph
-from bregmat.sharded.collections import lazy_constraints
 from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.shard_rows import ShardSettings
+from bregmat.sharded.sources import lazy_constraints
 from bregmat.solvers import mirror_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 
@@ -155,7 +155,7 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
     X, C = soft_problem(c=6000)
     settings = {"slack_weight": 1.0, "solver": "mirror_newton"}
     cold = nearest_metric(X, C, **settings)
-    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 2), ("SAMPLE_SHARE", 0.02)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 100), ("SAMPLE_SHARE", 0.02)):
         monkeypatch.setattr(mirror_newton, name, few)
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
@@ -165,7 +165,7 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
 
 def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
     X, C = soft_problem(c=6000)
-    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 10)):
+    for name, few in (("SAMPLE_FROM", 1000), ("ROWS_PER_ENTRY", 80)):
         monkeypatch.setattr(mirror_newton, name, few)
     for limit in (0, 1, 3):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)

@@ -12,13 +12,11 @@ from operator import add
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import slack_weights, weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
 from bregmat.run.result import MatrixResult
-from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constraints
-from bregmat.sharded.sources import LazyPoints
+from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
 from bregmat.verification import verify
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
@@ -119,7 +117,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
         dual=certificate.dual,
         values=certificate.values,
         violation=problem.violation(certificate.values),
-        weight_span=weight_span(slack_weights(settings.get("slack_weight", np.inf), constraints)),
+        weight_span=problem.weight_span,
     )
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1

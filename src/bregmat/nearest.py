@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +20,9 @@ from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.run.result import MatrixResult, Record, Status
-from bregmat.sharded.collections import is_for_blocks
+from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
-
-if TYPE_CHECKING:
-    from bregmat.sharded.sources import LazyConstraints
 
 ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated rows cause, as measured
 
@@ -203,6 +200,13 @@ def nearest_metric(
     return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
 
 
+def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
+    """Whether data are processed in blocks: an argument asks for it, or the data are not in memory."""
+    of_dask = [x for x in data if type(x).__module__.startswith("dask") and is_collection(x)]
+    in_files = [x for x in data if isinstance(x, (LazyPoints, LazyConstraints))]
+    return executor is not None or block_size is not None or bool(of_dask or in_files)
+
+
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
     """The certified result; ``space`` is where the points are, if that is not the host's memory."""
     clock = time.perf_counter()
@@ -211,8 +215,15 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
     options.check(len(constraints.bound))
-    posed = pose_problem(coordinates, constraints, options.divergence, options.loss, options.slack_weight, space)
-    posed, outcome = _solve_posed(posed, options)
+    D = options.divergence
+    posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    outcome = None
+    if posed.elimination is not None:
+        outcome = _solve_on_face(posed, options)
+        if outcome is None:
+            posed = posed.unreduced()
+    if outcome is None:
+        outcome = _solve(posed.problem, options, options.tol)
     found = outcome.certificate
     proof = found.in_units(posed.whole)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
@@ -224,21 +235,19 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         dual=proof.dual,
         values=proof.values,
         violation=posed.problem.violation(found.values),
-        weight_span=posed.weight_span,
-        singular=singular_rows_of(posed.whole, constraints) if is_open and options.divergence.keeps_rank else None,
+        weight_span=posed.whole.weight_span,
+        singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
     )
 
 
-def _solve_posed(posed: PosedProblem, options: Options) -> tuple[PosedProblem, Outcome]:
-    """The outcome for all rows, and the problem that it is of: without the elimination if its rows are in the proof."""
+def _solve_on_face(posed: PosedProblem, options: Options) -> Outcome | None:
+    """The outcome for all rows from the problem without the eliminated directions; None if the eliminated rows belong to a proof."""
     tol = options.tol
-    if posed.elimination is not None:
-        outcome = _solve(posed.problem, options, max(tol - ELIMINATION_GAP, 0.2 * tol))
-        if outcome.conflict is None:
-            certificate = posed.certificate(outcome.certificate, tol)
-            return posed, replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
-        posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
-    return posed, _solve(posed.problem, options, tol)
+    outcome = _solve(posed.problem, options, max(tol - ELIMINATION_GAP, 0.2 * tol))
+    if outcome.conflict is not None:  # a proof of infeasibility must name the eliminated rows, too
+        return None
+    certificate = posed.certificate(outcome.certificate, tol)
+    return replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
 
 
 def _solve(problem: NearestMatrix, options: Options, tol: float) -> Outcome:
@@ -248,6 +257,7 @@ def _solve(problem: NearestMatrix, options: Options, tol: float) -> Outcome:
         dual = options.warm_start.dual
         start = np.zeros(problem.c)
         start[: len(dual)] = dual * (problem.scale / problem.worth)
-    log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
+    units = None if problem.worth == 1.0 else problem.record_in_units
+    log = RunLog(options.callback, options.max_seconds, units)
     plan = plan_of(problem, options.solver, options.max_iter, start is not None)
     return solve_in_turn(problem, plan, tol=tol, start=start, log=log)

@@ -39,7 +39,7 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
         rows = vanished[constraints.relation[vanished] == code]
         if relation.is_whole or not (constraints.relation == code).any():
             continue
-        for part in _parts(rows, place):
+        for part in _parts(rows, place) if len(rows) else ():
             value, size, _ = _given_values(place, root, relation, constraints.index[part])
             unit = np.where(bound[part] > 0, bound[part], size)
             _refuse(constraints, part, np.abs(value) + 8.0 * LONG_EPS * size > FEASIBLE * unit, value)
@@ -47,7 +47,7 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
             for part in _parts(np.flatnonzero(constraints.relation == code), place):
                 value, size, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
                 _refuse(constraints, part, is_lost & (size > UNCERTAIN * bound[part]), value)
-        if any("." in key for key in relation.form):
+        if "." in "".join(relation.form):  # an inner product
             for part in _parts(_unbalanced(place, constraints, code), place):
                 value, size, squares = _given_values(place, root, relation, constraints.index[part])
                 unit = np.where(bound[part] > 0, bound[part], size)

@@ -9,10 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
-from bregmat.certificates.certify import clip_dual
-from bregmat.certificates.nearness import Nearness
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
-from bregmat.certificates.problem import Proof
+from bregmat.certificates.problem import Nearness, Proof, clip_dual
 from bregmat.operators.linear_maps import VANISHING, Operator
 
 # eigenvalues of sums of rows of norm 1, relative to the largest: below the first they are rounding, above the second they are not
@@ -115,13 +113,8 @@ def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
     """A hard row whose bound excludes 0 although must-links force its value to 0; the proof has large weights on the must-links.
 
     An example is ``K_00 = 0`` and ``K_01 >= 1``, where only the limit of infinite weights is a proof. The result is None unless the
-    must-links are clearly independent or clearly dependent, so that rounding does not decide.
-
-    Parameters
-    ----------
-    problem : Nearness
-    linked : ndarray of int
-        Must-links: rows of rank one with ``v' M v = 0``.
+    must-links (``linked``: rows of rank one with ``v' M v = 0``) are clearly independent or clearly dependent, so that rounding does
+    not decide.
     """
     op, L = problem.operator, problem.losses
     before = op.norms()

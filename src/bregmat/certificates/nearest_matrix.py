@@ -12,12 +12,10 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
-from bregmat.certificates.certify import MatrixCertificate, certify, dual_bound
 from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.given_rows import check_given_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
-from bregmat.certificates.nearness import Nearness
-from bregmat.certificates.problem import Problem, Proof
+from bregmat.certificates.problem import MatrixCertificate, Nearness, Problem, Proof, dual_bound
 from bregmat.certificates.status import Record
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
@@ -33,30 +31,22 @@ MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do n
 
 
 class NearestMatrix(Nearness, Problem):
-    """Problem (P) with certificates of points and proofs that its hard rows contradict each other."""
+    """Problem (P) with proofs that its hard rows contradict each other."""
 
     @property
-    def is_always_feasible(self) -> bool:  # type: ignore[override]
-        """Whether no row is hard."""
-        return not self.losses.has_hard
-
-    certifies_cheaply = is_always_feasible  # hard rows are restored before each certificate
-
-    def certify(self, state: Any) -> MatrixCertificate:
-        """The certificate of the matrix and the dual weights of a state."""
-        return certify(self, state.iterate, state.values, state.dual)
+    def certifies_cheaply(self) -> bool:
+        """Whether no row is hard: hard rows are restored before each certificate."""
+        return self.is_always_feasible
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
         figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}
-        if not self.losses.has_hard:
+        if self.is_always_feasible:
             return figures | {"objective": state.objective}
         return figures | {works_on: state.objective, "violation": state.violation(self)}
 
     def record_in_units(self, row: Record) -> Record:
         """A record of the history in the user's units."""
-        if self.worth == 1.0:
-            return row
         return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
 
     def proof_beforehand(self) -> Proof | None:
@@ -89,27 +79,6 @@ def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
     return np.where(size > 0, size, 1.0)
 
 
-def slack_weights(slack_weight: Any, constraints: Constraints) -> np.ndarray:
-    """The papers' gamma of each row, in a new array."""
-    gamma = as_column(
-        "slack_weight",
-        slack_weight,
-        len(constraints.bound),
-        per="constraint",
-        scalar=True,
-        infinite=True,
-        positive=True,
-        hint=" (inf = hard)",
-    )
-    return gamma * constraints.weight
-
-
-def weight_span(gamma: np.ndarray) -> float:
-    """Largest over smallest finite slack weight; 1 if there is none."""
-    soft = gamma[np.isfinite(gamma)]
-    return float(soft.max() / soft.min()) if len(soft) else 1.0
-
-
 def build_problem(
     divergence: SpectralDivergence,
     t0: np.ndarray,
@@ -125,11 +94,8 @@ def build_problem(
 
     Parameters
     ----------
-    divergence : SpectralDivergence
-    t0 : ndarray, shape (r,)
-        Mirror coordinates of the prior, which is diagonal.
-    operator : Operator
-        The rows, bound to their points.
+    divergence, t0, operator
+        As in :class:`bregmat.certificates.problem.Nearness`.
     constraints : Constraints
         In row numbers, in the operator's order.
     loss : None, Loss or str
@@ -148,7 +114,17 @@ def build_problem(
     TypeError
         For a loss that is neither None nor a loss nor the name of one.
     """
-    gamma = slack_weights(slack_weight, constraints)
+    gamma = as_column(
+        "slack_weight",
+        slack_weight,
+        len(constraints.bound),
+        per="constraint",
+        scalar=True,
+        infinite=True,
+        positive=True,
+        hint=" (inf = hard)",
+    )
+    gamma = gamma * constraints.weight
     worth = scale ** (divergence.degree or 0)
     if not divergence.in_domain(t0) or not (np.abs(t0) < MAX_SIZE).all() or not 1.0 / MAX_SIZE < worth < MAX_SIZE:
         largest = scale * np.abs(divergence.inverse_link(t0)).max()
@@ -176,8 +152,12 @@ def build_problem(
         if len(zero):
             zero = zero[operator.restrict(zero).norms() == 0]
         check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
-    _check_reachable(operator, losses, constraints, size)
-    return NearestMatrix(divergence, t0, operator, losses.in_units(scale, worth), unit / scale, scale=scale)
+    if not ((size > 1.0 / MAX_SIZE) & (size < MAX_SIZE)).all():
+        _check_reachable(operator, losses, constraints, size)
+    soft = gamma[np.isfinite(gamma)]
+    span = float(soft.max() / soft.min()) if len(soft) else 1.0
+    losses = losses.in_units(scale, worth)
+    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints, size: np.ndarray) -> None:
@@ -217,8 +197,6 @@ class PosedProblem:
         As asked for, and as solved.
     coordinates : Coordinates
         Of ``problem``.
-    weight_span : float
-        Largest over smallest finite slack weight; 1 if there is none.
     elimination : Elimination or None
         How ``problem`` came from ``whole``; None if they are the same.
     whole_coordinates : Coordinates
@@ -228,7 +206,6 @@ class PosedProblem:
     problem: NearestMatrix
     coordinates: Coordinates
     whole_coordinates: Coordinates
-    weight_span: float
     elimination: Elimination | None = None
 
     def unreduced(self) -> PosedProblem:
@@ -237,13 +214,11 @@ class PosedProblem:
 
     def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
         """The certificate for all rows, from one of the problem that was solved."""
-        if self.elimination is None:
-            return found
         certificate = self._with_eliminated_rows(found)
         if certificate.proves(tol) or not certificate.is_feasible:
             return certificate
         # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
-        exact = certify(self.problem, found.iterate, found.values, found.dual, allowed=ROUNDED)
+        exact = self.problem.certify(found, allowed=ROUNDED)
         return certificate.joined(self._with_eliminated_rows(exact))
 
     def _with_eliminated_rows(self, found: MatrixCertificate) -> MatrixCertificate:
@@ -269,6 +244,8 @@ def pose_problem(
     loss: Any,
     slack_weight: Any,
     space: ArraySpace | None = None,
+    *,
+    in_span: bool = True,
 ) -> PosedProblem:
     """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows leave nothing.
 
@@ -282,38 +259,32 @@ def pose_problem(
         As in :func:`build_problem`.
     space : ArraySpace, optional
         Where the points are, if that is not the host's memory.
+    in_span : bool
+        Whether the span of the touched points may take the place of the columns of the data.
     """
-
-    def built(in_span: bool) -> tuple[Coordinates, NearestMatrix]:
-        place, operator = coordinates.bind(constraints, in_span=in_span)
-        if space is not None:
-            operator = on_space(operator, space)
-        return place, build_problem(
-            divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place
-        )
-
-    place, whole = built(True)
-    gamma = slack_weights(slack_weight, constraints)
-    posed = PosedProblem(whole, whole, place, place, weight_span(gamma))
-    if divergence.keeps_rank or not whole.losses.has_hard:
-        return posed
-    hard = np.isinf(gamma)
+    place, operator = coordinates.bind(constraints, in_span=in_span)
+    if space is not None:
+        operator = on_space(operator, space)
+    whole = build_problem(
+        divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place
+    )
+    hard = whole.losses.hard
+    if divergence.keeps_rank or whole.is_always_feasible:
+        return PosedProblem(whole, whole, place, place)
     linked, cliques = must_link_rows(constraints, hard), clique_weights(constraints, hard)
     if not len(linked) and not cliques:
-        return posed
+        return PosedProblem(whole, whole, place, place)
     if place.span is not None:  # directions are eliminated in the columns of the data
-        place, whole = built(False)
+        return pose_problem(coordinates, constraints, divergence, loss, slack_weight, space, in_span=False)
     faces = list(exposed(whole.operator, cliques))
     # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
     holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
     if len(linked):
         whole = replace(whole, linked=linked)
-    posed = replace(posed, whole=whole, problem=whole, coordinates=place, whole_coordinates=place)
     elimination = eliminate(place, whole.operator, linked, divergence, holds, faces) if len(linked) or faces else None
     if elimination is None:
-        return posed
-    problem = _on_face(whole, elimination)
-    return replace(posed, problem=problem, coordinates=elimination.coordinates, elimination=elimination)
+        return PosedProblem(whole, whole, place, place)
+    return PosedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)
 
 
 def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:

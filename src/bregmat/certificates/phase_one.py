@@ -7,11 +7,13 @@ rows with the least total relative violation at a trace of at most R. Its minimu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.certificates.nearness import Nearness
+from bregmat.base.numerics import armijo
+from bregmat.certificates.problem import Nearness
 from bregmat.operators.linear_maps import Operator, svec
 
 MOST_ROWS = 50
@@ -94,17 +96,27 @@ class _Barrier:
         C = self.factor(x)
         for _ in range(MAX_NEWTON_STEPS):
             assert C is not None
-            found = self._newton_direction(x, C, t)
+            newton = self._newton_direction(x, C, t)
+            if newton is None:
+                break
+            d, decrement = newton
+            here = self.value(x, C, t)
+            trial = partial(self._trial, x, d, t)
+            found = armijo(trial, here, -decrement, rounding=1e-12 * abs(here), most=20)
             if found is None:
                 break
-            d, decrement = found
-            moved = self._line_search(x, C, d, decrement, t)
-            if moved is None:
-                break
-            x, C = moved
+            x, C = found[0]
             if decrement < 0.1:
                 break
         return x
+
+    def _trial(
+        self, x: np.ndarray, d: np.ndarray, t: float, alpha: float
+    ) -> tuple[tuple[np.ndarray, np.ndarray], float] | None:
+        """The point ``x + alpha d`` with its Cholesky factor, and the function there; None outside the domain."""
+        new = x + alpha * d
+        C = self.factor(new)
+        return None if C is None else ((new, C), self.value(new, C, t))
 
     def _newton_direction(self, x: np.ndarray, C: np.ndarray, t: float) -> tuple[np.ndarray, float] | None:
         """``-H^-1 g`` and the decrement ``g' H^-1 g``; None if H is numerically singular."""
@@ -122,18 +134,3 @@ class _Barrier:
             return None
         d = -cholesky_solve(L, gradient / size) / size
         return d, -float(gradient @ d)
-
-    def _line_search(
-        self, x: np.ndarray, C: np.ndarray, d: np.ndarray, decrement: float, t: float
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """The point ``x + alpha d`` with a sufficient decrease (Armijo) and its Cholesky factor; None if there is none."""
-        here, alpha = self.value(x, C, t), 1.0
-        while alpha > 1e-6:
-            new = x + alpha * d
-            factor = self.factor(new)
-            if factor is not None:
-                goal = here - 0.1 * alpha * decrement + 1e-12 * abs(here)
-                if self.value(new, factor, t) <= goal:
-                    return new, factor
-            alpha *= 0.5
-        return None

@@ -1,17 +1,39 @@
-"""The interface between a problem and the loop: certificates of points, and proofs of infeasibility."""
+"""Problems, certificates of their points, and problem (P) itself: the nearest matrix to a prior under weighted bounds.
+
+:class:`Problem` is what the loop asks of every problem. :class:`Nearness` has the data of (P) and certifies its points:
+
+``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
+
+For dual weights ``mu`` of feasible signs, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
+``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P). Certificates are in float64, on unscaled data.
+
+Rounding is accounted for: what it may have added to the bound is subtracted, and what it may have taken from the objective is added
+to ``upper``. The computed eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its norm and of the terms that it
+is the sum of, which changes ``phi*`` by at most ``E |psi(T + E)|``. A sum is wrong by a few roundings of the sizes of its terms.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from bregmat.base.linalg import EPS, add_diagonal, eigvalsh
+from bregmat.base.threads import cached_property
+from bregmat.certificates.restoration import FEASIBLE, restore
 from bregmat.certificates.status import Status
+from bregmat.constraints.rows import excess_of
+from bregmat.coordinates.iterates import Iterate
+from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.linear_maps import Operator
+from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
-FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
 CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may lift a lower bound above the objective
+MODEST = 8.0  # roundings of a few operations, in units of EPS
+UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -44,19 +66,19 @@ class Certificate:
     size: float = 1.0
     missed: np.ndarray | None = None
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """The unit of the gap: ``max(size, |objective|)``."""
         return max(self.size, abs(self.objective))
 
-    @property
+    @cached_property
     def gap(self) -> float:
         """``(upper - dual_bound) / max(size, |objective|)``, never negative; inf if nothing is proven.
 
         If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point, and nothing is proven.
         """
         excess = self.upper - self.dual_bound
-        return max(excess, 0.0) / self.unit if self.is_feasible and not excess < -CROSSED * self.unit else np.inf
+        return max(excess, 0.0) / self.unit if np.isfinite(self.upper) and not excess < -CROSSED * self.unit else np.inf
 
     @property
     def is_feasible(self) -> bool:
@@ -90,8 +112,10 @@ class Certificate:
         Dual weights may grow without end, and ``upper`` with them, so the last certificate need not be the best one.
         """
         pairs = [new, self, new.with_dual(self.dual, self.dual_bound), self.with_dual(new.dual, new.dual_bound)]
-        best = min(pairs, key=lambda pair: pair.gap)
-        return best if np.isfinite(best.gap) else min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+        gaps = [pair.gap for pair in pairs]
+        if np.isfinite(min(gaps)):
+            return pairs[gaps.index(min(gaps))]
+        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
 
     def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""
@@ -133,7 +157,7 @@ class Problem(ABC):
 
     def retry_below(self, certificate: Certificate, state: Any) -> float:
         """Estimate of the gap below which the next certificate is computed, after one that did not end the run."""
-        return np.inf if certificate.is_feasible else state.signal / 4.0
+        return np.inf if np.isfinite(certificate.upper) else state.signal / 4.0
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """Objective, dual bound and violation of a step without a certificate; nan for numbers that are not known."""
@@ -154,3 +178,239 @@ class Problem(ABC):
     def last_contradiction(self, state: Any) -> Proof | None:
         """A proof of infeasibility by a search of its own, for a run that ends without a feasible point."""
         return None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatrixCertificate(Certificate):
+    """Certificate of a matrix, with the values of its rows and their signed dual weights."""
+
+    iterate: Iterate
+    values: np.ndarray
+
+    def in_units(self, problem: Nearness) -> MatrixCertificate:
+        """The certificate with all numbers in the user's units."""
+        worth, scale = problem.worth, problem.scale
+        return replace(
+            self,
+            objective=self.objective * worth,
+            dual_bound=self.dual_bound * worth,
+            upper=self.upper * worth,
+            size=self.size * worth,
+            dual=self.dual * (worth / scale),
+            values=self.values * scale,
+            missed=None if self.missed is None else self.missed * scale,
+        )
+
+
+class MetRows(NamedTuple):
+    """A matrix after restoration, with the fields that its certificate takes over."""
+
+    iterate: Iterate
+    values: np.ndarray
+    violation: float = 0.0
+    missed: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """Problem (P) in coordinates in which the prior is diagonal.
+
+    Attributes
+    ----------
+    divergence : SpectralDivergence
+    t0 : ndarray, shape (r,)
+        Mirror coordinates of the prior, which is diagonal.
+    operator : Operator
+        Constraints bound to the rows of the touched points.
+    losses : RowLosses
+        Bounds, senses, weights and scalar losses of the rows.
+    unit : ndarray, shape (c,)
+        Unit in which the violation of each row is measured.
+    offset : float
+        Constant of the objective, from eliminated directions.
+    scale : float
+        Size of 1 in M, bounds and values, in the user's units. If the divergence is homogeneous, the prior has mean eigenvalue 1.
+    linked : ndarray of int or None
+        Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
+    weight_span : float
+        Largest over smallest finite slack weight; 1 if there is none.
+    c, r : int
+        Number of rows, and order of M.
+    worth : float
+        Size of 1 in the objective, in the user's units: ``scale^degree``.
+    rounding_share : float
+        Largest error of eigenvalues of order r, and of products of that order, relative to the norm of the matrix.
+    is_always_feasible : bool
+        Whether no row is hard.
+    """
+
+    divergence: SpectralDivergence
+    t0: np.ndarray
+    operator: Operator
+    losses: RowLosses
+    unit: np.ndarray
+    offset: float = 0.0
+    scale: float = 1.0
+    linked: np.ndarray | None = None
+    weight_span: float = 1.0
+    c: int = field(init=False)
+    r: int = field(init=False)
+    worth: float = field(init=False)
+    rounding_share: float = field(init=False)
+    is_always_feasible: bool = field(init=False)
+    size: ClassVar[float] = 1e-3  # smallest unit of the gap, in units of the prior
+
+    def __post_init__(self) -> None:
+        r = self.operator.r
+        worth = self.scale ** (self.divergence.degree or 0)
+        share = (MODEST + np.sqrt(r)) * EPS
+        facts = {"c": self.operator.c, "r": r, "worth": worth, "rounding_share": share}
+        vars(self).update(facts, is_always_feasible=not self.losses.has_hard)
+
+    @cached_property
+    def prior(self) -> np.ndarray:
+        """Diagonal of M0."""
+        return self.divergence.inverse_link(self.t0)
+
+    @cached_property
+    def parallel_rows(self) -> ParallelRows:
+        """Hard rows whose matrices are multiples of each other."""
+        return find_parallel_rows(self.operator, self.losses)
+
+    @cached_property
+    def trace_row(self) -> tuple[int, float] | None:
+        """A hard equality with ``A_i = kappa I``, which fixes the trace, and kappa."""
+        L = self.losses
+        rows = np.flatnonzero(L.hard & (L.sense == 0) & (L.bound > 0))
+        if not len(rows):
+            return None
+        some = self.operator.restrict(rows)
+        kappa = some.values_diagonal(None) / self.r
+        same = kappa > 0
+        for seed in range(2):  # <kappa I, M> = kappa tr M for every M, here for two random ones
+            X = np.random.default_rng(seed).normal(size=(self.r, self.r))
+            same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
+        found = np.flatnonzero(same)
+        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+
+    def violation(self, p: np.ndarray) -> np.ndarray:
+        """Relative violation of each row."""
+        return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit
+
+    def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
+        """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
+
+        Parameters
+        ----------
+        state : object
+            With the matrix ``iterate``, the ``values`` of the rows at it, and signed ``dual`` weights, shape (c,).
+        allowed : float
+            Relative violation above which rows are restored; at most ``FEASIBLE``.
+        """
+        L, eps = self.losses, self.rounding_share
+        bound, mu = dual_bound(self, clip_dual(self, state.dual))
+        iterate, p, objective, upper = state.iterate, state.values, np.nan, np.inf
+        met = MetRows(iterate, p, 0.0 if np.isfinite(p).all() else np.inf)
+        if np.isfinite(met.violation):
+            if L.has_hard:
+                met = with_met_rows(self, iterate, p, mu, allowed)
+                p = np.where(L.hard, L.bound, met.values)
+            # D(M, M0) + sum loss; divergences and losses are negative by rounding only
+            objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
+        if met.violation <= FEASIBLE and not np.isinf(objective):
+            iterate, p, norms = met.iterate, met.values, self.operator.norms()
+            norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
+            rounding = eps * (abs(self.offset) + iterate.value_size())
+            if not L.hard.all():
+                rounding += L.value_rounding(p, norms * norm, eps)
+            if met.missed is None:
+                upper = objective + rounding
+            else:
+                # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+                noise = 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)
+                slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
+                # a hard row may be missed if it holds by less than noise that is not small beside its unit
+                if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
+                    upper = objective + float(np.abs(mu) @ met.missed) + rounding
+        return MatrixCertificate(
+            **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
+        )
+
+
+def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
+    """The nearest dual weights in their box; ends of the box that are open are kept away from by a factor of 1 - 1e-12."""
+    lower, upper = problem.losses.dual_box
+    inside = 1.0 - 1e-12  # leaves infinite ends infinite
+    return np.minimum(np.maximum(mu, inside * lower), inside * upper)
+
+
+def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
+    """``g(mu)`` less its rounding, and the weights that it holds for: ``theta mu`` if T(mu) is outside the domain of the inverse link."""
+    D, L, t0 = problem.divergence, problem.losses, problem.t0
+    on = np.flatnonzero(mu)
+    if not len(on):  # g(0) is exact
+        return problem.offset, mu
+    rows = problem.operator.restrict(on)
+    A = rows.adjoint(mu[on])
+    T = add_diagonal(-A, t0)
+    if not np.isfinite(T).all():
+        return -np.inf, mu
+    t = eigvalsh(T)
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
+    error = terms + problem.rounding_share * float(np.linalg.norm(t))
+    if not D.in_domain(t + error):
+        theta = _share_in_domain(problem, A)
+        if theta == 0.0:
+            return -np.inf, mu
+        mu, A = theta * mu, theta * A
+        t = eigvalsh(add_diagonal(-A, t0))
+        if not D.in_domain(t + error):
+            return -np.inf, mu
+    # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
+    rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
+    gain, size = D.dual_gain(t0, A, t)
+    rounding += MODEST * EPS * (abs(problem.offset) + size + L.conjugate_size(mu))
+    bound = problem.offset + gain - float(L.conjugate(mu).sum()) - rounding
+    return bound if np.isfinite(bound) else -np.inf, mu
+
+
+def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
+    """A theta <= 1 with ``T0 - theta A`` in the domain; 0 if none is known.
+
+    For T0 < 0 and the domain T < 0: ``theta lambda_max(|T0|^-1/2 (-A) |T0|^-1/2) < 1``.
+    """
+    t0 = problem.t0
+    if not (t0 < 0).all() or not problem.divergence.keeps_range:
+        return 0.0
+    root = 1.0 / np.sqrt(-t0)
+    top = float(eigvalsh(root[:, None] * -A * root)[-1])
+    return min(1.0, 0.999 / top) if top > 0 else 0.0
+
+
+def with_met_rows(
+    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> MetRows:
+    """The matrix with its values and violations, after restoration of hard rows to feasibility if that is needed and succeeds.
+
+    Parameters
+    ----------
+    problem : Nearness
+    iterate : Iterate
+        The matrix.
+    p, mu : ndarray, shape (c,)
+        Values of the rows at the matrix, and signed dual weights.
+    allowed : float
+        Relative violation above which rows are restored.
+    """
+    hard = problem.losses.hard
+    if not problem.losses.has_hard:
+        return MetRows(iterate, p)
+    violation = problem.violation(p)
+    worst = float(violation[hard].max(initial=0.0))
+    if allowed < worst < 0.5:
+        restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
+        if restored is not None:
+            iterate, p = restored
+            violation = problem.violation(p)
+            worst = float(violation[hard].max(initial=0.0))
+    return MetRows(iterate, p, worst, np.where(hard, violation * problem.unit, 0.0))

@@ -7,28 +7,45 @@ rows to their bounds, so that the certificate is about a feasible matrix.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
 from bregmat.base.numerics import conjugate_gradients
-from bregmat.certificates.nearness import Nearness
-from bregmat.certificates.problem import FEASIBLE
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.iterates import Iterate
+from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
+from bregmat.operators.parallel_rows import ParallelRows
 
+FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
 EXACT = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
 MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end
 
-Move = Callable[[Nearness, Iterate, np.ndarray, np.ndarray], Iterate | None]
+
+class RowsOfProblem(Protocol):
+    """What restoration needs of a problem."""
+
+    @property
+    def operator(self) -> Operator: ...
+    @property
+    def losses(self) -> RowLosses: ...
+    @property
+    def unit(self) -> np.ndarray: ...
+    @property
+    def parallel_rows(self) -> ParallelRows: ...
+    def violation(self, p: np.ndarray) -> np.ndarray: ...
+
+
+Move = Callable[[RowsOfProblem, Iterate, np.ndarray, np.ndarray], Iterate | None]
 
 
 def restore(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = GOAL
+    problem: RowsOfProblem, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = GOAL
 ) -> tuple[Iterate, np.ndarray] | None:
     """The matrix at which active and violated hard rows have the values that they must have, and its values; None if that fails.
 
@@ -37,7 +54,7 @@ def restore(
 
     Parameters
     ----------
-    problem : Nearness
+    problem : RowsOfProblem
     iterate : Iterate
         The matrix.
     p, mu : ndarray, shape (c,)
@@ -62,7 +79,7 @@ def restore(
 
 
 def _restored(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
+    problem: RowsOfProblem, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """The result of steps of one kind; None if they do not end at a feasible matrix."""
     L = problem.losses
@@ -93,7 +110,7 @@ def _restored(
     return iterate, p
 
 
-def _by_congruence(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+def _by_congruence(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
     """``M <- B (I + A_B*(c)) B'`` with ``M = B B'``, where A_B are the rows in the frame B and ``A_B A_B* c = want``."""
     B = iterate.factor()
     if B.shape[1] == 0 or len(rows) > MAX_GRAM_ROWS:
@@ -108,7 +125,7 @@ def _by_congruence(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: 
     return iterate.with_factor(B @ C) if ok else None
 
 
-def _by_newton(problem: Nearness, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+def _by_newton(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
     """``T <- T + A*(c)`` with ``A (S^2 o A*(c)) = want``: the nearest matrix with these values, to first order.
 
     Conjugate gradients solve for c without a matrix over the rows, so there may be more rows than entries of M.

@@ -17,7 +17,7 @@ from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
-from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread
+from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem

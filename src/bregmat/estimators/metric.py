@@ -32,11 +32,10 @@ from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.neighbors import PointSpace
-from bregmat.nearest import nearest_metric
+from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import as_divergence
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import ExitReason, MatrixResult, Status
-from bregmat.sharded.collections import is_for_blocks
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
 
 if TYPE_CHECKING:

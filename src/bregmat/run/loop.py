@@ -17,6 +17,8 @@ from bregmat.run.result import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
+SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
+ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
 
 
@@ -98,22 +100,8 @@ class Outcome:
     def shared(self) -> dict[str, Any]:
         """The fields that every :class:`bregmat.Result` has."""
         proof = self.certificate
-        return {
-            "status": self.status,
-            "exit_reason": self.exit_reason,
-            "objective": proof.objective,
-            "dual_bound": proof.dual_bound,
-            "gap": proof.gap,
-            "unit": proof.unit,
-            "max_violation": proof.violation,
-            "tol": self.tol,
-            "n_iter": self.n_iter,
-            "seconds": self.seconds,
-            "history": self.history,
-            "solver": self.solver,
-            "conflict": self.conflict,
-            "trace": self.trace,
-        }
+        proven = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
+        return {name: getattr(self, name) for name in SHARED} | proven | {"max_violation": proof.violation}
 
 
 @dataclass(eq=False)
@@ -169,7 +157,6 @@ def solve(
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
-    share: int | None = None,
     max_seconds: float | None = None,
     start: Any = None,
     callback: CallBack | None = None,
@@ -190,8 +177,6 @@ def solve(
         Relative gap at which the run stops; dimensionless.
     max_iter : int, optional
         Limit on steps; by default the solver's own.
-    share : int, optional
-        Steps after which the run ends unless its signal falls fast, so that another solver can be tried.
     max_seconds : float, optional
         Limit on wall time.
     start : optional
@@ -202,12 +187,42 @@ def solve(
         The log of a run that this one continues; replaces ``max_seconds`` and ``callback``.
     """
     solver.check(problem)
-    run = _Run(problem, solver, tol, RunLog(callback, max_seconds) if log is None else log)
+    log = RunLog(callback, max_seconds) if log is None else log
     limit = solver.max_iter if max_iter is None else max_iter
-    share = limit if share is None else share
+    return _loop(problem, solver, tol, limit, limit, start, log)
+
+
+def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Outcome:
+    """Run a solver that can solve the problem: at most ``limit`` steps, only ``share`` of them if the signal does not fall fast."""
+    run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
     with single_thread_blas(), np.errstate(all="ignore"):
-        return run.iterate(start, limit, share)
+        try:
+            state = solver.init(problem, tol, start)
+        except BROKEN as error:
+            raise NoStart(
+                f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
+            ) from error
+        try:
+            run.proof = None if problem.is_always_feasible else problem.proof_beforehand()
+            while (reason := run.reason_to_stop(iteration, state)) is None:
+                try:
+                    following = solver.step(problem, state)
+                except BROKEN:
+                    following = None
+                iteration += 1
+                if following is None or not following.is_finite():
+                    # the dual weights may have grown into a proof of infeasibility before they overflow
+                    is_proven = run.contradiction(iteration, state, last=True)
+                    reason = ExitReason.CERTIFICATE if is_proven else ExitReason.NONFINITE
+                    break
+                state = following
+        except KeyboardInterrupt:
+            take_interrupt()
+            reason = ExitReason.INTERRUPTED
+        except np.linalg.LinAlgError:  # in a certificate
+            reason = ExitReason.NONFINITE
+        return run.outcome(reason, iteration, state)
 
 
 @dataclass(eq=False)
@@ -217,6 +232,8 @@ class _Run:
     problem: Problem
     solver: Solver
     tol: float
+    limit: int
+    share: int
     log: RunLog
     best: Certificate | None = None
     proof: Proof | None = None
@@ -224,68 +241,24 @@ class _Run:
     retry_below: float = np.inf  # estimate of the gap below which the next certificate is computed
     signals: list[float] = field(default_factory=list)
 
-    def iterate(self, start: Any, max_iter: int, share: int) -> Outcome:
-        """Run at most ``max_iter`` steps; only ``share`` of them if the signal does not fall fast."""
-        problem, solver, iteration = self.problem, self.solver, 0
-        try:
-            state = solver.init(problem, self.tol, start)
-        except BROKEN as error:
-            raise NoStart(
-                f"{solver.name} has no first point ({error}): scale the data and the bounds towards 1."
-            ) from error
-        try:
-            self.proof = None if problem.is_always_feasible else problem.proof_beforehand()
-            while (reason := self.reason_to_stop(iteration, state, max_iter, share)) is None:
-                try:
-                    following = solver.step(problem, state)
-                except BROKEN:
-                    following = None
-                iteration += 1
-                if following is None or not following.is_finite():
-                    # the dual weights may have grown into a proof of infeasibility before they overflow
-                    is_proven = self.contradiction(iteration, state, last=True)
-                    reason = ExitReason.CERTIFICATE if is_proven else ExitReason.NONFINITE
-                    break
-                state = following
-        except KeyboardInterrupt:
-            take_interrupt()
-            reason = ExitReason.INTERRUPTED
-        except np.linalg.LinAlgError:  # in a certificate
-            reason = ExitReason.NONFINITE
-        return self.outcome(reason, iteration, state)
-
-    def reason_to_stop(self, iteration: int, state: Any, max_iter: int, share: int) -> ExitReason | None:
-        """Record and certify a state; why the run ends with it, None if it continues."""
-        self.signals.append(state.signal)
-        # the least signal of the last few steps must be far below the least signal before them
-        is_slow = iteration >= share and not (
-            min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
-        )
-        is_spent = iteration >= max_iter or is_slow
-        last = state.ended is not None or is_spent
-        if self.record(iteration, state, last):
-            return ExitReason.INTERRUPTED
-        if self.proof is None and self.best is not None and self.best.proves(self.tol):
-            return ExitReason.TOLERANCE
-        if self.contradiction(iteration, state, last):
-            return ExitReason.CERTIFICATE
-        if state.ended is not None:  # the certificate may have ended it just now
-            return state.ended
-        if is_spent:
-            return ExitReason.MAX_ITER
-        return ExitReason.TIME if self.log.is_late() else None
-
-    def record(self, iteration: int, state: Any, last: bool) -> bool:
-        """Certify a promising state, write the history, call the callback; whether the callback asks to stop.
+    def reason_to_stop(self, iteration: int, state: Any) -> ExitReason | None:
+        """Certify a promising state and write the history; why the run ends with this state, None if it continues.
 
         A certificate of (P) costs about one product of each row with a matrix, and a linear system to restore hard rows. So it is
         computed only if the solver's own estimate of the gap is small, or if there is a callback.
         """
-        problem = self.problem
-        if self.log.watch is not None:
-            self.log.watch(self.log.before + iteration, state)
+        problem, log = self.problem, self.log
+        self.signals.append(state.signal)
+        # the least signal of the last few steps must be far below the least signal before them
+        is_slow = iteration >= self.share and not (
+            min(self.signals[-RECENT:]) < FAST * min(self.signals[:-RECENT], default=0.0)
+        )
+        is_spent = iteration >= self.limit or is_slow
+        last = state.ended is not None or is_spent
+        if log.watch is not None:
+            log.watch(log.before + iteration, state)
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
-        if due or last or (self.log.callback is not None and problem.certifies_cheaply):
+        if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:
                 problem.conclude(state)
             new = self.certify(state)
@@ -293,8 +266,18 @@ class _Run:
             figures = new.figures
         else:
             figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
-        row = self.log.note(iteration, **figures)
-        return self.log.callback is not None and bool(self.log.callback(row))
+        row = log.note(iteration, **figures)
+        if log.callback is not None and log.callback(row):
+            return ExitReason.INTERRUPTED
+        if self.proof is None and self.best is not None and self.best.proves(self.tol):
+            return ExitReason.TOLERANCE
+        if not problem.is_always_feasible and self.contradiction(iteration, state, last):
+            return ExitReason.CERTIFICATE
+        if state.ended is not None:  # the certificate may have ended it just now
+            return state.ended
+        if is_spent:
+            return ExitReason.MAX_ITER
+        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
 
     def certify(self, state: Any) -> Certificate:
         """The certificate of a state; the best point and the best bound so far are kept."""
@@ -327,31 +310,13 @@ class _Run:
         if self.proof is not None:
             status, rows = self.proof.status, self.proof.rows
             best = replace(best, dual=self.proof.dual, upper=np.inf)
-        return Outcome(
-            best,
-            status,
-            reason,
-            self.tol,
-            iteration,
-            self.log.seconds(),
-            self.log.history,
-            self.solver.name,
-            rows,
-            dict(state.trace),
-            state.last,
-            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
-        )
+        log, own = self.log, reason is state.ended is ExitReason.TOLERANCE
+        story = iteration, log.seconds(), log.history, self.solver.name, rows, dict(state.trace), state.last, own
+        return Outcome(best, status, reason, self.tol, *story)
 
 
 def solve_in_turn(
-    problem: Problem,
-    plan: Sequence[tuple[Solver, int]],
-    *,
-    tol: float,
-    max_seconds: float | None = None,
-    start: Any = None,
-    callback: CallBack | None = None,
-    log: RunLog | None = None,
+    problem: Problem, plan: Sequence[tuple[Solver, int]], *, tol: float, log: RunLog, start: Any = None
 ) -> Outcome:
     """Try solvers one after the other until the problem is solved; one history, and the best certificate of all runs.
 
@@ -361,12 +326,12 @@ def solve_in_turn(
     ----------
     problem : Problem
     plan : sequence of (solver, int)
-        Solvers in order, each with its share of the iterations; the last one's is the limit of all.
-    tol, max_seconds, start, callback, log
+        Solvers that can solve the problem, in order. Each has its share of the iterations, after which it ends unless its signal
+        falls fast; the last one's is the limit of all.
+    tol, log, start
         As in :func:`solve`.
     """
     best: Outcome | None = None
-    log = RunLog(callback, max_seconds) if log is None else log
     limit = log.before + plan[-1][1]
     for k, (solver, share) in enumerate(plan):
         left = limit - log.before
@@ -375,7 +340,7 @@ def solve_in_turn(
         if best is not None and solver in [before for before, _ in plan[:k]]:
             start = best.certificate.dual
         try:
-            outcome = solve(problem, solver, tol=tol, max_iter=left, share=min(share, left), start=start, log=log)
+            outcome = _loop(problem, solver, tol, left, min(share, left), start, log)
         except KeyboardInterrupt:  # while the next solver was starting: the outcome of the last one is kept
             if best is None:
                 raise
@@ -387,11 +352,7 @@ def solve_in_turn(
             continue
         log.before += outcome.n_iter
         best = outcome if best is None else _continued(best, outcome)
-        if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in (
-            ExitReason.TOLERANCE,
-            ExitReason.INTERRUPTED,
-            ExitReason.TIME,
-        ):
+        if best.status in (Status.OPTIMAL, Status.INFEASIBLE, Status.UNBOUNDED) or best.exit_reason in ENDED:
             break
     assert best is not None
     return best

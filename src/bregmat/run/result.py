@@ -19,7 +19,6 @@ from bregmat.typing import Points
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bregmat.certificates.certify import MatrixCertificate
     from bregmat.coordinates.iterates import Iterate
     from bregmat.coordinates.priors import Coordinates
 
@@ -274,23 +273,6 @@ class MatrixResult(Result):
                 f" Slack weights span a factor of {self.weight_span:.2g}: squares of their ratios are below rounding."
             )
         return text
-
-    @property
-    def certificate(self) -> MatrixCertificate:
-        """The certificate: matrix, dual weights and bound."""
-        from bregmat.certificates.certify import MatrixCertificate
-
-        upper = self.dual_bound + self.gap * self.unit if np.isfinite(self.gap) else np.inf
-        return MatrixCertificate(
-            iterate=self.iterate,
-            values=self.values,
-            dual=self.dual,
-            objective=self.objective,
-            dual_bound=self.dual_bound,
-            upper=upper,
-            violation=self.max_violation,
-            size=self.unit,
-        )
 
     @property
     def B(self) -> np.ndarray:

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import single_thread_blas
-from bregmat.sharded.collections import DaskPoints
 from bregmat.sharded.expressions import FAN_IN, Expression, fold, value_of
 from bregmat.sharded.local import MAX_CACHED, size_in_file
 from bregmat.sharded.shared_points import SHARED_POINTS
-from bregmat.sharded.sources import ShardSource
+from bregmat.sharded.sources import DaskPoints, ShardSource
 
 MAX_RELOADS = 8  # how often all shards are loaded again after workers died repeatedly on the same task
 
@@ -39,7 +38,7 @@ def computing_on(executor: Any) -> AbstractContextManager[Any]:
 
 # ---------------------------------------------------------------------- on the workers
 class WorkerShard:
-    """A shard on a worker (:class:`bregmat.sharded.expressions.CachedShard`).
+    """A shard on a worker.
 
     When Dask moves it to another worker or to disk, only its source travels, and the rows are read again. Arrays that have travelled
     need not be aligned in memory, and compiled loops may add unaligned numbers in another order.
@@ -64,10 +63,9 @@ class WorkerShard:
 
     def cached(self, key: str) -> Any:
         """The cached value of an expression, or None; the value becomes the most recently used one."""
-        found = self._cache.get(key)
-        if found is not None:
+        if key in self._cache:
             self._cache[key] = self._cache.pop(key)
-        return found
+        return self._cache.get(key)
 
     def cache(self, key: str, value: Any) -> None:
         """Cache a value in place of the least recently used one."""
@@ -100,15 +98,9 @@ def _identity(x: Any) -> Any:
 
 # ---------------------------------------------------------------------- at the driver
 class ClusterShards:
-    """Shards on the workers of a cluster (:class:`bregmat.sharded.expressions.Shards`).
+    """Shards on the workers of a cluster (:func:`bregmat.sharded.nearest.shards_on`).
 
-    Parameters
-    ----------
-    settings : ShardSettings or BlockSettings
-    sources : sequence of ShardSource
-    points : ndarray, LazyPoints or None
-        An array is sent to every worker once; files are read by the workers.
-    client : dask.distributed.Client
+    Points that are an array are sent to every worker once; those in files are read by the workers.
     """
 
     def __init__(self, settings: Any, sources: Sequence[ShardSource], points: Any, client: Any) -> None:

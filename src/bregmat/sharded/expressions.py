@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Protocol
 from uuid import uuid4
@@ -44,31 +45,14 @@ class Expression:
         self.args = tuple(np.array(x) if isinstance(x, np.ndarray) else x for x in self.args)
 
 
-class CachedShard(Protocol):
-    """A shard where it is kept: its rows, and a cache of values by the keys of their expressions."""
-
-    @property
-    def rows(self) -> Any: ...
-    def cached(self, key: str) -> Any: ...
-    def cache(self, key: str, value: Any) -> None: ...
-
-
 class Shards(Protocol):
     """All shards, as the driver sees them."""
 
     def reduce(self, what: Expression, combine: Callable[[Any, Any], Any]) -> Any: ...
 
 
-def value_of(x: Any, shard: CachedShard, known: dict[str, Any]) -> Any:
-    """The value of an expression, or of a constant, on one shard.
-
-    Parameters
-    ----------
-    x : Expression or object
-    shard : CachedShard
-    known : dict
-        Values of expressions that were evaluated earlier in the same call; extended in place.
-    """
+def value_of(x: Any, shard: Any, known: dict[str, Any]) -> Any:
+    """The value of an expression, or of a constant, on one shard; ``known`` has those that the same call evaluated before."""
     if not isinstance(x, Expression):
         return x
     if x.key == SHARD.key:
@@ -115,18 +99,6 @@ SHARD = Expression(fold)  # stands for the rows of the shard themselves; the fun
 SHARD.key = "shard"
 
 
-def _largest(x: np.ndarray, initial: float) -> float:
-    return float(np.max(x, initial=initial))
-
-
-def _smallest(x: np.ndarray, initial: float) -> float:
-    return float(np.min(x, initial=initial))
-
-
-def _dot(x: Any, y: Any) -> float:
-    return float(np.dot(x, y))
-
-
 def _in_list(x: Any) -> list[np.ndarray]:
     return [np.asarray(x)]
 
@@ -149,7 +121,7 @@ class Column(NDArrayOperatorsMixin):
         if method != "__call__" or named or any(np.ndim(x) for x in inputs if not isinstance(x, Column)):
             return NotImplemented  # an array at the driver is not cut into shards
         if ufunc is np.matmul:
-            return self._reduce(_dot, *inputs)
+            return float(self._reduce(np.dot, *inputs))
         return self._apply(ufunc, *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
@@ -186,11 +158,11 @@ class Column(NDArrayOperatorsMixin):
 
     def max(self, initial: float = -np.inf) -> float:
         """Largest entry."""
-        return float(self._reduce(_largest, self, initial, combine=np.maximum))
+        return float(self._reduce(partial(np.max, initial=initial), self, combine=np.maximum))
 
     def min(self, initial: float = np.inf) -> float:
         """Smallest entry."""
-        return float(self._reduce(_smallest, self, initial, combine=np.minimum))
+        return float(self._reduce(partial(np.min, initial=initial), self, combine=np.minimum))
 
     def all(self) -> bool:
         """Whether all entries are true."""

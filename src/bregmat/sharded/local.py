@@ -97,10 +97,6 @@ class ObjectFiles:
         except _Missing:
             return None
 
-    def touch(self, name: str) -> None:
-        """Make an object the most recently used one."""
-        self.entries[name] = self.entries.pop(name)
-
     def drop(self, name: str) -> None:
         """Delete an object."""
         del self.entries[name]
@@ -108,7 +104,7 @@ class ObjectFiles:
 
 
 class LocalShard:
-    """A shard of this process (:class:`bregmat.sharded.expressions.CachedShard`)."""
+    """A shard of this process: its rows, and a cache of values by the keys of their expressions."""
 
     def __init__(self, load: Callable[[], Any], folder: Path) -> None:
         self._load, self._files = load, ObjectFiles(folder)
@@ -125,10 +121,10 @@ class LocalShard:
 
     def cached(self, key: str) -> Any:
         """The cached value of an expression, or None; the value becomes the most recently used one."""
-        found = self._files.get(key)
-        if found is not None:
-            self._files.touch(key)
-        return found
+        entries = self._files.entries
+        if key in entries:
+            entries[key] = entries.pop(key)
+        return self._files.get(key)
 
     def cache(self, key: str, value: Any) -> None:
         """Cache a value in place of the least recently used one."""
@@ -139,16 +135,7 @@ class LocalShard:
 
 
 class LocalShards:
-    """Shards of this process (:class:`bregmat.sharded.expressions.Shards`).
-
-    Parameters
-    ----------
-    settings : ShardSettings or BlockSettings
-    sources : sequence of ShardSource
-    points : ndarray, LazyPoints or None
-    threads : int
-        Shards that are processed at the same time; as many are in memory.
-    """
+    """Shards of this process (:func:`bregmat.sharded.nearest.shards_on`); as many are processed at the same time as there are threads."""
 
     def __init__(self, settings: Any, sources: Sequence[ShardSource], points: Any, threads: int = 1) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="bregmat-", ignore_cleanup_errors=True)

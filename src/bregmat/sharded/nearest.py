@@ -22,12 +22,11 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve
 from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
-from bregmat.sharded.collections import DaskPoints, is_collection, lazy_constraints
-from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
+from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
-from bregmat.sharded.sources import LazyPoints, ShardSource
+from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.plan import Options
@@ -40,8 +39,6 @@ def nearest_kernel_sharded(prior: Any, constraints: Any, options: Options) -> Ma
 
     With LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is from the identity: the problem is that of a metric on G0.
     """
-    check_executor(options.executor)
-    check_integer("block_size", options.block_size, 1)
     if not isinstance(prior, Factor):
         raise TypeError(
             f"sharded rows need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
@@ -161,7 +158,7 @@ def _problem(settings: ShardSettings, shards: Shards) -> tuple[NearestMatrix, fl
     c = settings.coordinates
     operator: Any = ShardedOperator(shards, len(c.t0))
     losses: Any = ShardedLosses(shards, groups)
-    unit: Any = Column(shards, Expression(_unit, SHARD))
+    unit: Any = Column(shards, Expression(get_attribute, "unit", SHARD))
     problem = NearestMatrix(settings.divergence, c.t0, operator, losses, unit, 0.0, c.scale)
     return problem, (high / low if high > 0 else 1.0)
 
@@ -173,10 +170,6 @@ def _facts(shard: ShardRows) -> tuple[Any, np.ndarray, float, float]:
 
 def _join_facts(a: Any, b: Any) -> Any:
     return a[0], a[1] + b[1], min(a[2], b[2]), max(a[3], b[3])
-
-
-def _unit(shard: ShardRows) -> np.ndarray:
-    return shard.unit
 
 
 def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from bregmat._kernels.arrays import OuterRows
 from bregmat.operators.linear_maps import Operator, drawn_numbers
 from bregmat.operators.pair_graph import PairGraph
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
@@ -103,18 +103,11 @@ class ShardedOperator(Operator):
     def normal_matrix(self, h: Any, S: np.ndarray | None) -> np.ndarray:
         return self._sum("normal_matrix", h, S)
 
-    # The driver has no rows: what would return them is refused.
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        raise _no_rows_here()
+    def _refuse(self, *_: Any) -> NoReturn:
+        """The driver has no rows: what would return them is refused."""
+        raise TypeError("this solver needs single rows at the driver, and sharded rows stay with their shards.")
 
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        raise _no_rows_here()
-
-    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        raise _no_rows_here()
-
-    def outer(self) -> OuterRows:
-        raise _no_rows_here()
+    features = sizes = squared_norms = outer = _refuse  # type: ignore[assignment]
 
 
 def _drawn(part: Any, op: Operator, share: float) -> np.ndarray:
@@ -128,10 +121,6 @@ def _restrict(op: Operator, rows: np.ndarray, squares: np.ndarray | None) -> Ope
     return op.restrict(rows)
 
 
-def _no_rows_here() -> TypeError:
-    return TypeError("this solver needs single rows at the driver, and sharded rows stay with their shards.")
-
-
 def _facts(op: Operator) -> tuple[int, bool]:
     return op.c, op.is_rank_one or op.c == 0
 
@@ -141,7 +130,7 @@ def _join_facts(a: tuple[int, bool], b: tuple[int, bool]) -> tuple[int, bool]:
 
 
 class ShardedLosses:
-    """Losses of sharded rows, with the methods of :class:`bregmat.objective.row_losses.RowLosses`.
+    """Losses of sharded rows, with the attributes and methods of :class:`bregmat.objective.row_losses.RowLosses`.
 
     Parameters
     ----------
@@ -155,14 +144,15 @@ class ShardedLosses:
     def __init__(self, shards: Shards, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
         self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
-        self._losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
-        for name in ("bound", "sense", "gamma", "hard"):
-            setattr(self, name, Column(shards, Expression(get_attribute, name, self._losses)))
-
-    bound: Any
-    sense: Any
-    gamma: Any
-    hard: Any
+        self._losses = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
+        self.bound, self.sense, self.gamma, self.hard = (
+            Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")
+        )
+        # sums over all rows, and one number for each row
+        self.value, self.value_rounding, self.conjugate_size = (
+            partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_size")
+        )
+        self.conjugate, self.strengths = partial(self._column, "conjugate"), partial(self._column, "strengths")
 
     def _column(self, method: str, *args: Any) -> Any:
         return Column(self.shards, Expression(call_method, method, self._losses, *args))
@@ -185,29 +175,9 @@ class ShardedLosses:
         """The same losses with other slack weights."""
         return self._moved("weighted", gamma)
 
-    def value(self, p: Any) -> float:
-        """Total loss."""
-        return self._sum("value", p)
-
-    def value_rounding(self, p: Any, error: Any, eps: float) -> float:
-        """Bound on the rounding error of the total."""
-        return self._sum("value_rounding", p, error, eps)
-
-    def conjugate(self, mu: Any) -> Any:
-        """Conjugate of each row's loss."""
-        return self._column("conjugate", mu)
-
-    def conjugate_size(self, mu: Any) -> float:
-        """Sum of the sizes of the terms of :meth:`conjugate`."""
-        return self._sum("conjugate_size", mu)
-
     def derivatives(self, p: Any) -> tuple[Any, Any]:
         """First and second derivative of each row's loss."""
         return self._pair(Expression(call_method, "derivatives", self._losses, p))
-
-    def strengths(self, unit: Any) -> Any:
-        """Second derivative of each row's loss at its bound, in these units."""
-        return self._column("strengths", unit)
 
     @property
     def dual_box(self) -> tuple[Any, Any]:
@@ -219,8 +189,7 @@ class ShardedLosses:
 
         After :meth:`restrict` a number counts from the first row of its shard among the rows that are left.
         """
-        found = self.shards.reduce(Expression(_outside, SHARD, self._losses, p), operator.add)
-        return np.concatenate(found)
+        return np.concatenate(self.shards.reduce(Expression(_outside, SHARD, self._losses, p), operator.add))
 
 
 def _outside(part: Any, losses: Any, p: np.ndarray) -> list[np.ndarray]:

@@ -17,9 +17,9 @@ from bregmat.base.checks import check_finite, check_integer
 from bregmat.base.linalg import blocks, sq_norms
 from bregmat.base.sampling import IDENTICAL
 from bregmat.sharded.cluster import computing_on
-from bregmat.sharded.collections import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
 from bregmat.sharded.expressions import SHARD, Expression
 from bregmat.sharded.nearest import BLOCK, check_executor, shards_on
+from bregmat.sharded.sources import DaskPoints, dense_points, is_collection, pieces_of, with_lengths
 
 Combine = Callable[[Any, Any], Any]
 
@@ -51,17 +51,13 @@ class PointSource:
     def read(self) -> tuple[np.ndarray, np.ndarray | None]:
         """The points and the labels."""
         part = slice(self.start, self.start + self.count)
-        X = _computed(self.X)[part]
+        X = (self.X.compute() if _is_delayed(self.X) else self.X)[part]
         y = np.asarray(self.y.compute()[part]) if _is_delayed(self.y) else self.y
         return np.array(X, dtype=float), y
 
 
 def _is_delayed(x: Any) -> bool:
     return type(x).__module__.startswith("dask")
-
-
-def _computed(x: Any) -> Any:
-    return x.compute() if _is_delayed(x) else x
 
 
 @dataclass(frozen=True)
@@ -76,10 +72,8 @@ class BlockSettings:
 
         Parameters
         ----------
-        source : PointSource
-        points : None
-        number, first : int
-            Number of the block among all blocks, and of its first row among all rows.
+        source, points, number, first
+            As in :meth:`bregmat.sharded.shard_rows.ShardSettings.load`; a block has no points besides those of its source.
         """
         try:
             X, y = source.read()

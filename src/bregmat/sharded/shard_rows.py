@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import build_problem, slack_weights
+from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
@@ -25,7 +25,7 @@ class ShardRows:
     Attributes
     ----------
     operator, losses, unit
-        As in :class:`bregmat.certificates.nearness.Nearness`.
+        As in :class:`bregmat.certificates.problem.Nearness`.
     first : int
         Number of the first row among all rows.
     weight_range : (float, float)
@@ -94,14 +94,14 @@ class ShardSettings:
         try:
             rows = source.read()
             rows.check_range(points.shape[0])
-            gamma = slack_weights(self.slack_weight, rows)
-            if not self.divergence.keeps_rank:
-                _refuse_zero_bounds(rows, np.isinf(gamma))
             operator = self._bind(rows, points)
             c = self.coordinates
             problem = build_problem(self.divergence, c.t0, operator, rows, self.loss, self.slack_weight, scale=c.scale)
+            if not self.divergence.keeps_rank:
+                _refuse_zero_bounds(rows, problem.losses.hard)
         except (ValueError, TypeError, OSError) as error:
             raise type(error)(f"{source.place}: {error}") from error
+        gamma = self.slack_weight * rows.weight
         soft = gamma[np.isfinite(gamma)]
         weights = float(soft.min(initial=np.inf)), float(soft.max(initial=0.0))
         return ShardRows(problem.operator, problem.losses, problem.unit, first, weights)

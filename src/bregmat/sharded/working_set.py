@@ -6,6 +6,7 @@ all rows. While another row is violated, it joins the working set. At the end th
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -92,7 +93,7 @@ class WorkingSet:
         All rows are fetched again, in ascending order, so that the result does not depend on when a row joined.
         """
         before, self.numbers = self.numbers, np.union1d(self.numbers, numbers)
-        self.pieces = self.shards.reduce(Expression(_fetch, SHARD, self.numbers), _join_lists)
+        self.pieces = self.shards.reduce(Expression(_fetch, SHARD, self.numbers), operator.add)
         mu = np.zeros(len(self.numbers))
         mu[np.searchsorted(self.numbers, before)] = dual
         return mu
@@ -152,10 +153,6 @@ def _fetch(shard: ShardRows, numbers: np.ndarray) -> list[Piece]:
         return []
     op = with_leaves(shard.operator.restrict(rows), _as_vectors)
     return [(op, shard.losses.restrict(rows), shard.unit[rows])]
-
-
-def _join_lists(a: list[Any], b: list[Any]) -> list[Any]:
-    return a + b
 
 
 def _as_vectors(op: Any) -> Operator:

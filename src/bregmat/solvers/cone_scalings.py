@@ -209,13 +209,7 @@ class SlackScaling:
         return _cone_limit(self._slack(dM, dT), self.sigma)
 
     def product(self, dM: np.ndarray, dT: np.ndarray, steps: tuple[float, float]) -> float:
-        """``<M, Z>`` after steps of these lengths.
-
-        Parameters
-        ----------
-        dM, dT, steps
-            As in :meth:`centring`.
-        """
+        """``<M, Z>`` after steps of these lengths."""
         M, Z = self._after(dM, dT, steps)
         return float((M * Z).sum())
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bregmat.base.checks import check_flag
+from bregmat.base.checks import check_flag, check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
-from bregmat.solvers.needs import Settings, SolverWithNeeds, count, positive
+from bregmat.certificates.problem import Nearness
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
 
@@ -92,9 +92,12 @@ class CyclicProjection(SolverWithNeeds):
     root_tol: float = 1e-10
     refresh: int = 20
 
-    def _settings(self) -> Settings:
-        moved = tuple(name for name in ("movement_atol", "movement_tol") if getattr(self, name) is not None)
-        return {check_flag: ("corrected",), positive: ("violation_tol", "root_tol", *moved), count: ("refresh",)}
+    def __post_init__(self) -> None:
+        check_flag("CyclicProjection: corrected", self.corrected)
+        for name in ("violation_tol", "root_tol", "movement_atol", "movement_tol"):
+            if name in ("violation_tol", "root_tol") or getattr(self, name) is not None:
+                check_positive(f"CyclicProjection: {name}", getattr(self, name), finite=True)
+        check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
 
     def has_settled(self, movement: float, length: float) -> bool:
         """Whether the stopping rule of the paper ends the run: ``movement`` is the change of the multipliers, ``length`` their norm."""

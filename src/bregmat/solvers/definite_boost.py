@@ -11,12 +11,12 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 
 from bregmat._kernels import eigen_update, outer_rows, von_neumann
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
-from bregmat.base.checks import as_choice, check_flag, check_integer, rows_text
+from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
-from bregmat.solvers.needs import Settings, SolverWithNeeds, positive
+from bregmat.solvers.needs import SolverWithNeeds
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -39,16 +39,12 @@ class BoostRows(NamedTuple):
 
     @classmethod
     def of(cls, rows: OuterRows, bounds: RowBounds, low: np.ndarray, high: np.ndarray, total: float) -> BoostRows:
-        """From flat rows.
+        """From flat rows, their bounds, the ends of their intervals, and the trace.
 
         Parameters
         ----------
-        rows : OuterRows
-        bounds : RowBounds
-        low, high : ndarray, shape (c,)
-            Numbers below and above all eigenvalues of ``A_j``.
-        total : float
-            The trace.
+        rows, bounds, low, high, total
+            The last three as in the attributes.
         """
         V, usable = rows.terms(), rows.shift == 0.0
         places = np.arange(len(rows.coef))
@@ -216,11 +212,10 @@ class DefiniteBoost(SolverWithNeeds):
     root_tol: float = 1e-10
     block: int | None = None
 
-    def _settings(self) -> Settings:
-        return {check_flag: ("corrected",), positive: ("violation_tol", "root_tol")}
-
     def __post_init__(self) -> None:
-        super().__post_init__()
+        check_flag("DefiniteBoost: corrected", self.corrected)
+        for name in ("violation_tol", "root_tol"):
+            check_positive(f"DefiniteBoost: {name}", getattr(self, name), finite=True)
         for name, allowed in (("projection", ("exact", "approximate")), ("order", ("greedy", "cyclic"))):
             as_choice(f"DefiniteBoost: {name}", getattr(self, name), allowed)
         if self.spectrum is not None:
@@ -342,7 +337,9 @@ class BoostSteps(NamedTuple):
             s, r, low, high = rows.side(float(value if is_greedy else raw / np.exp(lam).sum()), i)
             if not is_greedy:
                 worst = max(worst, r * float(rows.share[i]))
-                if self._holds(i, r):
+                # a copy of a row that was just projected onto is violated by rounding; its multiplier may have to be corrected
+                holds = r <= 1e-15 * (2.0 * abs(float(rows.b[i])) + abs(r)) and rows.sense[i] != 0
+                if holds and (dual[i] == 0.0 or not how.corrected):
                     continue
             # step alpha of the bound of Theorem 4.1, in the sense of the row; a correction may shorten it
             model = s * approximate_step(r, low, high)
@@ -361,12 +358,6 @@ class BoostSteps(NamedTuple):
             level[2] += log_step_bound(r, low, high, s * model)
             series.append((i, delta, level[1], level[2], evaluations))
         return np.array(series).reshape(-1, len(SERIES)), worst
-
-    def _holds(self, i: int, r: float) -> bool:
-        """Whether an inequality with violation r holds up to rounding, and its multiplier is not to be corrected."""
-        b = abs(float(self.boost_rows.b[i]))
-        holds = r <= 1e-15 * (2.0 * b + abs(r))  # a copy of a row that was just projected onto is violated by rounding
-        return holds and self.boost_rows.sense[i] != 0 and (self.dual[i] == 0.0 or not self.how.corrected)
 
     def _move(self, form: int, i: int, model: float) -> tuple[float, int]:
         """Project onto row i, which is in the eigenbasis; the change of its multiplier, and evaluations of the zero finder."""

@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.base.checks import check_positive
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.numerics import armijo
-from bregmat.certificates.certify import clip_dual, dual_bound
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
-from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, not_negative
-from bregmat.solvers.stages import Stage
+from bregmat.solvers.mirror_newton import Stage
+from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 
+# cost of restoring hard rows beside the gain of the dual, both of second order: 2 to 200 times on random rows
+RESTORING = 50.0
 ROUNDS, CG_STEPS = 6, 60  # rounds of conjugate gradients in one Newton step, and steps in one round
 
 
@@ -72,8 +75,8 @@ class DualNewton(SolverWithNeeds):
     needs_loss = ("conjugate", "relaxed")
     proximal: float = 1e-3
 
-    def _settings(self) -> Settings:
-        return {not_negative: ("proximal",)}
+    def __post_init__(self) -> None:
+        check_positive("DualNewton: proximal", self.proximal, finite=True, zero=True)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> _DualState:
         """The prior, or a warm start shrunk into the domain."""
@@ -107,9 +110,12 @@ class DualNewton(SolverWithNeeds):
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
+        signal = new.signal  # the exact gap if no row is hard
+        if problem.losses.has_hard:  # what the dual has still to gain, and what restoring hard rows costs
+            signal = RESTORING * left if new.stage.is_last else np.inf
         new = replace(
             new,
-            signal=_signal(problem, new, left),
+            signal=signal,
             norm=norm,
             first_norm=first,
             length=length,
@@ -143,7 +149,10 @@ class DualNewton(SolverWithNeeds):
         d, Hd, reached = minimize_in_box(
             model, force, *box, state.parallel.intervals, reduction=goal, rounds=ROUNDS, cg_steps=CG_STEPS
         )
-        if not reached and (state.missed or _is_factorisation_cheap(model, d, box)):
+        # a few factorisations may cost less than one round of conjugate gradients
+        free = int(((d > box[0]) & (d < box[1])).sum())
+        is_cheap = 5.0 * flops(model, free) <= 4.0 * CG_STEPS * model.operator.c * model.operator.r**2
+        if not reached and (state.missed or is_cheap):
             exact = minimize_exactly(model, force, *box, d)
             if exact is not d:
                 d, Hd = exact, model.product(exact)
@@ -213,14 +222,6 @@ def _measured(
     return _DualState(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 
-def _signal(problem: NearestMatrix, state: _DualState, left: float) -> float:
-    """Estimate of the gap: exact without hard rows, else what the dual has still to gain and what restoring hard rows costs."""
-    restoring = 50.0  # that cost beside the gain of the dual, both of second order: 2 to 200 times on random rows
-    if not problem.losses.has_hard:
-        return state.signal
-    return restoring * left if state.stage.is_last else np.inf
-
-
 def _in_next_stage(problem: NearestMatrix, state: _DualState) -> _DualState:
     """The state in the next stage, or as it is in the last one."""
     if state.stage.is_last:
@@ -262,12 +263,6 @@ def _forcing_term(state: _DualState, norm: float) -> float:
     if not np.isfinite(state.norm) or state.length < 0.3:
         return 0.3
     return min(0.3, max(1e-3, (norm / state.norm) ** 1.5))
-
-
-def _is_factorisation_cheap(model: Model, d: np.ndarray, box: tuple[np.ndarray, np.ndarray]) -> bool:
-    """Whether a few factorisations cost less than one round of conjugate gradients."""
-    free = int(((d > box[0]) & (d < box[1])).sum())
-    return 5.0 * flops(model, free) <= 4.0 * CG_STEPS * model.operator.c * model.operator.r**2
 
 
 def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | None:

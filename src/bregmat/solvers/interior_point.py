@@ -6,7 +6,7 @@ Rows ``p_i <= xi_i`` with relaxed bounds xi, slacks ``w = s (xi - p) > 0`` and m
 
 to ``tau = 0``. The dual equation ``T = T0 - A*(mu)`` holds always; the primal one is approached. For LogDet, ``-T`` is the dual
 of M and the link is exact. For the other divergences, ``Z = tau M^-1`` is a variable of its own: ``phi'(M) - Z = T`` and ``M Z = tau``.
-Both use the scaling of Nesterov and Todd (``cone_scalings``), and the relaxed bounds the chord of their link (``relaxed_bounds``).
+Both use the scaling of Nesterov and Todd (``cone_scalings``), and the relaxed bounds the chord of their link (``path_equations``).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bregmat.base.checks import check_positive
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
-from bregmat.certificates.certify import objective_value
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.solvers.needs import MatrixState, Settings, SolverWithNeeds, positive
-from bregmat.solvers.path_equations import PathEquations, PathPoint, Step
-from bregmat.solvers.relaxed_bounds import RelaxedBounds
+from bregmat.solvers.needs import MatrixState, SolverWithNeeds
+from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,17 +64,19 @@ class InteriorPoint(SolverWithNeeds):
     needs_loss = ("on_path", "chord")
     ahead: float = 1.0
 
-    def _settings(self) -> Settings:
-        return {positive: ("ahead",)}
+    def __post_init__(self) -> None:
+        check_positive("InteriorPoint: ahead", self.ahead, finite=True)
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> InteriorPointState:
         """Start with dual weights of half the strength of the rows, on the path but for the primal equation and the link."""
         L, D, u = problem.losses, problem.divergence, problem.unit
         s = L.sense.astype(float)
         bounds = RelaxedBounds(L, u)
-        bounds.strength[L.hard] *= self.ahead * max(1.0, problem.stretch)
+        bounds.strength[L.hard] *= self.ahead * max(1.0, stretch(problem))
         tau = float(np.exp(np.log(bounds.strength).mean()))
-        half = _half_strength(bounds, s)
+        # half of the strength of every inequality, at most half of the way to an open end; 0 for equalities
+        half = 0.5 * s * np.minimum(bounds.strength, np.where(s > 0, bounds.ceiling, -bounds.floor))
+        half = np.where(s == 0, 0.0, half)
         m = _cold_weights(problem, half, s)
         # M is the matrix of the path at weights that keep it near the prior
         t, V = eigh(_mirror_point(problem, m / u))
@@ -182,7 +183,8 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
     # a hard row with slack is reported without its multiplier, which is of size tau: restoration moves rows that have one
     idle = L.hard & (L.sense != 0) & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit
-    F = objective_value(problem, iterate, p, soft_only=True)
+    F = problem.offset + iterate.value() + L.value(np.where(L.hard, L.bound, p) if L.has_hard else p)
+    F = float(np.maximum(F, 0.0))
     # g(mu) = phi*(T0) - phi*(T) - sum loss*(mu)
     bound = D.constant(t0) - D.conjugate(at.t) - float(L.conjugate(mu).sum()) if D.in_domain(at.t) else -np.inf
     unmet = np.where(L.hard, (np.abs(m) + strength) * problem.violation(p), 0.0).sum()
@@ -192,15 +194,30 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
 
 
 # ---------------------------------------------------------------------- the first point
+def stretch(problem: NearestMatrix) -> float:
+    """Geometric mean of bound over value at the prior, over the hard rows that the prior violates; 1 if there are none."""
+    L = problem.losses
+    if problem.is_always_feasible:
+        return 1.0
+    p = problem.operator.values_diagonal(problem.prior)
+    rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
+
+
+def is_nearly_linear(problem: NearestMatrix) -> bool:
+    """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
+
+    This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
+    singular, and the interior point finds it in fewer steps than the other solvers.
+    """
+    far, D = 100.0, problem.divergence  # far: multiple of the prior
+    return (D.keeps_rank and stretch(problem) > far) or (not D.keeps_range and stretch(problem) < 1.0 / far)
+
+
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)
-
-
-def _half_strength(bounds: RelaxedBounds, s: np.ndarray) -> np.ndarray:
-    """Weights of half the strength of every inequality, at most half of the way to an open end; 0 for equalities."""
-    most = np.minimum(bounds.strength, np.where(s > 0, bounds.ceiling, -bounds.floor))
-    return np.where(s == 0, 0.0, 0.5 * s * most)
 
 
 def _first_slack(

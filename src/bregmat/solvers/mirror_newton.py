@@ -19,14 +19,41 @@ from bregmat.coordinates.iterates import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 from bregmat.solvers.newton_system import solve_newton_system
-from bregmat.solvers.stages import Stage
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
 SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
-# rows of a sample per entry of the matrix, at least: with fewer, the sample costs more than it saves
-ROWS_PER_ENTRY = 50
+ROWS_PER_ENTRY = 400  # rows per entry of the matrix, at least: with fewer, the sample costs more than it saves
 SAMPLE_STEPS = 12  # steps on a sample, at most
 STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The problem with the slack weights times ``share``; the last stage is the problem itself.
+
+    The solution of each stage is the start of the next (the path of a penalty method; Nocedal and Wright 2006, chapter 17).
+    """
+
+    problem: NearestMatrix
+    decades: float  # powers of ten by which the share grows next
+    share: float = 1.0
+    is_last: bool = True
+    steps: int = 0  # taken in this stage
+
+    @classmethod
+    def of(cls, problem: NearestMatrix, share: float, decades: float) -> Stage:
+        """The stage of this share."""
+        if share >= 1.0:
+            return cls(problem, decades)
+        L = problem.losses
+        losses = L.weighted(np.where(L.hard, L.gamma, share * L.gamma))
+        return cls(replace(problem, losses=losses), decades, share, is_last=False)
+
+    def next(self, problem: NearestMatrix) -> Stage:
+        """The following stage: the share grows faster if this stage took at most 3 steps, more slowly if more than 6."""
+        factor = 1.5 if self.steps <= 3 else 0.6 if self.steps > 6 else 1.0
+        decades = min(1.0, max(0.1, self.decades * factor))
+        return Stage.of(problem, self.share * 10.0**decades, decades)
 
 
 class _Point(NamedTuple):
@@ -138,10 +165,21 @@ class MirrorNewton(SolverWithNeeds):
     ) -> MirrorNewtonState | SampledState:
         """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at the given matrix."""
         iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
-        stage = Stage.of(problem, _first_share(problem) if start is None else 1.0, 1.0)
-        if start is None and _is_sample_large(problem, problem.c):
-            sample = stage.problem.sampled(SAMPLE_SHARE)
-            inner = _measured(sample, Stage.of(sample, 1.0, 1.0), _shrunk_prior(sample), tol)
+        share, light = 1.0, 30.0
+        if start is None:  # the first stage is light: 30 is the geometric mean of the strengths of its rows
+            strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
+            share = min(1.0, light / max(strength, 1e-300))
+        stage = Stage.of(problem, share, 1.0)
+        if start is None and problem.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * problem.r * (problem.r + 1) / 2):
+            rows = problem.operator.drawn(SAMPLE_SHARE)
+            losses = stage.problem.losses.restrict(rows)
+            sample = replace(
+                problem,
+                operator=problem.operator.restrict(rows),
+                losses=losses.weighted(losses.gamma / SAMPLE_SHARE),
+                unit=problem.unit[rows],
+            )
+            inner = _measured(sample, Stage(sample, 1.0), _shrunk_prior(sample), tol)
             return SampledState(stage, sample, inner, inner.objective)
         point = None if iterate is None else _point(problem, iterate)
         if point is None or len(problem.losses.outside(point.values)):
@@ -178,7 +216,10 @@ class MirrorNewton(SolverWithNeeds):
         active, h = state.active, state.curvature
         # |S o R|^2 / 2 is the gap to second order: a tenth of its goal is enough
         enough = np.sqrt(0.2 * (state.tol if stage.is_last else STAGE_TOL) * max(1.0, abs(F)))
-        rough = _sampled(active, h) if _is_sample_large(problem, active.c) else None
+        rough = None
+        if active.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * problem.r * (problem.r + 1) / 2):
+            rows = active.drawn(SAMPLE_SHARE)
+            rough = active.restrict(rows), h[rows] / SAMPLE_SHARE
         E = solve_newton_system(active, h, S, B, tol=max(min(0.1, norm) * norm, enough), rough=rough).E
         dT = E if S is None else _mirror_step(E, S, R, active, h)
         # slope of the objective: <R, dM> with dM = S o E
@@ -196,24 +237,6 @@ class MirrorNewton(SolverWithNeeds):
             return replace(state, stalled=True)
         new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
         return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
-
-
-def _is_sample_large(problem: NearestMatrix, rows: int) -> bool:
-    """Whether there are so many rows that a sample determines the matrix well."""
-    return rows >= max(SAMPLE_FROM, ROWS_PER_ENTRY / SAMPLE_SHARE * problem.r * (problem.r + 1) / 2)
-
-
-def _sampled(op: Operator, h: np.ndarray) -> tuple[Operator, np.ndarray]:
-    """A sample of rows, with curvatures that stand for the others."""
-    rows = op.drawn(SAMPLE_SHARE)
-    return op.restrict(rows), h[rows] / SAMPLE_SHARE
-
-
-def _first_share(problem: NearestMatrix) -> float:
-    """Share of the slack weights in the first stage: 30 over the geometric mean of the strengths of the rows, at most 1."""
-    light = 30.0
-    strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
-    return min(1.0, light / max(strength, 1e-300))
 
 
 def _transferred(state: SampledState) -> _Point | None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from bregmat.base.checks import check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.nearness import Nearness
+from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.loop import State
-
-Settings = dict[Callable[[str, Any], None], tuple[str, ...]]  # check -> names of the settings that it checks
 
 # words for the needs that not every divergence or loss meets, in messages
 WORDS = {
@@ -60,59 +57,21 @@ class SolverWithNeeds:
     needs_divergence: ClassVar[tuple[str, ...]]
     needs_loss: ClassVar[tuple[str, ...]]
 
-    def __post_init__(self) -> None:
-        """Raise for settings out of range, naming class and setting."""
-        for check, names in self._settings().items():
-            for name in names:
-                check(f"{type(self).__name__}: {name}", getattr(self, name))
-
-    def _settings(self) -> Settings:
-        """The checks of the settings."""
-        return {}
-
     def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
-        """Raise ``TypeError`` naming what the divergence or the losses of a problem lack for this solver.
-
-        Parameters
-        ----------
-        problem : NearestMatrix
-        further : iterable of str
-            Other needs that the problem does not meet.
-        instead : str
-            Name of a solver that takes more problems.
-        """
-        missing = []
-        D = problem.divergence
-        for need in _lacking(D, self.needs_divergence):
-            have = [name for name, cls in DIVERGENCES.items() if not _lacking(cls, (need,))]
-            known = f", as of {' and '.join(map(repr, have))}" if have else ""
-            missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+        """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
+        D, missing = problem.divergence, []
+        # divergences and losses of users may lack an attribute
+        for need in self.needs_divergence:
+            if getattr(D, need, None) is None or getattr(D, need) is False:
+                have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
+                known = f", as of {' and '.join(have)}" if have else ""
+                missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
         for loss, rows in problem.losses.groups:
-            for need in _lacking(loss, self.needs_loss):
-                count = len(problem.losses.bound[rows])
-                slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
-                what = "are hard" if loss.is_hard else f"have {slack}"
-                missing.append(f"{WORDS.get(need, need)} ({count} rows {what})")
+            for need in self.needs_loss:
+                if getattr(loss, need, None) is None or getattr(loss, need) is False:
+                    slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+                    what = "are hard" if loss.is_hard else f"have {slack}"
+                    missing.append(f"{WORDS.get(need, need)} ({len(problem.losses.bound[rows])} rows {what})")
         missing += further
         if missing:
             raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
-
-
-def not_negative(name: str, value: Any) -> None:
-    """Raise unless a setting is a finite number of at least 0."""
-    check_positive(name, value, finite=True, zero=True)
-
-
-def positive(name: str, value: Any) -> None:
-    """Raise unless a setting is a finite positive number."""
-    check_positive(name, value, finite=True)
-
-
-def count(name: str, value: Any) -> None:
-    """Raise unless a setting is a positive integer."""
-    check_integer(name, value, 1, optional=False)
-
-
-def _lacking(term: Any, needs: Iterable[str]) -> list[str]:
-    """The needs that a term does not meet; divergences and losses of users may lack the attribute."""
-    return [need for need in needs if getattr(term, need, None) is None or getattr(term, need) is False]

@@ -71,10 +71,20 @@ def solve_newton_system(
     """
     if op.c == 0:
         return LinearSolution(B, 0, 0.0)
-    is_small = factor_flops(op) <= direct_flops and not (op.is_sharded and op.c < op.r * (op.r + 1) // 2)
-    solve = _by_factor(op, h, S) if is_small else None
-    solve = solve or _by_euclidean_gradients(op, h, S, max_steps, single and op.c * op.r > 20_000, rough)
-    return solve(B, tol)
+    m = op.r * (op.r + 1) // 2
+    if factor_flops(op) <= direct_flops and not (op.is_sharded and op.c < m):
+        b = svec(B)
+        if op.c < m:
+            # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
+            few = op.features(S)
+            C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
+            if ok:
+                return LinearSolution(smat(b - few.T @ cholesky_solve(C, few @ b), op.r), 0, 0.0)
+        else:
+            C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
+            if ok:
+                return LinearSolution(smat(cholesky_solve(C, b), op.r), 0, 0.0)
+    return _by_euclidean_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000, rough)
 
 
 def row_system(
@@ -107,8 +117,15 @@ def row_system(
     if solve is not None:
         return solve
     weight = h / (unit * unit)
-    inverse = _by_factor(op, weight, S) if is_small and op.c >= m else None
-    return _over_entries(op, d, unit, S, inverse or _by_relative_gradients(op, weight, S, 2000), tol)
+    if is_small and op.c >= m:
+        C, ok = cholesky(add_diagonal(op.normal_matrix(weight, S), 1.0))
+        if ok:
+
+            def inverse(B: np.ndarray, tol: float) -> LinearSolution:
+                return LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)
+
+            return _over_entries(op, d, unit, S, inverse, tol)
+    return _over_entries(op, d, unit, S, _by_relative_gradients(op, weight, S, 2000), tol)
 
 
 def _over_rows(op: Operator, h: np.ndarray, unit: np.ndarray, S: np.ndarray | None) -> RowInverse | None:
@@ -161,20 +178,6 @@ def factor_flops(op: Operator) -> float:
     return float(min(op.c, m)) ** 2 * max(op.c, m)
 
 
-def _by_factor(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Inverse | None:
-    """Inverse by a Cholesky factorisation of the smaller order, c or r (r + 1) / 2; None if rounding spoils the factor."""
-    m = op.r * (op.r + 1) // 2
-    if op.c < m:
-        # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
-        few = op.features(S)
-        C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
-        if not ok:
-            return None
-        return lambda B, tol: LinearSolution(smat(svec(B) - few.T @ cholesky_solve(C, few @ svec(B)), op.r), 0, 0.0)
-    C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
-    return (lambda B, tol: LinearSolution(smat(cholesky_solve(C, svec(B)), op.r), 0, 0.0)) if ok else None
-
-
 # ---------------------------------------------------------------------- conjugate gradients
 def _product(op: Operator, h: np.ndarray, S: np.ndarray | None, single: bool) -> Callable[[np.ndarray], np.ndarray]:
     """``E -> E + S o A*(h . A(S o E))``; with ``single``, A and its adjoint are taken of float32 matrices of size 1."""
@@ -214,26 +217,24 @@ def _by_euclidean_gradients(
     op: Operator,
     h: np.ndarray,
     S: np.ndarray | None,
+    B: np.ndarray,
+    tol: float,
     most: int,
     single: bool,
-    rough: tuple[Operator, np.ndarray] | None = None,
-) -> Inverse:
+    rough: tuple[Operator, np.ndarray] | None,
+) -> LinearSolution:
     """Conjugate gradients with an absolute tolerance on the Frobenius norm; with a metric, the heavy block is added after ``FEW`` steps."""
     whole = (op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)
     light = fourth_moment(*(rough or (op, h)), S)
     product = _product(op, h, S, single)
-
-    def solve(B: np.ndarray, tol: float) -> LinearSolution:
-        first = most if S is None else min(FEW, most)
-        end = conjugate_gradients(product, B, goal=tol, most=first, precondition=light, is_euclidean=True)
-        if end.norm <= tol or most <= first:
-            return LinearSolution(symmetrize(end.x), end.steps, end.norm)
-        precondition = heavy_block(*whole) or light
-        more = conjugate_gradients(
-            product, end.residual, goal=tol, most=most - end.steps, precondition=precondition, is_euclidean=True
-        )
-        return LinearSolution(symmetrize(end.x + more.x), end.steps + more.steps, more.norm)
-
-    return solve
+    first = most if S is None else min(FEW, most)
+    end = conjugate_gradients(product, B, goal=tol, most=first, precondition=light, is_euclidean=True)
+    if end.norm <= tol or most <= first:
+        return LinearSolution(symmetrize(end.x), end.steps, end.norm)
+    precondition = heavy_block(*whole) or light
+    more = conjugate_gradients(
+        product, end.residual, goal=tol, most=most - end.steps, precondition=precondition, is_euclidean=True
+    )
+    return LinearSolution(symmetrize(end.x + more.x), end.steps + more.steps, more.norm)

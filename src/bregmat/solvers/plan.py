@@ -13,7 +13,7 @@ from bregmat.run.result import MatrixResult
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
+from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.newton_system import factor_flops
 
@@ -76,34 +76,28 @@ def plan_of(
     """
     if not (isinstance(solver, str) and solver == "auto"):
         found = SOLVERS.resolve(solver)
+        found.check(problem)
         return [(found, found.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
     hard = problem.losses.hard
-    plan: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
+    order: list[tuple[Solver, int]] = [(DUAL, 50), (INTERIOR, 150)]
     if hard.all():
         # The solution may be far from the prior, for example with nearly parallel rows. Then a second path starts further away.
-        plan = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
-    elif not hard.any() and problem.divergence.keeps_range:
+        order = [(DUAL, 50), (INTERIOR, 80), (FROM_AFAR, 50)]
+    elif problem.is_always_feasible and problem.divergence.keeps_range:
         # Mirror Newton suits mild losses, dual Newton rows that can nearly all be met, the interior point everything else.
-        plan[0] = (DUAL, 25 if problem.c <= 3000 else 8)
+        order[0] = (DUAL, 25 if problem.c <= 3000 else 8)
         is_large = factor_flops(problem.operator) > MAX_FACTOR_FLOPS
         if problem.divergence.is_congruence_invariant or is_large:
             place = 0 if problem.divergence.is_congruence_invariant else 1
-            plan.insert(place, (MIRROR, 250 if is_large else 45))
-    if problem.is_nearly_linear and not is_warm:
-        plan = [plan[1], plan[0], *plan[2:]]
-    plan.append((DUAL, limit))  # starts from the best dual weights so far
-    plan = [(solver, min(share, limit)) for solver, share in plan]
-    return _able(plan, problem, limit)
-
-
-def _able(plan: list[tuple[Solver, int]], problem: NearestMatrix, limit: int) -> list[tuple[Solver, int]]:
-    """The part of a plan whose solvers can solve the problem; the last of them has all steps that are left."""
-    able = []
-    for solver, share in plan:
+            order.insert(place, (MIRROR, 250 if is_large else 45))
+    if not is_warm and not problem.is_always_feasible and is_nearly_linear(problem):
+        order = [order[1], order[0], *order[2:]]
+    plan = []
+    for found, share in [*order, (DUAL, limit)]:  # the last one starts from the best dual weights so far
         try:
-            solver.check(problem)
+            found.check(problem)
         except TypeError:
             continue
-        able.append((solver, share))
-    return [*able[:-1], (able[-1][0], limit)]
+        plan.append((found, min(share, limit)))
+    return [*plan[:-1], (plan[-1][0], limit)]

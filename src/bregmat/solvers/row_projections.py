@@ -18,8 +18,8 @@ from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, triangular_inverse
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import clip_dual, dual_bound
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.iterates import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked

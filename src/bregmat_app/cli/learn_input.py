@@ -10,7 +10,7 @@ import numpy as np
 from bregmat.base.html import listed
 from bregmat.constraints.columns import similar_name
 from bregmat.constraints.constraints import Constraints
-from bregmat.estimators.priors import POINTS_PRIORS, points_in_prior
+from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
 from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
 from bregmat.io.sources import STANDARD_INPUT

@@ -179,7 +179,6 @@ def nearest_correlation(
 
 
 @tells_interrupts
-@on_one_blas_thread
 def factor_correlation(
     C: Table,
     n_factors: int,

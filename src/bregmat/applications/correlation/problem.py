@@ -21,9 +21,8 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import dual_bound
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import Certificate, Proof
+from bregmat.certificates.problem import Certificate, Proof, dual_bound
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
@@ -107,6 +106,9 @@ class CorrelationProblem(NearestMatrix):
         object.__setattr__(self, "operator", self.entries.operator(self.basis))
         object.__setattr__(self, "losses", RowLosses(bound, zero, one, one, (Hard(),), zero))
         object.__setattr__(self, "unit", one)
+        super().__post_init__()
+        # the identity is feasible if no entry beside the diagonal is prescribed
+        object.__setattr__(self, "is_always_feasible", not self.entries.has_pairs)
 
     @classmethod
     def frobenius(cls, C: np.ndarray, entries: Entries, min_eig: float = 0.0) -> CorrelationProblem:
@@ -127,11 +129,6 @@ class CorrelationProblem(NearestMatrix):
     def is_whole(self) -> bool:
         """Whether no null vectors were eliminated: the basis is square."""
         return self.r == self.entries.n
-
-    @property
-    def is_always_feasible(self) -> bool:  # type: ignore[override]
-        """Whether the identity is feasible: no entry beside the diagonal is prescribed."""
-        return not self.entries.has_pairs
 
     @property
     def rounding(self) -> float:

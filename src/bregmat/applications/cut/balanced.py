@@ -14,7 +14,7 @@ from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits
 from bregmat.base.sampling import generator
 from bregmat.base.threads import tells_interrupts
-from bregmat.run.loop import solve_in_turn
+from bregmat.run.loop import RunLog, solve_in_turn
 from bregmat.run.result import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
@@ -108,7 +108,7 @@ def balanced_cut(
     if is_small or work.size <= FALLBACK:
         methods.append(CENTRAL_PATH)
     plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
-    outcome = solve_in_turn(problem, plan, tol=tol, max_seconds=max_seconds, callback=callback)
+    outcome = solve_in_turn(problem, plan, tol=tol, log=RunLog(callback, max_seconds))
     proof = outcome.certificate
     labels = (proof.x != proof.x[0]).astype(np.int64)[: work.n]
     solver_name = outcome.solver if outcome.n_iter else "certificate of the cut"

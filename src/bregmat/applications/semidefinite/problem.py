@@ -12,9 +12,8 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.certificates.certify import MatrixCertificate, clip_dual, with_met_rows
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
-from bregmat.certificates.problem import FEASIBLE, Problem, Proof
+from bregmat.certificates.problem import FEASIBLE, MatrixCertificate, Problem, Proof, clip_dual, with_met_rows
 from bregmat.constraints.constraints import Constraints
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.scalar_losses import SquaredHinge
@@ -74,24 +73,16 @@ class SemidefiniteProgram(Problem):
         L, iterate = self.rows.losses, state.iterate
         p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
         bound, mu = self.dual_bound(state.dual)
-        iterate, p, violation, worst = with_met_rows(self.rows, iterate, p, mu)
-        upper, missed = np.inf, None
-        M = iterate.matrix()
-        soft = float(L.value(np.where(L.hard, L.bound, p)))
+        met, upper = with_met_rows(self.rows, iterate, p, mu), np.inf
+        M = met.iterate.matrix()
+        soft = float(L.value(np.where(L.hard, L.bound, met.values)))
         objective, terms = float(np.vdot(self.C, M)) + soft, float(np.vdot(np.abs(self.C), np.abs(M))) + soft
-        if worst <= FEASIBLE:
-            missed = np.where(L.hard, violation * self.rows.unit, 0.0)
-            upper = objective + float(np.abs(mu) @ missed) + (ROUNDINGS + np.sqrt(self.rows.r)) * EPS * terms
+        if met.violation <= FEASIBLE:
+            missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
+            upper = objective + missed + self.rows.rounding_share * terms
+        size = self.natural_size
         return MatrixCertificate(
-            iterate=iterate,
-            values=p,
-            dual=mu,
-            objective=objective,
-            dual_bound=bound,
-            upper=upper,
-            violation=worst,
-            size=self.natural_size,
-            missed=missed,
+            **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=size
         )
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:

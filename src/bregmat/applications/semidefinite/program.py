@@ -13,7 +13,6 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.linalg import EPS, eigh, symmetrize
 from bregmat.base.threads import tells_interrupts
-from bregmat.certificates.nearest_matrix import weight_span
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
@@ -174,7 +173,7 @@ def result_of(
         dual=proof.dual,
         values=proof.values,
         violation=problem.rows.violation(proof.values),
-        weight_span=weight_span(problem.rows.losses.gamma),
+        weight_span=problem.rows.weight_span,
         ray=ray,
     )
 

@@ -11,7 +11,6 @@ import numpy as np
 from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
 from bregmat.certificates.problem import FEASIBLE
-from bregmat.constraints.rows import excess_of
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 
