@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels import exchange, vectors
-from bregmat._kernels.arrays import Quadratic, RunPoint
+from bregmat._kernels.arrays import RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
 from bregmat.quadratic.free_set import FreeFactor
@@ -95,15 +95,10 @@ class ActiveSetState(QPState):
     def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float) -> None:
         self.program, self.x, self.relative_tol = program, x, tol
         self.A, self.b, self.E, self.e, self.upper = program.A, program.b, program.E, program.e, program.upper
-        rho = 0.0
-        if len(self.E):  # rho E'E is as large as A
-            size = float(program.root @ program.root) or float(program.n)
-            rho = size / max(float((self.E * self.E).sum()), 1e-300)
-        self.fixed = Quadratic(self.A, self.E, self.upper, program.weights, rho)
         self._recompute_gradient()
         self.multiplier = np.zeros(program.m)
         self.falling: np.ndarray | None = None
-        self.factor = FreeFactor(self.fixed, program.n)
+        self.factor = FreeFactor(program)
         self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < self.upper)))
         # violation when the gradient was last recomputed, and whether variables were just added to give E full row rank.
         self.before, self.is_supplemented = np.inf, False
@@ -139,7 +134,7 @@ class ActiveSetState(QPState):
         self.factor.grow()
         direction, counts = np.zeros(len(self.b)), np.zeros(1, np.int64)
         place = RunPoint(self.x, self.g, self.multiplier, self.e)
-        code = exchange.run_inplace(place, direction, counts, self.factor.state, self.fixed, self.allowed, EXCHANGES)
+        code = exchange.run_inplace(place, direction, counts, self.factor.state, self.factor.problem, self.allowed, EXCHANGES)
         if direction.any():  # a certificate decides whether the objective falls without bound along it
             self.falling = direction
         if code == exchange.INDEFINITE:

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.arrays import Quadratic
 from bregmat.base.linalg import EPS
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Status
-from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
@@ -152,7 +150,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
 
     def rising_directions(self, x: np.ndarray, state: QPState | None = None) -> Iterator[Direction]:
         """Directions w that raise reduced gradients which are too low by rounding: ``A_FF^-1`` of ``sqrt(A_ii)``, then others."""
-        n, root = self.n, self.root
+        root = self.root
         for w in () if state is None else state.rising():
             yield w, None
         yield x, None
@@ -163,9 +161,9 @@ class NonnegativeQP(QuadraticProgram, Problem):
         wide = np.flatnonzero((root > 0.0) & (x < self.upper) & near)
         if not len(wide):
             return
-        factor = FreeFactor(Quadratic(self.A, no_rows(n)[0], self.upper, self.weights, 0.0), n)
+        factor = FreeFactor(QuadraticProgram.of(self.A, self.b, self.upper))
         factor.rebuild(wide)
-        w = np.zeros(n)
+        w = np.zeros(self.n)
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
 
