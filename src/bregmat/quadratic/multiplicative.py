@@ -68,17 +68,16 @@ class MultiplicativeUpdates:
 
     def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
         """The state at the caller's start with its zeros raised, or at the default start."""
-        multiplier, total = 0.0, 0.0
+        multiplier = 0.0
         if problem.signs is not None:
             able = problem.upper > 0
             found = np.unique(problem.signs[able])
             if len(found) == 1:  # with total 0 no variable can move, and this multiplier proves optimality
                 multiplier = float(found[0] * np.max(-problem.b[able]))
         memory = _Extrapolation(self.anderson, problem.length) if self.anderson else None
-        x0 = problem.first(start)
-        if x0 is None or not (self.clamp == 0 or np.any(x0)):
+        if start is None or not (self.clamp == 0 or np.any(start)):
             return self._state(problem, _ones(problem), multiplier, tol=tol, memory=memory)
-        v = np.clip(np.array(x0, dtype=float), 0.0, problem.upper)
+        v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
         total = 0.0 if problem.signs is None else float(problem.signs @ v)
         lifted = np.where(v == 0, np.minimum(problem.vanishing(v, self.clamp), problem.upper), v)
         point = problem.at(problem.on_constraint(lifted, total))

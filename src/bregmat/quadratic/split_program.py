@@ -123,10 +123,6 @@ class SplitProgram(Problem):
         """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None if nothing is proven."""
         return None
 
-    def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """The start, shape (n,), made feasible if the program knows its sum; None for the default start of the updates."""
-        return start
-
     # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
@@ -215,7 +211,7 @@ class SplitProgram(Problem):
 
 
 class DenseUpdates(SplitProgram):
-    """A quadratic program with a dense matrix for the updates, which certifies every step.
+    """A quadratic program without equality rows for the updates, which certifies every step.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
@@ -223,13 +219,8 @@ class DenseUpdates(SplitProgram):
     is_certified = True
 
     def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        signs, total = None, 0.0
-        if problem.m:
-            signs = np.sign(problem.E[0])
-            total = float(problem.e[0]) / float(np.abs(problem.E[0]).max())
-        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
-        self.problem, self.given_total = problem, total
-        root = problem.root
+        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper)
+        self.problem, root = problem, problem.root
         self.directions: list[np.ndarray] = []
         if (root > 0).all() and not is_rough:
             if (problem.A >= 0).all():
@@ -238,19 +229,8 @@ class DenseUpdates(SplitProgram):
             if definite:
                 self.directions.append(cholesky_solve(factor, root))
 
-    def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """A start that satisfies the row."""
-        if self.signs is None:
-            return start
-        begin = np.ones(self.problem.n) if start is None else start
-        # factors cannot move zeros, so these start at a small share of the largest variable
-        least = 1e-3 * (float(begin.max()) or 1.0)
-        begin = np.minimum(np.maximum(begin, least), self.problem.upper)
-        return spread(begin, signs=self.signs, total=self.given_total, upper=self.problem.upper)
-
     def prove(self, point: Point) -> QPCertificate:
-        """The certificate of a point, with the least-squares multipliers of its free variables."""
+        """The certificate of a point."""
         x, product = point.v, point.p - point.q
-        y = self.problem.free_multiplier(x, product + self.problem.b)
         directions = [(x, product), *((w, None) for w in self.directions)]
-        return Evidence(self.problem, x, y, product=product).certificate(directions)
+        return Evidence(self.problem, x, np.zeros(0), product=product).certificate(directions)
