@@ -45,10 +45,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         return self if self.rows is None else self.rows.given
 
     # ---------------------------------------------------------------- for the iteration loop
-    @property
-    def certifies_cheaply(self) -> bool:
-        """False: a certificate costs several products with A."""
-        return False
+    certifies_cheaply = False  # a certificate costs several products with A
 
     def is_due(self, state: QPState, tol: float) -> bool:
         """False: exact methods are certified at their end only."""
@@ -106,8 +103,6 @@ class NonnegativeQP(QuadraticProgram, Problem):
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
             best = self._improved(best, state.tol)
-            if not (best.gap <= state.tol and missed <= FEASIBLE):
-                best, missed = self._snapped(best, missed, state.tol)
         if not self.given.m:
             return best
         return replace(
@@ -121,19 +116,15 @@ class NonnegativeQP(QuadraticProgram, Problem):
         """Improve a certificate whose gap is above ``tol`` by multipliers with smaller violations and by extended precision."""
         x = best.x
         if self.m and not (best.gap <= tol and best.kkt_residual <= PRECISE):
-            new = self._certified(x, self._repaired(x, best.equality_dual), precise=False)
+            y = self._repaired(x, best.equality_dual)
+            new = Evidence(self, x, y).certificate(self.rising_directions(x), is_tolerant=True)
             if new.gap < best.gap > tol or (new.gap <= max(best.gap, tol) and new.kkt_residual < best.kkt_residual):
                 best = new
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
-            new = self._certified(best.x, best.equality_dual, precise=True)
+            evidence = Evidence(self, x, best.equality_dual, precise=True)
+            new = evidence.certificate(self.rising_directions(x), is_tolerant=True)
             best = new if new.gap < best.gap else best
         return best
-
-    def _certified(self, x: np.ndarray, y: np.ndarray, *, precise: bool) -> QPCertificate:
-        """The certificate of a point and multipliers; denormal multipliers, whose digits are lost, count as 0."""
-        y = np.where(np.abs(y) < np.finfo(float).tiny, 0.0, y)
-        evidence = Evidence(self, x, y, precise=precise)
-        return evidence.certificate(self.rising_directions(x), is_tolerant=True)
 
     def unproven(self, x: np.ndarray, *, lower: float, equality_dual: np.ndarray | None = None) -> QPCertificate:
         """A certificate of a problem that is proven to have no solution; ``lower`` is -inf if unbounded, inf if infeasible."""
@@ -167,20 +158,6 @@ class NonnegativeQP(QuadraticProgram, Problem):
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
 
-    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> tuple[QPCertificate, float]:
-        """Set variables that are positive by rounding to zero, if that proves the gap and violates the rows (``missed``) no more."""
-        x, largest = best.x, float(self.diagonal.max())
-        # sizes of x: its own, those that the rows need, and the minima along single variables
-        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
-        reached = float((np.abs(self.e) / np.abs(self.E).max(axis=1)).max(initial=0.0))
-        near = np.where(x <= 1e-14 * max(float(x.max()), reached, alone), 0.0, x)
-        there = self.given.row_violation(near)
-        if there > missed or np.array_equal(near, x):
-            return best, missed
-        y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
-        new = self._certified(near, y, precise=True)
-        return (new, there) if new.gap <= tol else (best, missed)
-
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers with smaller violations of the conditions: Newton's method on the sum of their squares.
 
@@ -193,7 +170,8 @@ class NonnegativeQP(QuadraticProgram, Problem):
             h = g + y @ self.E
             violated = self.violations(x, h) * weight
             if violated.max() < least:
-                best, least = y, float(violated.max())
+                # denormal multipliers, whose digits are lost, count as 0
+                best, least = np.where(np.abs(y) < np.finfo(float).tiny, 0.0, y), float(violated.max())
             part = (violated > 0.0) | ((x > 0.0) & (x < self.upper))
             if not violated.any():
                 break

@@ -43,26 +43,7 @@ class QuadraticProgram:
 
     @classmethod
     def build(cls, A: Any, b: Any, *, upper: Any = None, equality: Any = None) -> Self:
-        """Check the data and convert it to float64.
-
-        Parameters
-        ----------
-        A : array-like, shape (n, n)
-            Symmetric positive semidefinite; not copied if it is float64 and C-contiguous.
-        b : array-like, shape (n,)
-        upper : float or array-like, shape (n,), optional
-            At least 0; inf for no bound.
-        equality : tuple (E, e), optional
-            Shapes (m, n) and (m,); a single row may be given as a vector and a number.
-
-        Raises
-        ------
-        ValueError
-            Wrong shapes, numbers that are not finite (the message names the rows), A not symmetric (it names the entry), a negative
-            diagonal entry or negative 2 x 2 minor, which shows that A is not positive semidefinite, negative upper bounds.
-        TypeError
-            Data that cannot be read as numbers, or ``equality`` that is no pair.
-        """
+        """Check the arguments of :func:`bregmat.nnqp` and convert them to float64; A is not copied if it has this form."""
         A = np.ascontiguousarray(as_matrix("A", A, square=True, finite=False))
         b = np.ascontiguousarray(as_column("b", b, len(A), per="row of A"))
         check_entries(A)
@@ -70,14 +51,7 @@ class QuadraticProgram:
 
     @classmethod
     def of(cls, A: np.ndarray, b: np.ndarray, upper: np.ndarray | None = None, equality: Equality = None) -> Self:
-        """Make a program from data that need no checks.
-
-        Parameters
-        ----------
-        A, b, upper
-            As the attributes of this name; ``upper=None`` stands for no upper bounds.
-        equality : tuple (E, e), optional
-        """
+        """Make a program from data that need no checks; ``upper=None`` stands for no upper bounds."""
         n = len(b)
         E, e = no_rows(n) if equality is None else equality
         return cls(A, b, np.full(n, np.inf) if upper is None else upper, E, e)

@@ -126,7 +126,7 @@ class SplitProgram(Problem):
     # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
-        """Whether a certificate is cheap: yes, but without proofs it says no more than an estimate."""
+        """Without proofs a certificate says no more than an estimate."""
         return self.is_certified
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
@@ -179,11 +179,7 @@ class SplitProgram(Problem):
         return g if self.signs is None else g + multiplier * self.signs
 
     def violation(self, v: np.ndarray, g: np.ndarray, scale: np.ndarray) -> float:
-        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``, which is 0 exactly if the optimality conditions hold.
-
-        ``g`` is the gradient of :meth:`slope`, which takes the place of the clipped step if ``A_ii = 0``; ``scale`` is the size of its
-        terms. All have shape (n,).
-        """
+        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: 0 if the conditions hold; g alone if ``A_ii = 0``."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             moved = self.diagonal * (v - np.clip(v - g / self.diagonal, 0.0, self.upper))
             edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < self.upper, np.maximum(-g, 0.0), 0.0)
