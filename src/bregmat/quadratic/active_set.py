@@ -134,7 +134,9 @@ class ActiveSetState(QPState):
         self.factor.grow()
         direction, counts = np.zeros(len(self.b)), np.zeros(1, np.int64)
         place = RunPoint(self.x, self.g, self.multiplier, self.e)
-        code = exchange.run_inplace(place, direction, counts, self.factor.state, self.factor.problem, self.allowed, EXCHANGES)
+        code = exchange.run_inplace(
+            place, direction, counts, self.factor.state, self.factor.problem, self.allowed, EXCHANGES
+        )
         if direction.any():  # a certificate decides whether the objective falls without bound along it
             self.falling = direction
         if code == exchange.INDEFINITE:

@@ -28,15 +28,8 @@ class Split(Protocol):
 class DenseSplit:
     """The split of eq. 2 of any symmetric matrix.
 
-    Parameters
-    ----------
-    A : ndarray, shape (n, n)
-        Not copied if it is float64 and C-contiguous.
-
-    Notes
-    -----
     One pass computes ``A v`` and ``|A| v``; ``A+ v`` is half their sum and ``A- v`` half the difference. It reads ``n^2`` numbers once.
-    Sha 2002, section 2.1, stores A+ and A-, which reads twice as much.
+    Sha 2002, section 2.1, stores A+ and A-, which reads twice as much. A is not copied if it is float64 and C-contiguous.
     """
 
     def __init__(self, A: np.ndarray) -> None:
@@ -134,14 +127,7 @@ def _check_nonnegative(values: np.ndarray, rows: np.ndarray, columns: np.ndarray
 
 
 def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> Split:
-    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-    y, ridge
-        As for :class:`ClassBlocks`.
-    """
+    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`."""
     K = np.asarray(K)
     if (K >= 0).all():
         return ClassBlocks(K, y, ridge=ridge)
