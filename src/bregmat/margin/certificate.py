@@ -153,17 +153,12 @@ class Machine:
         problem, counts = self.problem, self.problem.counts
         self.compute_exactly(np.flatnonzero(self.x))
         # Other samples matter only within the margin. The best intercept for the known samples may move others into it.
-        for _ in range(20):
+        while True:  # at the latest until all values are known
             self.compute_exactly(self._possibly_within_margin())
             self.known = np.flatnonzero((self.error == 0) & counts)
             self.intercept = self._best_intercept() if problem.intercept else 0.0
             if not len(self._possibly_within_margin()):
-                break
-        else:
-            self.known = np.flatnonzero(counts)
-            self.compute_exactly(self.known)
-            self.intercept = self._best_intercept() if problem.intercept else 0.0
-        return self._gap()
+                return self._gap()
 
     def _possibly_within_margin(self) -> np.ndarray:
         """Samples with inexact values that may lie within the margin: 1, or for the hard margin the smallest known one."""

@@ -51,15 +51,8 @@ def nearest_points(
     This is used if the weights of a hard margin are too large to be found in float32 or do not exist. If they do not exist, the
     distance is 0 and :func:`coinciding` proves it. If rounding hides whether the distance is 0, the weights are only a start.
 
-    Parameters
-    ----------
-    problem : MarginProblem
-    alpha : ndarray of shape (n,)
-        Weights to start from.
-    slope : ndarray of shape (n,)
-        ``signs - K x - intercept`` to float32 accuracy: tells which samples are near the margin.
-    stop : callable
-        Called between rounds; True ends the search.
+    The search starts at the weights alpha. ``slope`` is ``signs - K x - intercept`` to float32 accuracy, which tells the samples near
+    the margin. ``stop`` is called between rounds; True ends the search.
     """
     y, counts, kernel = problem.signs, problem.counts, problem.kernel
     total = 2.0 if problem.intercept else 1.0
@@ -117,18 +110,9 @@ def coinciding(
     """Rounded weights, shape (n,), of two points of the classes' hulls that coincide exactly; None if none are found.
 
     A sample that occurs in both classes is such a point. Otherwise, nonnegative least squares select a few samples with
-    ``sum_i weight_i signs_i phi_i = 0``. Rational elimination solves for their weights, which must be nonnegative.
-
-    Parameters
-    ----------
-    kernel : KernelSource
-    signs : ndarray, shape (n,)
-    counts : ndarray, shape (n,), bool
-        Samples of positive weight.
-    weight : ndarray, shape (n,)
-        Positive for the samples among which least squares select.
-    intercept : bool
-        Whether the weights of each class sum to 1. If not, all weights together do, and one of the points is the origin.
+    ``sum_i weight_i signs_i phi_i = 0`` among those with ``weight_i > 0``. Rational elimination solves for their weights, which must be
+    nonnegative. With an intercept the weights of each class sum to 1; otherwise all together do, and one of the points is the origin.
+    ``counts`` marks the samples that are not ignored.
     """
     shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.given is None else weight > 0))
     exact = np.zeros(len(weight))

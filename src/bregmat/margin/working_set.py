@@ -34,8 +34,6 @@ class SupportSearch(State):
     Parameters
     ----------
     problem : MarginProblem
-    start : ndarray of shape (n,)
-        Weights to start from, feasible.
     tol : float
         Violation at which the search ends, in units of the margin.
     rng : Generator
@@ -63,8 +61,6 @@ class SupportSearch(State):
         Coordinate steps so far; the last stage adds its steps and factorisations.
     done, stuck : bool
         Whether the search has ended, and whether noise or a limit ended it above its tolerance.
-    is_close : bool
-        Whether the search ended because the gap estimated from float32 is at most ``estimate_tol``.
     wants_proof : bool
         Whether a certificate is to be computed.
     exact : Machine or None
@@ -79,7 +75,6 @@ class SupportSearch(State):
     def __init__(
         self,
         problem: MarginProblem,
-        start: np.ndarray,
         tol: float,
         *,
         rng: np.random.Generator,
@@ -93,12 +88,9 @@ class SupportSearch(State):
         most, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
         self.lower, self.upper = np.where(plus, 0.0, -most), np.where(plus, most, 0.0)
         self.cache = RowCache(problem.kernel, budget)
-        self.x, self.f = np.clip(problem.signs * start, self.lower, self.upper), np.zeros(problem.n)
-        held = np.flatnonzero(self.x)
-        self.cache.add(self.f, held, self.x[held])
+        self.x, self.f = np.zeros(problem.n), np.zeros(problem.n)
         self.shift, self.violation, self.noise, self.steps, self.rounds = 0.0, np.inf, 0.0, 0, 0
-        self.done = self.stuck = self.is_close = False
-        self.estimate_tol, self.wants_proof = 0.0, True
+        self.done, self.stuck, self.wants_proof = False, False, True
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None
         self.margin_bound = np.nan
