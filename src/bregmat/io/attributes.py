@@ -132,7 +132,7 @@ RULES = {
     "OnlinePCA": Rule(restored=_check_pca_shapes),
     "PairTally": Rule(attributes=("table", "within")),
     "KeptExamples": Rule(
-        attributes=("names", "blocks"),
+        attributes=("blocks",),
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
     # results

@@ -36,11 +36,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     Parameters
     ----------
     dim : int, optional
-        Order d of the matrix. For pairs it is the number of points and must be given, unless there is a prior. For other instances
-        the default is the order of the prior or of the first instance.
+        Order d of the matrix; by default that of the prior or of the first instance. For pairs it is the number of points.
     eta : "bound" or float
-        Learning rate, positive, in units of one over (loss derivative times instance). "bound" is the rate of Lemma 3.2,
-        ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget; for the squared loss only.
+        Learning rate, positive, in units of one over (loss derivative times instance). "bound", for the squared loss only, is the rate of
+        Lemma 3.2, ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the loss budget.
     loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
         One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
@@ -54,16 +53,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         r, an upper bound of the largest minus the smallest eigenvalue of every instance; 1 for pairs. Each instance is checked.
     loss_budget : float
         Total loss that a good matrix is expected to have, in units of the loss: 0 if some matrix fits exactly, about ``n s^2`` for n
-        labels with noise of standard deviation s. With "bound", a larger budget gives smaller steps.
+        labels with noise of standard deviation s. A larger budget gives smaller steps with "bound".
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
         ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
     mode : {"auto", "lanczos", "eigh"}
-        How a trial is computed. "lanczos", for pairs and vectors, needs no eigenvectors and is the fastest. "eigh", the reference,
-        computes an eigendecomposition per trial. "auto" is "lanczos" for pairs and vectors, and "eigh" for matrices.
+        How a trial is computed: by a Lanczos run, for pairs and vectors, or by an eigendecomposition, which is slower. "auto" is
+        "lanczos" for pairs and vectors, and "eigh" for matrices.
     keep_examples : bool
-        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. This is not needed for pairs
-        with the squared loss, for which a d x d table is enough.
+        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a
+        d x d table is enough, which is always kept.
 
     Attributes
     ----------
@@ -80,8 +79,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     cumulative_loss_ : float
         Total loss of all predictions, each made before its label was used.
     void_ : str or None
-        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption does not hold, or it is proven that no matrix
-        of the trace has a loss within the budget.
+        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption does not hold, or no matrix of the trace has a loss
+        within the budget.
 
     Raises
     ------
@@ -90,13 +89,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     Notes
     -----
-    The learner is an estimator of scikit-learn. For vectors it is also a step of a pipeline: ``transform`` maps them to points whose
-    squared lengths are the learned ones. ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters are read
-    at the first use; ``set_params`` and ``fit`` forget what was learned.
+    The learner is an estimator of scikit-learn, and ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters
+    are read at the first use; ``set_params`` and ``fit`` forget what was learned.
 
     Differs from the paper: Lanczos runs replace eigendecompositions; the trace is a parameter; other losses enter by their derivative
-    (footnotes 1 and 3). The memory is d x d numbers and about 50 d more, whatever the length of the stream. A trial by Lanczos costs about
-    ten products of the matrix with a vector.
+    (footnotes 1 and 3). A trial by Lanczos costs about ten products of the matrix with a vector. The memory does not grow with the stream.
 
     Examples
     --------
@@ -152,25 +149,19 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ a stream
     def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
-        kind = self._checked().kind
+        kind = self.settings.kind
         block = kind.read(kind.one(x), self._dim)
-        state = self._state or self._set_state(kind.size(block))
+        state = self._state or self._start(block.shape[1])
         with single_thread_blas(len(state.H)):
             return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """Make one trial: predict, then update by the label; returns self."""
-        self._learn(self._checked().kind.one(x), y)
+        self._learn(self.settings.kind.one(x), y)
         return self
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
-        """Forget everything, then :meth:`partial_fit` with the present parameters; returns self.
-
-        Parameters
-        ----------
-        X, y
-            As in :meth:`partial_fit`; at least one example.
-        """
+        """Forget everything, then :meth:`partial_fit` with the present parameters; returns self."""
         with Undo(self, []):
             self._forget()
             self._learn(self._checked_vectors(X, fewest=1), as_labels(self, y))
@@ -201,7 +192,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         values, U = self._started().spectrum()
-        kind = self._checked().kind
+        kind = self.settings.kind
         return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
 
     # ------------------------------------------------------------------ the matrix
@@ -234,9 +225,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         G = self.factor()[:, :n_components]
         if points is None:
             return G
-        if self._checked().instances == "pairs":
+        if self.settings.instances == "pairs":
             return G[point_numbers("points", points, len(G))]
-        if self._checked().instances == "vectors":
+        if self.settings.instances == "vectors":
             points = self._checked_vectors(points, is_known=True)
         return vectors("points", points, len(G)).conj() @ G
 
@@ -287,7 +278,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         state = self._started()
         is_claimed = loss_of_U is None and (U is None or state.record is None)
         if is_claimed:
-            loss_of_U = self._checked().loss_budget
+            loss_of_U = self.settings.loss_budget
         elif loss_of_U is None:
             assert U is not None
             loss_of_U = self.loss_of(U)
@@ -308,9 +299,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Parameters
         ----------
         weight : float, optional
-            Of the divergence; positive, in units of the trace. The smaller it is, the nearer the loss is to the smallest one, and the
-            harder the problem is to solve. Default: 1e-3 of the learner's own total loss over the trace, at least 1e-12 of the
-            trace. ``lower_bound`` of the result shows what the weight can cost.
+            Of the divergence; positive, in units of the trace. A smaller weight gives a smaller loss, and a problem that is harder to
+            solve. By default 1e-3 of the learner's total loss over the trace, at least 1e-12 of the trace.
         tol : float
             Relative gap of the nearness problem.
 
@@ -321,30 +311,30 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             squared one, or instances or the prior are complex.
         """
         self._check_recorded()
-        if not self._checked().is_squared:
-            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self._checked().loss!r}.")
+        if not self.settings.is_squared:
+            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
         state = self._state
         if state is not None and state.H.dtype.kind == "c":
             raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
         if state is None or state.record is None or not state.n_seen:
             raise ValueError("best_in_hindsight needs at least one example.")
-        trace = self._checked().trace
+        trace = self.settings.trace
         if weight is None:
             weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
         check_positive("weight", weight, finite=True)
         check_positive("tol", tol, finite=True)
-        return best_in_hindsight(self._checked(), state.record, self.log_prior, weight=float(weight), tol=tol)
+        return best_in_hindsight(self.settings, state.record, self.log_prior, weight=float(weight), tol=tol)
 
     def _is_recorded(self) -> bool:
-        return self._checked().is_tallied or self._checked().keep_examples
+        return self.settings.is_tallied or self.settings.keep_examples
 
     def _read_comparison(self, U: Table) -> np.ndarray:
-        return self._checked().read_comparison(U, self._dim)
+        return self.settings.read_comparison(U, self._dim)
 
     def _recorded_loss(self, U: np.ndarray) -> float:
         if self._state is None or self._state.record is None:
             return 0.0
-        return total_loss(U, self._checked(), self._state.record)
+        return total_loss(U, self.settings, self._state.record)
 
     def _best_loss(self) -> float:
         return self.best_in_hindsight().loss
@@ -352,8 +342,22 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ parameters
     @property
     def settings(self) -> GradientSettings:
-        """The checked parameters in use."""
-        return self._checked()
+        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
+        if self._settings is None:
+            params = self.get_params(deep=False)
+            dim, prior = params.pop("dim"), params.pop("prior")
+            settings = GradientSettings(**params)
+            check_integer("dim", dim, 1)
+            log_prior = None if prior is None else settings.read_prior(prior, dim)
+            dim = dim if log_prior is None else len(log_prior)
+            if dim is None and settings.instances == "pairs":
+                raise ValueError(NO_DIM)
+            with Undo(self, []):
+                self._settings = settings
+                if dim is not None:
+                    self._start(int(dim), log_prior)
+        assert self._settings is not None
+        return self._settings
 
     @property
     def dim_(self) -> int:
@@ -390,38 +394,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _started(self) -> GradientState:
         """The state; ``NotFittedError`` while the order of the matrix is unknown."""
-        self._checked()  # starts the state if the parameters give the order
+        _ = self.settings  # starts the state if the parameters give the order
         if self._state is None:
             raise NotFittedError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
 
-    def _checked(self) -> GradientSettings:
-        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
-        if self._settings is None:
-            params = self.get_params(deep=False)
-            dim, prior = params.pop("dim"), params.pop("prior")
-            settings = GradientSettings(**params)
-            check_integer("dim", dim, 1)
-            log_prior = None if prior is None else settings.read_prior(prior, dim)
-            self._begin(settings, dim if log_prior is None else len(log_prior), log_prior)
-        assert self._settings is not None
-        return self._settings
-
-    def _begin(self, settings: GradientSettings, dim: int | None, log_prior: np.ndarray | None) -> None:
-        """Take over checked parameters, and start a state if the order of the matrix is known."""
-        if dim is None and settings.instances == "pairs":
-            raise ValueError(NO_DIM)
-        with Undo(self, []):
-            self._settings = settings
-            if dim is not None:
-                self._set_state(int(dim), log_prior)
-
-    def _set_state(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
+    def _start(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
         """Start a state for matrices of order `dim`."""
-        state = GradientState(self._checked(), dim, log_prior)
-        self.__dict__.update(
-            {"_state": state} | ({"n_features_in_": dim} if self._checked().instances == "vectors" else {})
-        )
+        state = GradientState(self.settings, dim, log_prior)
+        named = {"n_features_in_": dim} if self.settings.instances == "vectors" else {}
+        vars(self).update({"_state": state} | named)
         return state
 
     def _forget(self) -> None:
@@ -430,7 +412,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _checked_vectors(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
         """Real vectors, with their column names, as scikit-learn checks points; complex vectors and other instances as they are."""
-        if self._checked().instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
+        if self.settings.instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
             return X
         if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
             return X
@@ -440,21 +422,21 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
         """Learn a block as a whole or not at all; the predictions."""
-        settings = self._checked()
+        settings = self.settings
         block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
         check_labels(settings, y)
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_blas(self._dim or settings.kind.size(block)), Undo(self, marks):
-            state = self._state or self._set_state(settings.kind.size(block))
+        with single_thread_blas(self._dim or block.shape[1]), Undo(self, marks):
+            state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)
 
     # ------------------------------------------------------------------ asked by run_stream
     def _check_early(self) -> None:
-        self._checked()
+        _ = self.settings
 
     def _claimed_bound(self) -> float:
         return self.loss_bound()

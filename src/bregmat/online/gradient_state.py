@@ -63,7 +63,7 @@ class GradientState:
         if settings.is_tallied:
             self.record = PairTally(dim)
         elif settings.keep_examples:
-            self.record = KeptExamples("X", "y")
+            self.record = KeptExamples()
         self.void: str | None = None
         self.no_fit: str | None = None
         self.misfit = 0.0

@@ -65,20 +65,7 @@ def best_in_hindsight(
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices U of the given trace.
 
     The problem is solved in units of the trace, so that it does not depend on the scale: the loss has the unit trace^2, and the
-    divergence is the trace times that of matrices of trace one.
-
-    Parameters
-    ----------
-    settings : GradientSettings
-        Of the learner; its loss is the squared one.
-    record : PairTally or KeptExamples
-        The stream; its instances are real.
-    log_prior : ndarray, shape (d, d)
-        ``log W_1``, real.
-    weight : float
-        Of the divergence; units of the trace.
-    tol : float
-        Relative gap of the nearness problem; dimensionless.
+    divergence is the trace times that of matrices of trace one. ``log_prior`` is ``log W_1``, and ``tol`` the relative gap.
     """
     block, counts, labels = record.rows()
     trace, d = settings.trace, len(log_prior)

@@ -352,7 +352,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             if not len(Z):
                 raise ValueError("X must hold at least one example to begin with.")
             first, Bt = self._start(Z.shape[1])
-            totals, record = np.zeros(kernels.N_TOTALS), _new_record() if self.keep_examples else None
+            totals, record = np.zeros(kernels.N_TOTALS), KeptExamples() if self.keep_examples else None
         else:
             assert self._Bt is not None
             rate, first, record = self._fixed, self._first, self._record
@@ -381,10 +381,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             return _rows(X, d, "(n, d) differences", ndim=2)
         A = _rows(X, d, "(n, 2, d) pairs of points (differences of points need differences=True)", ndim=3)
         return np.ascontiguousarray(A[:, 0] - A[:, 1])
-
-
-def _new_record() -> KeptExamples:
-    return KeptExamples("Z", "y", "sense")
 
 
 def _trials(

@@ -51,18 +51,11 @@ class PairTally:
 
 
 class KeptExamples:
-    """The examples themselves as columns, the instances first; memory grows with the stream.
-
-    Parameters
-    ----------
-    *names : str
-        Names of the columns.
-    """
+    """The examples themselves as columns, the instances first; memory grows with the stream."""
 
     within = 0.0  # as in PairTally; examples are not merged here
 
-    def __init__(self, *names: str) -> None:
-        self.names = names
+    def __init__(self) -> None:
         self.blocks: list[tuple[np.ndarray, ...]] = []
 
     def mark(self, block: np.ndarray) -> Any:
