@@ -7,8 +7,8 @@ meet, so the proof uses rational arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -22,24 +22,13 @@ LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rationa
 SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, below which float64 may not tell it from 0
 
 
-@dataclass(eq=False)
-class Hulls:
-    """Nearest points of the convex hulls of the classes.
+class Hulls(NamedTuple):
+    """Nearest points of the convex hulls of the classes."""
 
-    Attributes
-    ----------
-    alpha : ndarray, shape (n,)
-        Weights of the nearest points; of the hard margin machine if the hulls are disjoint.
-    margin : float
-        Half the distance of the hulls; without an intercept, the distance of the hull of ``signs_i phi_i`` from the origin.
-    separable : bool
-        False if it is proven that the hulls meet.
-    n_iter : int
-    """
-
-    alpha: np.ndarray
+    alpha: np.ndarray  # (n,) weights of these points; of the hard margin machine if the hulls are disjoint
+    # half the distance of the hulls; without an intercept, the distance of the hull of signs_i phi_i from the origin
     margin: float
-    separable: bool
+    separable: bool  # False if it is proven that the hulls meet
     n_iter: int
 
 

@@ -16,7 +16,7 @@ from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import OnlineLearner, Undo, as_labels
+from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -30,8 +30,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
         ``log W_{t+1} = log W_t - eta l'(tr(W_t X_t), y_t) X_t - log Z_t``.
 
-    Use it for kernels and metrics from distances that arrive one at a time, and for quantum states from measurements. If all data is
-    available at once, use :func:`bregmat.nearest_kernel`, which finds the optimum.
+    Use it for kernels and metrics from distances that arrive one at a time, and for quantum states from measurements. For data that is
+    available at once use :func:`bregmat.nearest_kernel`, which finds the optimum.
 
     Parameters
     ----------
@@ -106,8 +106,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     >>> abs(learner.predict_one((0, 2)) - 1.0) < 0.1
     True
     """
-
-    _hint = " (pairs with the squared loss need neither)"
 
     _settings: GradientSettings | None = None  # None before the first use
     _state: GradientState | None = None  # None until the order of the matrix is known
@@ -253,6 +251,19 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         """Why :meth:`loss_bound` without arguments is infinite, if it is."""
         return None if self._state is None else self._state.why_no_bound()
 
+    def loss_of(self, U: Table | None = None) -> float:
+        """Total loss of a fixed matrix U (d, d) on the recorded stream; None: of the best one in hindsight."""
+        if U is None:
+            return self.best_in_hindsight().loss
+        matrix = self.settings.read_comparison(U, self._dim)
+        self._check_recorded()
+        record = None if self._state is None else self._state.record
+        return 0.0 if record is None else total_loss(matrix, self.settings, record)
+
+    def _check_recorded(self) -> None:
+        is_recorded = self.settings.is_tallied or self.settings.keep_examples
+        check_recorded(is_recorded, " (pairs with the squared loss need neither)")
+
     def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
         """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
 
@@ -265,15 +276,13 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
             ``tau log(tau / lambda_min(W_1))``, which is log d for the default prior and trace.
         loss_of_U : float, optional
-            Total loss of U on the same stream; units of the loss. By default :meth:`loss_of` U if the stream is recorded, without
-            what is only rounding; else the loss budget.
+            In units of the loss. By default :meth:`loss_of` U if the stream is recorded, without rounding; else the loss budget.
 
         Returns
         -------
         float
-            inf if nothing is proven, for a reason that ``void_`` gives, or because the learning rate is above ``2 / (r^2 tau)`` with
-            the squared loss. A loss above the bound for the loss budget proves that no U of the trace is within it; the bound for
-            the budget is then inf, too.
+            inf if nothing is proven: ``void_`` gives the reason, or the learning rate is above ``2 / (r^2 tau)`` with the squared loss.
+            A loss above the bound for the loss budget proves that no U of the trace is within the budget; that bound is then inf.
         """
         state = self._started()
         is_claimed = loss_of_U is None and (U is None or state.record is None)
@@ -286,7 +295,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * state.loss else 0.0
         else:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        matrix = None if U is None else self._read_comparison(U)
+        matrix = None if U is None else self.settings.read_comparison(U, self._dim)
         if is_claimed and state.why_no_bound() is not None:
             return math.inf
         return state.loss_bound(matrix, loss_of_U)
@@ -314,30 +323,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         if not self.settings.is_squared:
             raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
         state = self._state
-        if state is not None and state.H.dtype.kind == "c":
-            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
         if state is None or state.record is None or not state.n_seen:
             raise ValueError("best_in_hindsight needs at least one example.")
+        if state.H.dtype.kind == "c":
+            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
         trace = self.settings.trace
         if weight is None:
             weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
         check_positive("weight", weight, finite=True)
         check_positive("tol", tol, finite=True)
         return best_in_hindsight(self.settings, state.record, self.log_prior, weight=float(weight), tol=tol)
-
-    def _is_recorded(self) -> bool:
-        return self.settings.is_tallied or self.settings.keep_examples
-
-    def _read_comparison(self, U: Table) -> np.ndarray:
-        return self.settings.read_comparison(U, self._dim)
-
-    def _recorded_loss(self, U: np.ndarray) -> float:
-        if self._state is None or self._state.record is None:
-            return 0.0
-        return total_loss(U, self.settings, self._state.record)
-
-    def _best_loss(self) -> float:
-        return self.best_in_hindsight().loss
 
     # ------------------------------------------------------------------ parameters
     @property
@@ -383,9 +378,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_seen_ > 0
-
-    def __dir__(self) -> list[str]:
-        return list(object.__dir__(self))  # scikit-learn's reads every property, which raises for invalid parameters
 
     # ------------------------------------------------------------------ inside
     @property

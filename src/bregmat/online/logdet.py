@@ -30,7 +30,7 @@ from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.objective.divergences import LogDet
 from bregmat.online.assumptions import UnreachableLabelWarning
-from bregmat.online.learner import OnlineLearner, Undo, as_labels
+from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
 from bregmat.online.records import KeptExamples
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
@@ -43,10 +43,9 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
         ``A_{t+1} = argmin_A  D_ld(A, A_t) + eta l(A)``,    ``l(A) = (z'Az - y)^2 / 2``
 
-    in closed form. For "at most" and "at least" the loss counts only the violation of the bound, so that nothing changes where it holds.
-    Use it for metrics that must follow a stream, at d^2 operations per pair. If all pairs are available at once, or must hold exactly,
-    use :class:`bregmat.MetricLearner`, which finds the optimum. It is no step of a pipeline, since it learns from *pairs* of points and
-    their squared distances, not from rows and classes.
+    in closed form, with about d^2 operations. For "at most" and "at least" the loss counts only the violation of the bound. Use it for
+    metrics that must follow a stream. If all pairs are available at once, or must hold exactly, use :class:`bregmat.MetricLearner`, which
+    finds the optimum. It is no step of a pipeline, since it learns from *pairs* of points and their squared distances.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     eta : "auto" or float
         Learning rate. "auto" is ``eta_t = 0.1 / max(p_t, y_t, ymean_t)^2`` with the prediction, the label, and the mean of all labels of
         the same sense up to this one. A number is positive and fixed, in units of one over y squared; choose it smaller for noisier
-        labels. If ``eta * y^2`` is far above 1, a trial nearly meets its label, whatever came before.
+        labels.
     prior : array-like, shape (d, d), optional
         ``A_1``, symmetric positive definite; by default the identity.
     keep_examples : bool
@@ -83,19 +82,15 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     ``eta p ybar^2 + (1 - eta p y) ybar - p = 0`` and ``A_{t+1}^-1 = A_t^-1 + eta (ybar - y) z z'``, that is
     ``A_{t+1} = A_t - eta (ybar - y) A_t z z' A_t / (1 + eta (ybar - y) p)``. This quadratic equation belongs to the loss with the factor
     1/2. The learner keeps a triangular factor, ``A = B B'``, and updates it by Algorithm 1 of Kulis 2009, so that A stays positive
-    definite by construction.
+    definite.
 
-    Differs from the paper: there are "at most" and "at least" beside labels. The loss bound is our own, see :meth:`loss_bound`; that of
-    the paper is not claimed. Ours is known only after the run, because no constant holds for predictions of any size: a trial that
-    predicts p loses p^2, but brings the metric no more than log p nearer to any other.
+    Differs from the paper: there are "at most" and "at least" beside labels. The loss bound of the paper is not claimed;
+    :meth:`loss_bound` is another one. It is known only after the run, because no constant holds for predictions of any size.
 
     The rate "auto" is not from the paper. It depends on predictions and labels only, so that units do not matter: points times s
-    with labels times s^2 give the same metric; labels and prior times c give the metric times c; points times s with the prior over
-    s^2 give the metric over s^2. These hold to the same bits if s is a power of 2 and c one of 4, else to rounding. The scale 0.1
-    was chosen by nearest neighbours on six data sets: larger ones gain on raw features, and lose where distances were good already.
-    The mean prevents that small labels, which are only noise, count as much as large ones. There is one mean per sense, since "at
-    most" and "at least" usually differ by orders of magnitude. If the prior predicts too much by a factor f, about ``10 d log f``
-    trials correct it; if it predicts far too little, the correction is slow: scale the prior then.
+    with labels times s^2 give the same metric. The factor 0.1 was chosen by nearest neighbours on six data sets. The mean prevents that
+    small labels, which are only noise, count as much as large ones. There is one mean per sense, since "at most" and "at least" usually
+    differ by orders of magnitude. If the prior predicts far too little, the correction is slow: scale the prior then.
 
     Examples
     --------
@@ -242,8 +237,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         U : array-like, shape (d, d)
             Symmetric, PSD; the bound is inf for a singular U (with "auto" only after the metric changed).
         loss_of_U : float, optional
-            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` U; it must be given if the stream was
-            not kept.
+            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` U.
 
         Notes
         -----
@@ -257,8 +251,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         Not in Jain 2008.
 
         Each step of the proof holds for any ``eta_t``, also one that depends on y_t, so that ``sum_t eta_t l_t / k_t`` is at most
-        ``D_ld(U, A_1) + sum_t eta_t l_t(U)``. With "auto" ``k_t <= 1.1^2`` for predictions of any size. Hence losses in units of
-        ``max(p_t, y_t, ymean_t)^2`` have a bound that is known before the run, ``1.21 (L_U + 10 D_ld(U, A_1))``.
+        ``D_ld(U, A_1) + sum_t eta_t l_t(U)``.
         """
         check_is_fitted(self)
         if loss_of_U is None:
@@ -274,10 +267,10 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         # RATIO is max_t k_t / eta_t, HIGHEST is max_t eta_t
         return self._total(kernels.RATIO) * (self._total(kernels.HIGHEST) * loss_of_U + divergence)
 
-    def _is_recorded(self) -> bool:
-        return self.keep_examples if self._Bt is None else self._record is not None
-
-    def _recorded_loss(self, U: np.ndarray) -> float:
+    def loss_of(self, U: Table) -> float:
+        """Total loss of a fixed matrix U (d, d) on the stream so far; needs ``keep_examples=True``."""
+        U = self._read_comparison(U)
+        check_recorded(self.keep_examples if self._Bt is None else self._record is not None)
         if self._record is None or not self._record.blocks:
             return 0.0
         Z, y, sense = self._record.columns()

@@ -140,8 +140,7 @@ class BoundAgainst:
         """Raise before anything is learned if the bound cannot be computed later."""
         if not isinstance(learner, OnlineLearner):
             raise TypeError(
-                f"bound_against needs a learner with loss_of(U) and loss_bound(U, loss); {type(learner).__name__} has its own "
-                "comparison: leave `bound` out."
+                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
             )
         learner.loss_of(self.U)
 
@@ -180,8 +179,8 @@ def run_stream(
 ) -> StreamRun:
     """Let a learner learn every example of a stream, once and in order.
 
-    Use it for streams larger than memory and for records of the loss. If all examples are in one array, ``learner.partial_fit(X, y)``
-    learns the same without records.
+    Use it for streams larger than memory and for records of the loss. ``learner.partial_fit(X, y)`` learns the same from one array,
+    without records.
 
     Parameters
     ----------
@@ -190,8 +189,7 @@ def run_stream(
     stream : iterable
         Of examples (instance, label), of chunks (instances, labels) of any length, or of both. :class:`bregmat.OnlineLogDet` also takes
         ((x, x'), y, sense), for chunks with one sense or one per example. :class:`bregmat.OnlinePCA` takes rows, as ``iter(X)`` gives,
-        chunks of rows, or (row, None). A :class:`bregmat.io.PairFile` is a stream of pairs. Chunks are cut but never joined: every
-        example is learned when it arrives.
+        chunks of rows, or (row, None). A :class:`bregmat.io.PairFile` is a stream of pairs.
     every : int
         Examples between two records.
     callback : callable, optional
@@ -209,16 +207,15 @@ def run_stream(
     Raises
     ------
     StreamError
-        The learner refused an example: a bad index or label, or a step that cannot be computed. The message names the example. The
-        learner has learned everything before its block, which has at most `every` examples.
+        The learner refused an example, which the message names. The learner has learned everything before its block, which has at most
+        `every` examples.
     ValueError, TypeError
         Bad arguments.
 
     Notes
     -----
-    Ctrl-C ends the run at the end of the block; a second Ctrl-C does not wait for it. The memory is that of the learner, one chunk, and
-    about a thousand records. To continue an earlier run, pass its learner, or one that :func:`bregmat.load` returns, with the rest of
-    the stream: ``learner.n_seen_`` examples were learned.
+    Ctrl-C ends the run at the end of the block; a second Ctrl-C does not wait for it. To continue an earlier run, pass its learner, or
+    one that :func:`bregmat.load` returns, with the rest of the stream: ``learner.n_seen_`` examples were learned.
 
     Examples
     --------

@@ -176,27 +176,15 @@ class QuadraticProgram:
 
 
 class QPState(State):
-    """What the iteration loop and certificates read of a state of an exact method.
+    """What the iteration loop and certificates read of a state of an exact method."""
 
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        Point inside the box.
-    multiplier : ndarray, shape (m,)
-        Of ``E x = e``: the reduced gradient is ``A x + b + E' multiplier``; of length 0 if it is not known.
-    tol : float
-        Relative gap that was asked for; more work is done for a certificate while its gap is larger.
-    is_rough : bool
-        Whether the point is no solution, so that a certificate is not worth a factorisation.
-    ray : ndarray, shape (n,), or None
-        Proven direction along which the objective falls without bound.
-    """
-
-    x: np.ndarray
-    multiplier: np.ndarray
-    tol: float = 0.0
-    is_rough: bool = False
-    ray: np.ndarray | None = None
+    x: np.ndarray  # (n,) point inside the box
+    multiplier: (
+        np.ndarray
+    )  # (m,) of E x = e, with the reduced gradient A x + b + E' multiplier; of length 0 if it is not known
+    tol: float = 0.0  # relative gap that was asked for; more work is done for a certificate while its gap is larger
+    is_rough: bool = False  # whether the point is no solution, so that a certificate is not worth a factorisation
+    ray: np.ndarray | None = None  # (n,) proven direction along which the objective falls without bound
     signal = np.inf
     ended: ExitReason | None = None  # type: ignore[assignment]
 
@@ -224,28 +212,16 @@ class QPState(State):
 
 @dataclass(eq=False)
 class Minimum(QPState):
-    """The end of a method.
-
-    Attributes
-    ----------
-    n_iter, n_factor : int
-        Steps, and factorisations from scratch.
-    violation : float
-        Largest violation of the optimality conditions by the reduced gradient, in its units.
-    directions : sequence of ndarray
-        See :meth:`QPState.rising`.
-    falling : ndarray, shape (n,), or None
-        A direction along which the objective seems to fall without bound.
-    """
+    """The end of a method."""
 
     x: np.ndarray
     multiplier: np.ndarray = field(default_factory=lambda: np.zeros(0))
     tol: float = 0.0
     n_iter: int = 0
-    n_factor: int = 0
-    violation: float = np.nan
-    directions: Iterable[np.ndarray] = ()
-    falling: np.ndarray | None = None
+    n_factor: int = 0  # factorisations from scratch
+    violation: float = np.nan  # largest violation of the optimality conditions by the reduced gradient, in its units
+    directions: Iterable[np.ndarray] = ()  # for `rising`
+    falling: np.ndarray | None = None  # a direction along which the objective seems to fall without bound
 
     def rising(self) -> Iterable[np.ndarray]:
         """The directions of the method."""

@@ -29,20 +29,13 @@ class Point:
 
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual.
-
-    Attributes
-    ----------
-    multiplier : float
-        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine. 0 without constraint.
-    residual : float
-        See :meth:`SplitProgram.violation`; dimensionless.
-    """
+    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual."""
 
     point: Point
     following: np.ndarray
+    # of the sum constraint, with the gradient A x + b + multiplier signs: the intercept of a margin machine
     multiplier: float
-    residual: float
+    residual: float  # of `SplitProgram.violation`
     objective: float
     stalled: bool
     finished: bool = False
