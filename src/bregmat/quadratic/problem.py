@@ -102,7 +102,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         directions: Any = () if state.is_rough else self.rising_directions(x, state)
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
-            best = self._improved(best, state.tol)
+            best = self._snapped(self._improved(best, state.tol), missed, state.tol)
         if not self.given.m:
             return best
         return replace(
@@ -125,6 +125,17 @@ class NonnegativeQP(QuadraticProgram, Problem):
             new = evidence.certificate(self.rising_directions(x), is_tolerant=True)
             best = new if new.gap < best.gap else best
         return best
+
+    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> QPCertificate:
+        """Set variables that are positive by rounding to zero, if that lowers the objective and violates the rows no more."""
+        x, largest = best.x, float(self.diagonal.max())
+        # sizes of x: its own, and the minima along single variables
+        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
+        near = np.where(x <= 1e-14 * max(float(x.max()), alone), 0.0, x)
+        if np.array_equal(near, x) or self.given.row_violation(near) > missed:
+            return best
+        new = Evidence(self, near, best.equality_dual).certificate(self.rising_directions(near), is_tolerant=True)
+        return new if new.objective < best.objective and new.gap <= max(best.gap, tol) else best
 
     def unproven(self, x: np.ndarray, *, lower: float, equality_dual: np.ndarray | None = None) -> QPCertificate:
         """A certificate of a problem that is proven to have no solution; ``lower`` is -inf if unbounded, inf if infeasible."""
