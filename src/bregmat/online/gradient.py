@@ -67,11 +67,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     Attributes
     ----------
     dim_ : int
-        Order of the matrix.
-    settings : GradientSettings
-        The parameters, checked.
-    n_features_in_ : int
-        With vectors, the order of the matrix.
+        Order of the matrix; with vectors also ``n_features_in_``.
     eta_ : float
         The learning rate in use.
     n_seen_ : int
@@ -206,18 +202,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         return (U * np.sqrt(values))[:, ::-1]
 
     def transform(self, points: Table | None = None, *, n_components: int | None = None) -> np.ndarray:
-        """Points whose squared distances (pairs) or squared lengths ``v* W v`` (vectors, matrices) are the learned ones.
+        """Points (n, d) whose squared distances (pairs) or squared lengths ``v* W v`` (vectors, matrices) are the learned ones.
 
-        Parameters
-        ----------
-        points : optional
-            For pairs point numbers, by default all. Otherwise vectors, shape (n, d), by default the unit vectors.
-        n_components : int, optional
-            Keep only the directions of the largest eigenvalues of W.
-
-        Returns
-        -------
-        ndarray, shape (n, d) or (n, n_components)
+        For pairs ``points`` are point numbers, by default all; otherwise vectors (n, d), by default the unit vectors. ``n_components``
+        keeps only the directions of the largest eigenvalues of W.
         """
         check_integer("n_components", n_components, 1)
         G = self.factor()[:, :n_components]
@@ -320,19 +308,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             squared one, or instances or the prior are complex.
         """
         self._check_recorded()
-        if not self.settings.is_squared:
-            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self.settings.loss!r}.")
-        state = self._state
-        if state is None or state.record is None or not state.n_seen:
-            raise ValueError("best_in_hindsight needs at least one example.")
-        if state.H.dtype.kind == "c":
-            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
-        trace = self.settings.trace
-        if weight is None:
-            weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
-        check_positive("weight", weight, finite=True)
-        check_positive("tol", tol, finite=True)
-        return best_in_hindsight(self.settings, state.record, self.log_prior, weight=float(weight), tol=tol)
+        return best_in_hindsight(self.settings, self._state, weight=weight, tol=tol)
 
     # ------------------------------------------------------------------ parameters
     @property

@@ -308,7 +308,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def _as_table(self, X: Any, **settings: Any) -> np.ndarray:
         settings = {"reset": False, "ensure_min_samples": 0} | settings
-        # _rows refuses what is not finite, and pairs in the place of differences, and names the rows
+        # what is not finite is refused later by a message that names the rows
         return validated(self, X, order="C", ensure_all_finite=False, allow_nd=True, **settings)
 
     def _prior(self, d: int | None) -> np.ndarray:
@@ -337,8 +337,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         Z = self._differences(X, self._dim(fresh=fresh))
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
-        _check_labels(y)
-        _set_identical_to_zero(Z, y, sense)
+        y = _checked_labels(Z, y, sense)
         if fresh:
             rate = self._first_rate()
             check_flag("keep_examples", self.keep_examples)
@@ -350,7 +349,12 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             assert self._Bt is not None
             rate, first, record = self._fixed, self._first, self._record
             Bt, totals = self._Bt.copy(), self._totals.copy()
-        predictions = _trials(Bt, totals, Z, y, sense, rate)
+        predictions = np.empty(len(Z))
+        done = kernels.metric_trials_inplace(Bt, predictions, totals, Z, y, sense, rate)
+        if done < len(Z) or not np.isfinite(Bt).all():
+            where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
+            advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
+            raise FloatingPointError(f"a step {where} is not finite; {advice}.")
         with Undo(self, [] if record is None else [(record, record.mark(Z))]):
             self.n_features_in_, self._fixed, self._first = Z.shape[1], rate, first
             self._Bt, self._totals, self._record = Bt, totals, record
@@ -376,19 +380,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         return np.ascontiguousarray(A[:, 0] - A[:, 1])
 
 
-def _trials(
-    Bt: np.ndarray, totals: np.ndarray, Z: np.ndarray, y: np.ndarray, sense: np.ndarray, rate: float
-) -> np.ndarray:
-    """Make a trial for every row of Z, changing `Bt` and `totals`; the predictions."""
-    predictions = np.empty(len(Z))
-    done = kernels.metric_trials_inplace(Bt, predictions, totals, Z, y, sense, rate)
-    if done < len(Z) or not np.isfinite(Bt).all():
-        where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
-        advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
-        raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-    return predictions
-
-
 def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     """Finite real numbers of shape (n, d) or (n, 2, d)."""
     A = as_numbers("X", X)
@@ -400,17 +391,14 @@ def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     return np.ascontiguousarray(A)
 
 
-def _check_labels(y: np.ndarray) -> None:
-    """Raise for negative squared distances."""
+def _checked_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """The labels; raises for negative ones. Positive labels of identical points become 0, which every metric predicts, with a warning."""
     bad = np.flatnonzero(y < 0.0)
     if len(bad):
         raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
-
-
-def _set_identical_to_zero(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
-    """Set the positive labels of identical points to 0, which every metric predicts, and warn of them; changes `y`."""
     bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
     if len(bad):
         text = f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}: left out."
         warnings.warn(text, UnreachableLabelWarning, stacklevel=4)
         y[bad] = 0.0
+    return y
