@@ -31,19 +31,9 @@ HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; large
 class SupportSearch(State):
     """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
-    Parameters
-    ----------
-    problem : MarginProblem
-    tol : float
-        Violation at which the search ends, in units of the margin.
-    rng : Generator
-        Draws the first working set.
-    budget : int
-        Bytes for kernel rows, and as many for the block of the working set.
-    max_steps : float
-        Limit on coordinate steps.
-    late : callable
-        Called every few milliseconds; True ends the round.
+    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. ``rng`` draws the first working set.
+    ``budget`` is the number of bytes for kernel rows, and as many for the block of the working set. ``late`` is called every few
+    milliseconds; True ends the round.
     """
 
     signal = 0.0

@@ -64,29 +64,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a
         d x d table is enough, which is always kept.
 
-    Attributes
-    ----------
-    dim_ : int
-        Order of the matrix; with vectors also ``n_features_in_``.
-    eta_ : float
-        The learning rate in use.
-    n_seen_ : int
-        Number of trials so far.
-    cumulative_loss_ : float
-        Total loss of all predictions, each made before its label was used.
-    void_ : str or None
-        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption does not hold, or no matrix of the trace has a loss
-        within the budget.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of range. An error while learning leaves the learner as it was.
-
     Notes
     -----
     The learner is an estimator of scikit-learn, and ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters
-    are read at the first use; ``set_params`` and ``fit`` forget what was learned.
+    are read at the first use; ``set_params`` and ``fit`` forget what was learned. An error while learning leaves the learner as it was.
 
     Differs from the paper: Lanczos runs replace eigendecompositions; the trace is a parameter; other losses enter by their derivative
     (footnotes 1 and 3). A trial by Lanczos costs about ten products of the matrix with a vector. The memory does not grow with the stream.
@@ -236,7 +217,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     @property
     def void_(self) -> str | None:
-        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        """Why :meth:`loss_bound` without arguments is infinite: an assumption fails, or no matrix of the trace is within the budget."""
         return None if self._state is None else self._state.why_no_bound()
 
     def loss_of(self, U: Table | None = None) -> float:
@@ -332,7 +313,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     @property
     def dim_(self) -> int:
-        """Order d of the matrix."""
+        """Order d of the matrix; with vectors also ``n_features_in_``."""
         return len(self._started().H)
 
     @property

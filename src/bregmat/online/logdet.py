@@ -63,19 +63,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     differences : bool
         False: an example is a pair of points (2, d). True: it is their difference (d,).
 
-    Attributes
-    ----------
-    components_ : ndarray, shape (d, d)
-        The learned map: ``transform(X)`` is ``X @ components_.T``, upper triangular with a positive diagonal.
-    cumulative_loss_ : float
-        Total loss l of all predictions, each made before its label was used; units of y squared.
-    n_seen_, n_updates_ : int
-        Number of trials so far, and of those that changed the metric.
-    eta_ : float
-        The fixed learning rate; with "auto" that of the latest trial that changed the metric, 0 before; units of 1 / y^2.
-    n_features_in_ : int
-        Number of features.
-
     Notes
     -----
     Jain 2008, section 2. With ``p = z' A_t z`` the new prediction ybar is the positive root of
@@ -202,13 +189,13 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     @property
     def components_(self) -> np.ndarray:
-        """The learned map, shape (d, d); before the first example that of the prior."""
+        """The learned map, shape (d, d), upper triangular with a positive diagonal; before the first example that of the prior."""
         return self._factor(self._known_dim()).copy()
 
     # ------------------------------------------------------------------ losses and bounds
     @property
     def cumulative_loss_(self) -> float:
-        """Total loss of the predictions made before their labels were used; units of y squared."""
+        """Total loss l of the predictions, each made before its label was used; units of y squared."""
         return self._total(kernels.LOSS)
 
     @property

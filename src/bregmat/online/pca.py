@@ -58,15 +58,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     Attributes
     ----------
-    components_ : ndarray, shape (k, d)
-        Orthonormal; the directions with the smallest probability to be discarded, in ascending order. The largest entry of each is
-        positive.
-    n_components_ : int
-        k.
-    eta_ : float
-        The learning rate of the next trial, in units of one over data squared; 0 while all rows were zeros.
-    cumulative_loss_ : float
-        Total expected squared error, of each row before it was learned; data units squared.
     n_samples_seen_ : int
         Number of rows so far.
 
@@ -147,7 +138,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def components_(self) -> np.ndarray:
-        """The k eigenvectors of the smallest eigenvalues of W, shape (k, d)."""
+        """The k directions with the smallest probability to be discarded, shape (k, d): orthonormal, the largest entries positive."""
         check_is_fitted(self)
         C = self._Vt[: self.n_components_]
         peak = C[np.arange(len(C)), np.abs(C).argmax(axis=1)]
@@ -170,15 +161,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return (self._Vt.T * np.exp(self._lam)) @ self._Vt
 
     def mixture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Subspaces and their probabilities, such that the expected projection is ``I - m W``.
-
-        Returns
-        -------
-        probabilities : ndarray, shape (q,)
-            Positive, sum one; q is at most d.
-        components : ndarray, shape (q, k, d)
-            An orthonormal basis of each subspace.
-        """
+        """Probabilities (q,) and orthonormal bases (q, k, d) of at most d subspaces, with the expected projection ``I - m W``."""
         check_is_fitted(self)
         probabilities, discarded = mixture_of_corners(np.exp(self._lam), self._m)
         kept = np.array([np.setdiff1d(np.arange(self.n_features_in_), rows) for rows in discarded])
@@ -207,7 +190,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def eta_(self) -> float:
-        """The learning rate of the next trial, in units of one over data squared."""
+        """The learning rate of the next trial, in units of one over data squared; 0 while all rows were zeros."""
         check_is_fitted(self)
         return float(self._totals[kernels.ETA])
 
@@ -228,20 +211,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         loss_of_best : float, optional
             L in data units squared; by default :meth:`loss_of_best`.
 
-        Returns
-        -------
-        float
-            Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta it is
-            ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most
-            ``L + sqrt(2 L' R B) + R B``, where L' is the L that the rate was computed for.
-            With neither eta nor n_rounds it is ``L + 2 R B + 2 sqrt(R B (R B + L + B))`` if ``max_norm`` was given. Otherwise it is known
-            only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
-            ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b.
-
         Notes
         -----
-        Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and the theorem of Pythagoras, as in the
-        paper. The closed form with ``max_norm`` follows from ``rho >= 1 - eta b / 2`` and ``eta_s^2 = R / (B (B + L_s))``.
+        Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta the bound is
+        ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most ``L + sqrt(2 L' R B) + R B``, where
+        L' is the L that the rate was computed for.
+
+        With neither it is known only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
+        ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b. Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and
+        the theorem of Pythagoras, as in the paper. If ``max_norm`` was given, ``rho >= 1 - eta b / 2`` and
+        ``eta_s^2 = R / (B (B + L_s))`` give the closed form ``L + 2 R B + 2 sqrt(R B (R B + L + B))``.
         """
         check_is_fitted(self)
         L = self.loss_of_best() if loss_of_best is None else loss_of_best

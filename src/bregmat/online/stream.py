@@ -46,22 +46,11 @@ class StreamRecord:
 
 @dataclass(frozen=True, eq=False)
 class StreamRun:
-    """The result of a run over a stream.
+    """The result of a run over a stream."""
 
-    Attributes
-    ----------
-    learner : object
-        The learner that was given.
-    position : int
-        Number of examples of the stream that were learned.
-    history : tuple of StreamRecord
-        At most about a thousand, evenly spaced; the last one is the final state.
-    exit_reason : StreamExit
-    """
-
-    learner: Any
-    position: int
-    history: tuple[StreamRecord, ...]
+    learner: Any  # the learner that was given
+    position: int  # number of examples of the stream that were learned
+    history: tuple[StreamRecord, ...]  # at most about a thousand, evenly spaced; the last one is the final state
     exit_reason: StreamExit
 
     @property
@@ -153,10 +142,9 @@ def bound_against(U: Any) -> Callable[[Any], float]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bregmat import MatrixExponentiatedGradient
     >>> from bregmat.online import bound_against, run_stream
-    >>> kernel = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]])  # three points on a line
+    >>> kernel = [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]]  # three points on a line
     >>> stream = [((0, 1), 0.5), ((1, 2), 0.5), ((0, 2), 2.0)] * 10
     >>> learner = MatrixExponentiatedGradient(3, trace=2.0)
     >>> run = run_stream(learner, stream, bound=bound_against(kernel))

@@ -21,17 +21,7 @@ Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QPCertificate(Certificate):
-    """A point in the box, multipliers of the rows, and what they prove together; most attributes as in :class:`QPResult`.
-
-    Attributes
-    ----------
-    dual : ndarray, shape (n,)
-        Reduced gradient.
-    size : float
-        What the gap is relative to.
-    excess : float or None
-        ``objective - dual_bound`` if it was computed more accurately than these two.
-    """
+    """A point in the box, multipliers of the rows, and what they prove together; attributes as in :class:`QPResult`."""
 
     x: np.ndarray
     equality_dual: np.ndarray
@@ -39,7 +29,7 @@ class QPCertificate(Certificate):
     size: float = 1.0
     bound_perturbation: float = 0.0
     curvature_tolerance: float = 0.0
-    excess: float | None = None
+    excess: float | None = None  # objective - dual_bound if it was computed more accurately than these two
 
     @property
     def unit(self) -> float:

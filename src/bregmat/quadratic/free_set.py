@@ -15,16 +15,7 @@ SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not j
 class FreeFactor:
     """``U'U = A_FF + rho E_F' E_F`` for the free set F.
 
-    Parameters
-    ----------
-    program : QuadraticProgram
-    is_definite : bool
-        Whether A_FF is to be factored alone, with rho = 0. Otherwise both terms are of similar size, and A_FF may be singular.
-
-    Attributes
-    ----------
-    n_factor : int
-        Factorisations from scratch.
+    With ``is_definite`` A_FF is factored alone, rho = 0. Otherwise both terms are of similar size, and A_FF may be singular.
     """
 
     def __init__(self, program: QuadraticProgram, *, is_definite: bool = False) -> None:
@@ -33,7 +24,7 @@ class FreeFactor:
             size = float(program.root @ program.root) or float(program.n)
             rho = size / max(float((E * E).sum()), 1e-300)
         self.problem, self.n = Quadratic(program.A, E, program.upper, program.weights, rho), program.n
-        self.n_factor = 0
+        self.n_factor = 0  # factorisations from scratch
         self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
         self.rebuild(np.zeros(0, np.int64))
 

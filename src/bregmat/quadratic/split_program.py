@@ -12,7 +12,7 @@ from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
-from bregmat.quadratic.splits import DenseSplit, Split
+from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import spread
 from bregmat.run.loop import State
 
@@ -86,7 +86,7 @@ class SplitProgram(Problem):
 
     Parameters
     ----------
-    split : Split
+    split : DenseSplit or ClassBlocks
         ``A``, positive semidefinite, as a difference of nonnegative matrices.
     b : ndarray, shape (n,)
     upper : float or ndarray, shape (n,), optional
@@ -98,7 +98,12 @@ class SplitProgram(Problem):
     is_certified: ClassVar[bool] = False
 
     def __init__(
-        self, split: Split, b: np.ndarray, *, upper: np.ndarray | float | None = None, signs: np.ndarray | None = None
+        self,
+        split: DenseSplit | ClassBlocks,
+        b: np.ndarray,
+        *,
+        upper: np.ndarray | float | None = None,
+        signs: np.ndarray | None = None,
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
