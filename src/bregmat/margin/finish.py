@@ -91,7 +91,13 @@ def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -
 def minimum_over(
     problem: MarginProblem, F: np.ndarray, program: QuadraticProgram, start: np.ndarray, stop: Callable[[], bool]
 ) -> Minimum:
-    """Minimise a program over the samples F by the active set; an indefinite matrix is reported as an indefinite kernel."""
+    """Minimise a program over the samples F by the active set; an indefinite matrix is reported as an indefinite kernel.
+
+    Parameters
+    ----------
+    problem, F, program, start, stop
+        ``stop`` is called between steps; True ends the run.
+    """
     try:
         # the active set takes its tolerance relative to the linear term; TOL is in units of the margin
         scale = max(float(np.abs(program.b).max()), 1.0)

@@ -40,8 +40,11 @@ def nearest_points(
     This is used if the weights of a hard margin are too large to be found in float32 or do not exist. If they do not exist, the
     distance is 0 and :func:`coinciding` proves it. If rounding hides whether the distance is 0, the weights are only a start.
 
-    The search starts at the weights alpha. ``slope`` is ``signs - K x - intercept`` to float32 accuracy, which tells the samples near
-    the margin. ``stop`` is called between rounds; True ends the search.
+    Parameters
+    ----------
+    problem, alpha, slope, stop
+        The search starts at the weights alpha. ``slope`` is ``signs - K x - intercept`` to float32 accuracy, which tells the samples near
+        the margin. ``stop`` is called between rounds; True ends the search.
     """
     y, counts, kernel = problem.signs, problem.counts, problem.kernel
     total = 2.0 if problem.intercept else 1.0
@@ -100,8 +103,13 @@ def coinciding(
 
     A sample that occurs in both classes is such a point. Otherwise, nonnegative least squares select a few samples with
     ``sum_i weight_i signs_i phi_i = 0`` among those with ``weight_i > 0``. Rational elimination solves for their weights, which must be
-    nonnegative. With an intercept the weights of each class sum to 1; otherwise all together do, and one of the points is the origin.
-    ``counts`` marks the samples that are not ignored.
+    nonnegative.
+
+    Parameters
+    ----------
+    kernel, signs, counts, weight, intercept
+        ``counts`` marks the samples that are not ignored. With an intercept the weights of each class sum to 1; otherwise all together
+        do, and one of the points is the origin.
     """
     shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.given is None else weight > 0))
     exact = np.zeros(len(weight))

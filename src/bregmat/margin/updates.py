@@ -29,7 +29,12 @@ def run_on_machine(
 ) -> Outcome:
     """Run the updates of Sha 2002, eq. 7 (hard margin), and their versions with bounds and a sum constraint.
 
-    The kernel is kept: 4 n^2 bytes if no entry is negative, else 16 n^2. ``tol`` is a relative duality gap.
+    The kernel is kept: 4 n^2 bytes if no entry is negative, else 16 n^2.
+
+    Parameters
+    ----------
+    problem, settings, tol, max_iter, log
+        As in :func:`bregmat.quadratic.multiplicative.run_updates`; ``tol`` is a relative duality gap.
     """
     program, start = _MarginDual(problem), None
     if problem.loss == "hard" and not problem.intercept:

@@ -35,7 +35,13 @@ def _largest_norm(extremes: Extremes) -> float:
 
 
 def check_steps(settings: GradientSettings, extremes: Extremes, y: np.ndarray, eta: float) -> None:
-    """Raise for steps that would overflow; ``extremes`` are the smallest and the largest eigenvalue of each instance."""
+    """Raise for steps that would overflow.
+
+    Parameters
+    ----------
+    settings, extremes, y, eta
+        ``extremes`` are the smallest and the largest eigenvalue of each instance, two arrays of shape (n,).
+    """
     norm = _largest_norm(extremes)
     # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
@@ -89,7 +95,13 @@ def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.nda
 def why_no_fit(
     settings: GradientSettings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int
 ) -> str | None:
-    """Warn if unavoidable losses exceed the loss budget, and return why no matrix is within it; ``before``: their sum so far."""
+    """Warn if unavoidable losses exceed the loss budget, and return why no matrix is within it; else None.
+
+    Parameters
+    ----------
+    settings, losses, y, before, seen
+        The losses of these examples, their sum in the examples before, and the number of these.
+    """
     total = before + np.cumsum(losses)
     over = np.flatnonzero(total > settings.loss_budget * (1.0 + ROUNDING))
     if not len(over):

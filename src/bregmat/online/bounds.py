@@ -28,7 +28,13 @@ def largest_divergence(log_W: np.ndarray, *, trace: float = 1.0) -> float:
 
 
 def balance(spread: float, divergence: float, *, loss_budget: float, trace: float = 1.0) -> float:
-    """The c for which the bound of Lemma 3.2 is tightest: ``r sqrt(2 tau Delta(U, W_1) / l_max)``; inf for a loss budget l_max = 0."""
+    """The c for which the bound of Lemma 3.2 is tightest: ``r sqrt(2 tau Delta / l_max)``; inf for a loss budget of 0.
+
+    Parameters
+    ----------
+    spread, divergence, loss_budget, trace : float
+        r, ``Delta(U, W_1)``, l_max and tau; r and tau are positive.
+    """
     if loss_budget == 0.0:
         return math.inf
     return spread * math.sqrt(2.0 * trace * divergence / loss_budget)
@@ -49,7 +55,13 @@ def balance_of_rate(eta: float, spread: float, *, trace: float = 1.0) -> float:
 
 
 def total_loss_bound(c: float, divergence: float, *, loss_of_U: float, spread: float, trace: float = 1.0) -> float:
-    """The bound ``(1 + c/2) L_U + (1/2 + 1/c) tau r^2 Delta(U, W_1)`` of Lemma 3.2 (Tsuda 2004, eq. 6); inf for c = NaN."""
+    """The bound ``(1 + c/2) L_U + (1/2 + 1/c) tau r^2 Delta(U, W_1)`` of Lemma 3.2 (Tsuda 2004, eq. 6); inf for c = NaN.
+
+    Parameters
+    ----------
+    c, divergence, loss_of_U, spread, trace : float
+        c, ``Delta(U, W_1)``, L_U, r and tau; c may be inf.
+    """
     if math.isnan(c):
         return math.inf
     of_U = 0.0 if loss_of_U == 0.0 else (1.0 + c / 2.0) * loss_of_U  # inf * 0 would be NaN
@@ -62,7 +74,11 @@ def convex_loss_bound(
     """The bound ``L_U + Delta(U, W_1) / eta + eta tau r^2 / 8 sum_t g_t^2`` for any convex loss with derivatives g_t.
 
     It is not in the paper. The proof is that of Lemma 3.1 with the loss replaced by its tangent: the Golden-Thompson inequality,
-    Lemma A.1 and ``log(1 - q (1 - e^p)) <= p q + p^2 / 8``. It is known only after the run, since it depends on ``slopes``, which is
-    ``sum_t g_t^2``.
+    Lemma A.1 and ``log(1 - q (1 - e^p)) <= p q + p^2 / 8``. It is known only after the run.
+
+    Parameters
+    ----------
+    divergence, slopes, loss_of_U, eta, spread, trace : float
+        ``Delta(U, W_1)``, ``sum_t g_t^2``, L_U, the learning rate, r and tau.
     """
     return loss_of_U + divergence / eta + 0.125 * eta * trace * spread * spread * slopes

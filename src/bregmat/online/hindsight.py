@@ -53,7 +53,12 @@ def best_in_hindsight(
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices U of the given trace.
 
     The problem is solved in units of the trace, so that it does not depend on the scale: the loss has the unit trace^2, and the
-    divergence is the trace times that of matrices of trace one. ``tol`` is the relative gap.
+    divergence is the trace times that of matrices of trace one.
+
+    Parameters
+    ----------
+    settings, state, weight, tol
+        See :meth:`bregmat.MatrixExponentiatedGradient.best_in_hindsight`.
     """
     if not settings.is_squared:
         raise ValueError(f"best_in_hindsight needs loss='squared'; got {settings.loss!r}.")

@@ -23,7 +23,13 @@ NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
-    """Point numbers, checked to be integers from 0 to ``dim - 1``; shape (n,) or (), with ``pairs`` shape (n, 2)."""
+    """Point numbers, checked to be integers from 0 to ``dim - 1``.
+
+    Parameters
+    ----------
+    name, values, dim, pairs
+        The values of the argument of this name have shape (n,) or (), with ``pairs`` shape (n, 2).
+    """
     words = "pairs of point numbers" if pairs else "point numbers"
     try:
         numbers = np.asarray(values)

@@ -77,7 +77,7 @@ class OnlineLearner(StreamLearner, ABC):
         """Total loss of the predictions so far, each made before its label was used."""
 
     @abstractmethod
-    def loss_of(self, U: Table) -> float:
+    def loss_of(self, U: Any) -> float:
         """Total loss of a fixed matrix U (d, d) on the stream so far, which has to be recorded."""
 
     def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:

@@ -238,10 +238,14 @@ def run_updates(
 ) -> Outcome:
     """Run the updates (Sha 2002, eq. 3; bounds and sum constraint as in Sha 2007), then set clamped variables to zero.
 
-    Only the zeros of ``start`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a zero
-    sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this optimality
-    residual, which is the ``violation`` of the history. If F has no lower bound, the status is UNBOUNDED, ``certificate.dual`` is the
-    direction and ``conflict`` its variables.
+    If F has no lower bound, the status is UNBOUNDED, ``certificate.dual`` is the direction and ``conflict`` its variables.
+
+    Parameters
+    ----------
+    problem, settings, start, tol, max_iter, log
+        Only the zeros of ``start`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
+        zero sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this
+        optimality residual, which is the ``violation`` of the history.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
     outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)

@@ -43,7 +43,13 @@ class QuadraticProgram:
 
     @classmethod
     def build(cls, A: Any, b: Any, *, upper: Any = None, equality: Any = None) -> Self:
-        """Check the arguments of :func:`bregmat.nnqp` and convert them to float64; A is not copied if it has this form."""
+        """Check the data of a program and convert it to float64; A is not copied if it has this form.
+
+        Parameters
+        ----------
+        A, b, upper, equality
+            As for :func:`bregmat.nnqp`.
+        """
         A = np.ascontiguousarray(as_matrix("A", A, square=True, finite=False))
         b = np.ascontiguousarray(as_column("b", b, len(A), per="row of A"))
         check_entries(A)
@@ -51,7 +57,13 @@ class QuadraticProgram:
 
     @classmethod
     def of(cls, A: np.ndarray, b: np.ndarray, upper: np.ndarray | None = None, equality: Equality = None) -> Self:
-        """Make a program from data that need no checks; ``upper=None`` stands for no upper bounds."""
+        """Make a program from data that need no checks.
+
+        Parameters
+        ----------
+        A, b, upper, equality
+            As for :func:`bregmat.nnqp`.
+        """
         n = len(b)
         E, e = no_rows(n) if equality is None else equality
         return cls(A, b, np.full(n, np.inf) if upper is None else upper, E, e)

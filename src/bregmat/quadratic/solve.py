@@ -59,9 +59,12 @@ class Request:
 def minimize(
     problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
 ) -> Outcome:
-    """Minimise a program with checked data; ``trusted``: A is known to be positive semidefinite.
+    """Minimise a program with checked data; the certificate is in terms of the given rows, and is the last line of the history.
 
-    The certificate is in terms of the given rows, and is also the last line of the history of the log.
+    Parameters
+    ----------
+    problem, start, request, log, trusted
+        The history of the log is continued. ``trusted``: A is known to be positive semidefinite.
     """
     with single_thread_blas(), np.errstate(all="ignore"):
         curvature = 0.0 if trusted else check_definite(problem.A)

@@ -40,8 +40,12 @@ def step(
 
     It minimises the auxiliary function (eq. 12) over the box exactly, so that ``F`` does not rise if ``lower <= v <= upper``.
     The auxiliary function is a sum of convex functions of one variable each, so any subset of the variables may be updated.
-    ``positive`` and ``negative`` are ``A+ v`` and ``A- v`` at the whole of v. An entry of the new point is inf if the objective falls
-    without bound along that variable.
+    An entry of the new point is inf if the objective falls without bound along that variable.
+
+    Parameters
+    ----------
+    v, b, positive, negative, lower, upper : ndarray, shape (n,)
+        Point, linear term, ``A+ v`` and ``A- v`` at the whole of v, and bounds.
     """
     eta = factors(b, positive=positive, negative=negative)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -71,8 +75,15 @@ def balanced_step(
     safeguarded Newton iteration finds the multiplier for which the sum is the total. The new point minimises the auxiliary
     function over box and constraint, so ``F`` does not rise if ``v`` satisfies both.
 
-    The search starts at ``multiplier``, that of the previous update; other arguments are those of :func:`step`. Returns the new point
-    and its multiplier.
+    Parameters
+    ----------
+    v, b, positive, negative, signs, total, lower, upper, multiplier
+        As for :func:`step`; ``signs`` are +-1, and the search starts at ``multiplier``, that of the previous update.
+
+    Returns
+    -------
+    (ndarray, float)
+        The new point and its multiplier.
     """
     side = 2.0 * np.sqrt(positive) * np.sqrt(negative)
     signs = np.asarray(signs, dtype=float)
@@ -90,7 +101,13 @@ def balanced_step(
 
 
 def spread(v: np.ndarray, *, signs: np.ndarray, total: float = 0.0, upper: np.ndarray | float = np.inf) -> np.ndarray:
-    """The point ``min(v_i exp(-t signs_i), upper_i)`` with ``signs'v = total``, which is the nearest one in relative entropy."""
+    """The point ``min(v_i exp(-t signs_i), upper_i)`` with ``signs'v = total``, which is the nearest one in relative entropy.
+
+    Parameters
+    ----------
+    v, signs, total, upper
+        v is nonnegative, and ``signs`` are +-1.
+    """
     signs = np.asarray(signs, dtype=float)
 
     def moved(shift: float) -> tuple[np.ndarray, np.ndarray]:
