@@ -352,7 +352,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         """Start a state for matrices of order `dim`."""
         state = GradientState(self.settings, dim, log_prior)
         named = {"n_features_in_": dim} if self.settings.instances == "vectors" else {}
-        vars(self).update({"_state": state} | named)
+        self.__dict__.update({"_state": state} | named)
         return state
 
     def _forget(self) -> None:

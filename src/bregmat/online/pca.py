@@ -253,26 +253,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """``R = m log(d / m)``: the largest value of m times the relative entropy to the first W."""
         return self._m * math.log(self.n_features_in_ / self._m)
 
-    def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
-        """Learn all rows or none; ``fresh``: begin anew."""
-        fresh = fresh or not self.__sklearn_is_fitted__()
-        with Undo(self, []):
-            X = validated(self, X, order="C", reset=fresh)
-            d = X.shape[1]
-            if fresh:
-                self._begin(d)
-            self._check_norms(X)
-            # on copies, for an interrupt between two calls of the kernel
-            state, work = tuple(array.copy() for array in (self._lam, self._Vt, self._totals)), EigenWork.of_order(d)
-            R, block = self._largest_divergence(), max(1, BLOCK // d**3)
-            with single_thread_blas(d):
-                for k in range(0, len(X), block):
-                    kernels.pca_trials_inplace(*state, X[k : k + block], self._m, self._fixed, R, work)
-            self._lam, self._Vt, self._totals = state
-            self._moment = self._moment + X.T @ X
-            self.n_samples_seen_ += len(X)
-        return self
-
     def _begin(self, d: int) -> None:
         """Check the parameters, and start with ``W = I / d``."""
         k = self._check_parameters(d)
@@ -308,6 +288,27 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if self.n_components is not None and self.n_components >= d:
             raise ValueError(f"n_components must be below {d}, the number of features; got {self.n_components}.")
         return d - 1 if self.n_components is None else int(self.n_components)
+
+    def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
+        """Learn all rows or none; ``fresh``: begin anew."""
+        fresh = fresh or not self.__sklearn_is_fitted__()
+        with Undo(self, []):
+            X = validated(self, X, order="C", reset=fresh)
+            d = X.shape[1]
+            if fresh:
+                self._begin(d)
+            self._check_norms(X)
+            # on copies, for an interrupt between two calls of the kernel
+            lam, Vt, totals = self._lam.copy(), self._Vt.copy(), self._totals.copy()
+            work = EigenWork.of_order(d)
+            R, block = self._largest_divergence(), max(1, BLOCK // d**3)
+            with single_thread_blas(d):
+                for k in range(0, len(X), block):
+                    kernels.pca_trials_inplace(lam, Vt, totals, X[k : k + block], self._m, self._fixed, R, work)
+            self._lam, self._Vt, self._totals = lam, Vt, totals
+            self._moment = self._moment + X.T @ X
+            self.n_samples_seen_ += len(X)
+        return self
 
     def _check_norms(self, X: np.ndarray) -> None:
         """Raise for rows longer than ``max_norm``, and for rows whose steps would overflow."""
