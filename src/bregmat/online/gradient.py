@@ -220,10 +220,14 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         """Why :meth:`loss_bound` without arguments is infinite: an assumption fails, or no matrix of the trace is within the budget."""
         return None if self._state is None else self._state.why_no_bound()
 
-    def loss_of(self, U: Table | None = None) -> float:
-        """Total loss of a fixed matrix U (d, d) on the recorded stream; None: of the best one in hindsight."""
-        if U is None:
-            return self.best_in_hindsight().loss
+    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
+        """Total loss so far minus that of a fixed matrix U (d, d); without arguments that of the best one in hindsight."""
+        if U is None and loss_of_U is None:
+            loss_of_U = self.best_in_hindsight().loss
+        return super().regret(U, loss_of_U=loss_of_U)
+
+    def loss_of(self, U: Table) -> float:
+        """Total loss of a fixed matrix U (d, d) on the recorded stream."""
         matrix = self.settings.read_comparison(U, self._dim)
         self._check_recorded()
         record = None if self._state is None else self._state.record
