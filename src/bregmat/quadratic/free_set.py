@@ -15,12 +15,12 @@ SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not j
 class FreeFactor:
     """``U'U = A_FF + rho E_F' E_F`` for the free set F.
 
-    With ``is_definite`` A_FF is factored alone, rho = 0. Otherwise both terms are of similar size, and A_FF may be singular.
+    Both terms are of similar size; rho = 0 without rows E. A_FF may be singular.
     """
 
-    def __init__(self, program: QuadraticProgram, *, is_definite: bool = False) -> None:
+    def __init__(self, program: QuadraticProgram) -> None:
         E, rho = program.E, 0.0
-        if len(E) and not is_definite:
+        if len(E):
             size = float(program.root @ program.root) or float(program.n)
             rho = size / max(float((E * E).sum()), 1e-300)
         self.problem, self.n = Quadratic(program.A, E, program.upper, program.weights, rho), program.n

@@ -10,10 +10,13 @@ import numpy as np
 
 from bregmat._kernels import descent, vectors
 from bregmat.base.numerics import Exchanges
-from bregmat.quadratic.free_set import FreeFactor
+from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.program import QPState, QuadraticProgram
 from bregmat.run.result import ExitReason
 
+SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
+COARSE = 1e-5  # relative tolerance of the conditions while factors are float32
+REFINEMENTS = 12
 SINGLES = 10  # exchanges of single variables before pivoting gives up
 
 
@@ -64,7 +67,8 @@ class BlockPivoting:
 
     Notes
     -----
-    Cost: |F|^3 / 3 + n^2 for each step with the free set F.
+    From 256 free variables on, factors are float32. A free set without violations is then refined with float64 residuals and tested
+    again; float64 factors are used only if refinement fails. Cost: |F|^3 / 3 per factor, n^2 per step.
     """
 
     tol: float = 1e-12
@@ -108,31 +112,49 @@ class PivotingState(QPState):
         self.x = self.v = guess
         self.g = self._gradient(guess)
         self.F = np.flatnonzero(side == 0)
-        self.factor = FreeFactor(program, is_definite=True)
+        is_large = len(self.F) >= SINGLE_PRECISION and self._fits_float32()
+        self.factor = BlockFactor(self.A, np.float32 if is_large else np.float64)
         self.exchanges = Exchanges(patience=3, singles=SINGLES)
+        self.is_refined = False  # whether float32 solutions are refined before their conditions are tested
+
+    def _fits_float32(self) -> bool:
+        """Whether sums of the data stay within the range of float32."""
+        strongest = float(np.abs(self.b * self.weight).max()) or 1.0
+        sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
+        return bool(((sizes > 1e-25) & (sizes < 1e25)).all())
 
     def reduced(self) -> np.ndarray:
         """``A v + b + E' multiplier``."""
         return self.g
 
     def rising(self) -> Iterator[np.ndarray]:
-        """The w with ``A w = sqrt(A_ii)`` on the free variables; the factor has it only if there are no rows."""
-        if len(self.F) and not self.is_rough and not len(self.E):
+        """The w with ``A w = sqrt(A_ii)`` on the free variables."""
+        solved = self.factor.solve(self.program.root[self.F]) if len(self.F) and not self.is_rough else None
+        if solved is not None:
             w = np.zeros(len(self.b))
-            w[self.F] = self.factor.solve(self.program.root[self.F], np.zeros(0))[0]
+            w[self.F] = solved
             yield w
 
     # ---------------------------------------------------------------- one free set
     def advance(self) -> None:
         """Solve on the free set, test the conditions, exchange variables."""
         self.F = np.flatnonzero(self.side == 0)
-        if not self._solve():
-            self.ended = ExitReason.STALLED
+        is_solved, is_single = self._solve(), self.factor.is_single
+        if is_solved:
+            self.scale = self.program.unit(self.g, weighted=True)
+            wrong = self._wrong(COARSE if is_single else None)
+            if is_single:
+                is_solved, wrong = self._refined(wrong)
+        if not is_solved:
+            if not is_single:
+                self.ended = ExitReason.STALLED
+                return
+            self.factor = BlockFactor(self.A, np.float64)
+            self.exchanges.restart()
             return
-        self.scale = self.program.unit(self.g, weighted=True)
-        wrong = self._wrong()
         if not len(wrong):
-            self._refine()
+            if not is_single:
+                self._refine(most=2)
             self.is_rough, self.ended = False, ExitReason.STALLED
         self.x = np.minimum(np.maximum(self.v, 0.0), self.upper)
         moved = self.exchanges.choose(wrong) if len(wrong) else wrong
@@ -141,19 +163,34 @@ class PivotingState(QPState):
             return
         self.side[moved] = np.where(self.side[moved] != 0, 0, np.where(self.v[moved] <= 0.0, -1, 1))
 
+    def _refined(self, wrong: np.ndarray) -> tuple[bool, np.ndarray]:
+        """Refine a float32 solution if needed: whether this succeeded, and the variables that violate their conditions then."""
+        # If few variables are wrong, or their number does not fall, their signs may be rounding: from then on, refine first.
+        if not self.is_refined and (len(wrong) <= max(8, len(self.b) // 20) or len(wrong) >= self.exchanges.fewest):
+            self.is_refined = True
+            self.exchanges.restart()
+        if not self.is_refined:
+            return True, wrong
+        is_solved = self._refine(REFINEMENTS)
+        return is_solved, self._wrong(None) if is_solved else wrong
+
     def _solve(self) -> bool:
         """Compute the stationary point of the free set and its gradient; False if there is none."""
         F = self.F
         v = np.where(self.side > 0, self.upper, 0.0)
         fixed = self.b + self.A @ v if (self.side > 0).any() else self.b
-        self.factor.rebuild(F)
-        if self.factor.size < len(F) or not self.factor.constrain():
+        if len(F) == 0:
+            self.v, self.g = v, fixed.copy()
+            return len(self.E) == 0
+        if not self.factor.prepare(F):
             return False
-        # A_FF v_F + E_F' multiplier = -fixed_F,  E v = e
-        v[F], self.multiplier = self.factor.solve(-fixed[F], self.e - self.E @ v)
+        step = self._solve_with_rows(-fixed[F], self.e - self.E @ v)
+        if step is None:
+            return False
+        v[F], multiplier = step
         if not np.isfinite(v).all():
             return False
-        self.v = v
+        self.v, self.multiplier = v, multiplier
         self.g = self._gradient(v)
         return True
 
@@ -163,24 +200,50 @@ class PivotingState(QPState):
         vectors.add_rows_inplace(g, self.A, rows, v[rows])
         return self.program.reduced(g, self.multiplier)
 
-    def _refine(self) -> None:
-        """Refine the solution iteratively, as long as the residuals on the free variables halve, at most twice."""
-        v, F, last = self.v, self.F, np.inf
-        for _ in range(3):
-            self.g = self.program.reduced(self.A @ v + self.b, self.multiplier)
-            size = float(np.abs(self.g[F] * self.weight[F]).max(initial=0.0)) / self.scale
-            if size > 0.5 * last or size <= 1e-16:
-                return
-            last = size
-            step, more = self.factor.solve(-self.g[F], self.e - self.E @ v)
-            v[F] += step
-            self.multiplier = self.multiplier + more
+    def _solve_with_rows(self, r: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """d and mu with ``A_FF d + E_F' mu = r``, ``E_F d = residual``; None if the system is singular."""
+        d = self.factor.solve(r)
+        if d is None or len(self.E) == 0:
+            return None if d is None else (d, self.multiplier)
+        E = self.E[:, self.F]
+        W = [self.factor.solve(row) for row in E]
+        if any(w is None for w in W):
+            return None
+        # S mu = E A_FF^-1 r - residual with the Schur complement S = E A_FF^-1 E'
+        columns = np.array(W)
+        S = columns @ E.T
+        if not np.isfinite(S).all() or np.linalg.cond(S) > 1e10:
+            return None
+        mu = np.linalg.solve(S, E @ d - residual)
+        return d - mu @ columns, mu
 
-    def _wrong(self) -> np.ndarray:
-        """Variables that violate the condition of their side."""
+    def _refine(self, most: int) -> bool:
+        """Iterative refinement with residuals in float64; False if these do not become small."""
+        v, F, last = self.v, self.F, np.inf
+        for k in range(most + 1):
+            self.g = self.program.reduced(self.A @ v + self.b, self.multiplier)
+            if len(F) == 0:
+                return True
+            size = float(np.abs(self.g[F] * self.weight[F]).max()) / self.scale
+            if not np.isfinite(size):
+                return False
+            if size > 0.5 * last or size <= 1e-16 or k == most:
+                return size <= 1e-13
+            last = size
+            step = self._solve_with_rows(-self.g[F], self.e - self.E @ v)
+            if step is None:
+                return False
+            v[F] += step[0]
+            if len(self.E):
+                self.multiplier = self.multiplier + step[1]
+        return False
+
+    def _wrong(self, coarse: float | None) -> np.ndarray:
+        """Variables that violate the condition of their side, to the tolerance of the method or a coarser one."""
         v, g, side = self.v, self.g, self.side
-        slack_v = 1e-15 * float(np.abs(v / self.weight).max()) * self.weight
-        slack_g = self.condition_tol * self.scale / self.weight
+        largest = float(np.abs(v / self.weight).max())
+        slack_v = (1e-15 if coarse is None else coarse) * largest * self.weight
+        slack_g = (self.condition_tol if coarse is None else coarse) * self.scale / self.weight
         bad = (side == 0) & ((v < -slack_v) | (v > self.upper + slack_v))
         bad |= (side < 0) & (g < -slack_g) & (self.upper > 0.0)
         bad |= (side > 0) & (g > slack_g)
