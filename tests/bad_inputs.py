@@ -1085,7 +1085,6 @@ ENTRIES |= {
             "eta": number(0, -1.0, none=True),
             "n_rounds": count(1),
             "max_norm": number(0, -1.0, none=True),
-            "center": FLAG,
             "random_state": SEED,
         },
     ),

@@ -234,7 +234,9 @@ def test_negative_curvature_met_by_the_finish_is_named():
     K = np.kron(np.eye(2), [[1.0, 1.5], [1.5, 1.0]])
     K[0, 2] = K[2, 0] = 0.1
     problem = MarginProblem.build(kernel_source(K, "precomputed"), [1, 1, -1, -1], C=100.0)
-    search = SupportSearch(problem, np.full(4, 0.3), 1e-3, rng=np.random.default_rng(0), budget=10**6)
+    search = SupportSearch(problem, 1e-3, rng=np.random.default_rng(0), budget=10**6)
+    search.x = 0.3 * problem.signs
+    search.f = K @ search.x
     with pytest.raises(ValueError, match="kernel is not positive semidefinite"):
         finish(search)
 

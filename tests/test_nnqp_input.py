@@ -181,9 +181,7 @@ def test_indefinite_matrix_that_no_minor_shows():
     for solver in ("auto", "active_set", "multiplicative"):
         with pytest.raises(ValueError, match=r"A is not positive semidefinite: its leading 3 .* the eigenvalue -0\.2;"):
             nnqp(A, -np.ones(3), solver=solver)
-    with pytest.raises(
-        ValueError, match=r"A is not positive semidefinite: d'Ad / d'd = -0\.\d+ along a direction d of 3"
-    ):
+    with pytest.raises(ValueError, match="A is not positive semidefinite: a step meets negative curvature"):
         ExactActiveSet().minimize(QuadraticProgram.of(A, -np.ones(3)), np.zeros(3))
 
 

@@ -94,7 +94,7 @@ def _check_pca_shapes(pca: Any) -> None:
     """Compiled loops trust the shapes of an online PCA."""
     if pca.__sklearn_is_fitted__():
         d = pca.n_features_in_
-        for name, shape in {"lam": (d,), "Vt": (d, d), "moment": (d, d), "sum": (d,), "totals": (5,)}.items():
+        for name, shape in {"lam": (d,), "Vt": (d, d), "moment": (d, d), "totals": (5,)}.items():
             _check_shape(name, getattr(pca, f"_{name}"), shape)
 
 
@@ -118,7 +118,7 @@ RULES = {
     "OnlinePCA": Rule(restored=_check_pca_shapes),
     "PairTally": Rule(attributes=("table", "within")),
     "KeptExamples": Rule(
-        attributes=("names", "blocks"),
+        attributes=("blocks",),
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
     # results

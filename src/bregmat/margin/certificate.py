@@ -36,31 +36,15 @@ SUM_ERROR = 8.0 * UNIT  # relative rounding of a float32 weight, of four product
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarginCertificate(Certificate):
-    """Objective of a machine, its dual bound, and what is proven about each sample.
+    """Objective of a machine, its dual bound, and what is proven about each sample."""
 
-    Attributes
-    ----------
-    distance : float
-        ``objective - dual_bound`` as the sum of the contributions of the samples; inf if there is no machine.
-    intercept : float
-        Intercept that the objective belongs to.
-    certified, support : ndarray of shape (n,), bool
-        Whether it is proven that a sample is, or is not, a support vector; and which are proven support vectors.
-    decision : ndarray of shape (n,)
-        Values ``K x``, without the intercept.
-    margin_bound : float
-        If the classes cannot be separated: no margin is larger than this.
-    is_finite : bool
-        Whether there is a machine; for a hard margin, one without errors.
-    """
-
-    distance: float
-    intercept: float
-    certified: np.ndarray
-    support: np.ndarray
-    decision: np.ndarray
-    margin_bound: float = np.nan
-    is_finite: bool = True
+    distance: float  # objective - dual_bound as the sum of the contributions of the samples; inf if there is no machine
+    intercept: float  # to which the objective belongs
+    certified: np.ndarray  # (n,) bool: whether it is proven that a sample is, or is not, a support vector
+    support: np.ndarray  # (n,) bool: proven support vectors
+    decision: np.ndarray  # (n,) K x, without the intercept
+    margin_bound: float = np.nan  # if the classes cannot be separated: no margin is larger than this
+    is_finite: bool = True  # whether there is a machine; for a hard margin, one without errors
 
     @property
     def unit(self) -> float:
@@ -85,28 +69,14 @@ class MarginCertificate(Certificate):
 
 @dataclass(eq=False)
 class Machine:
-    """Signed weights x with values ``f = K x`` at all samples, from which a certificate is computed.
-
-    Attributes
-    ----------
-    problem : MarginProblem
-    x : ndarray of shape (n,)
-        Signed weights.
-    f : ndarray of shape (n,)
-        ``K x``.
-    error : ndarray of shape (n,)
-        Bound of the error of f: 0 for values that were computed in float64.
-    intercept : float
-        A first guess; :meth:`certify` replaces it by the best one.
-    known : ndarray of int
-        Samples that count and whose values are known in float64, after :meth:`certify`.
-    """
+    """Signed weights x (n,) with values ``f = K x`` at all samples, from which a certificate is computed."""
 
     problem: MarginProblem
     x: np.ndarray
     f: np.ndarray
-    error: np.ndarray
-    intercept: float = 0.0
+    error: np.ndarray  # bound of the error of f: 0 for values that were computed in float64
+    intercept: float = 0.0  # a first guess; `certify` replaces it by the best one
+    # samples that count and whose values are known in float64, after `certify`
     known: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
@@ -153,17 +123,12 @@ class Machine:
         problem, counts = self.problem, self.problem.counts
         self.compute_exactly(np.flatnonzero(self.x))
         # Other samples matter only within the margin. The best intercept for the known samples may move others into it.
-        for _ in range(20):
+        while True:  # at the latest until all values are known
             self.compute_exactly(self._possibly_within_margin())
             self.known = np.flatnonzero((self.error == 0) & counts)
             self.intercept = self._best_intercept() if problem.intercept else 0.0
             if not len(self._possibly_within_margin()):
-                break
-        else:
-            self.known = np.flatnonzero(counts)
-            self.compute_exactly(self.known)
-            self.intercept = self._best_intercept() if problem.intercept else 0.0
-        return self._gap()
+                return self._gap()
 
     def _possibly_within_margin(self) -> np.ndarray:
         """Samples with inexact values that may lie within the margin: 1, or for the hard margin the smallest known one."""

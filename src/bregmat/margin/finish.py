@@ -95,13 +95,8 @@ def minimum_over(
 
     Parameters
     ----------
-    problem : MarginProblem
-    F : ndarray of int, shape (k,)
-    program : QuadraticProgram
-        Of k variables.
-    start : ndarray, shape (k,)
-    stop : callable
-        Called between steps; True ends the run.
+    problem, F, program, start, stop
+        ``stop`` is called between steps; True ends the run.
     """
     try:
         # the active set takes its tolerance relative to the linear term; TOL is in units of the margin

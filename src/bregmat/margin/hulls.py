@@ -7,8 +7,8 @@ meet, so the proof uses rational arithmetic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -22,24 +22,13 @@ LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rationa
 SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, below which float64 may not tell it from 0
 
 
-@dataclass(eq=False)
-class Hulls:
-    """Nearest points of the convex hulls of the classes.
+class Hulls(NamedTuple):
+    """Nearest points of the convex hulls of the classes."""
 
-    Attributes
-    ----------
-    alpha : ndarray, shape (n,)
-        Weights of the nearest points; of the hard margin machine if the hulls are disjoint.
-    margin : float
-        Half the distance of the hulls; without an intercept, the distance of the hull of ``signs_i phi_i`` from the origin.
-    separable : bool
-        False if it is proven that the hulls meet.
-    n_iter : int
-    """
-
-    alpha: np.ndarray
+    alpha: np.ndarray  # (n,) weights of these points; of the hard margin machine if the hulls are disjoint
+    # half the distance of the hulls; without an intercept, the distance of the hull of signs_i phi_i from the origin
     margin: float
-    separable: bool
+    separable: bool  # False if it is proven that the hulls meet
     n_iter: int
 
 
@@ -53,13 +42,9 @@ def nearest_points(
 
     Parameters
     ----------
-    problem : MarginProblem
-    alpha : ndarray of shape (n,)
-        Weights to start from.
-    slope : ndarray of shape (n,)
-        ``signs - K x - intercept`` to float32 accuracy: tells which samples are near the margin.
-    stop : callable
-        Called between rounds; True ends the search.
+    problem, alpha, slope, stop
+        The search starts at the weights alpha. ``slope`` is ``signs - K x - intercept`` to float32 accuracy, which tells the samples near
+        the margin. ``stop`` is called between rounds; True ends the search.
     """
     y, counts, kernel = problem.signs, problem.counts, problem.kernel
     total = 2.0 if problem.intercept else 1.0
@@ -117,18 +102,14 @@ def coinciding(
     """Rounded weights, shape (n,), of two points of the classes' hulls that coincide exactly; None if none are found.
 
     A sample that occurs in both classes is such a point. Otherwise, nonnegative least squares select a few samples with
-    ``sum_i weight_i signs_i phi_i = 0``. Rational elimination solves for their weights, which must be nonnegative.
+    ``sum_i weight_i signs_i phi_i = 0`` among those with ``weight_i > 0``. Rational elimination solves for their weights, which must be
+    nonnegative.
 
     Parameters
     ----------
-    kernel : KernelSource
-    signs : ndarray, shape (n,)
-    counts : ndarray, shape (n,), bool
-        Samples of positive weight.
-    weight : ndarray, shape (n,)
-        Positive for the samples among which least squares select.
-    intercept : bool
-        Whether the weights of each class sum to 1. If not, all weights together do, and one of the points is the origin.
+    kernel, signs, counts, weight, intercept
+        ``counts`` marks the samples that are not ignored. With an intercept the weights of each class sum to 1; otherwise all together
+        do, and one of the points is the origin.
     """
     shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.given is None else weight > 0))
     exact = np.zeros(len(weight))

@@ -20,28 +20,15 @@ RANGE = 1e25  # the largest K_ii must lie between 1 / RANGE and RANGE, so that s
 class MarginProblem:
     """``max sum(a) - 1/2 a'(A + diag(ridge)) a``, ``0 <= a <= upper``, ``signs'a = 0`` with an intercept; ``A = yy' * K``.
 
-    Use :meth:`build`, which checks its arguments; the constructor does not.
-
-    Attributes
-    ----------
-    kernel : KernelSource
-        Positive semidefinite on the n samples.
-    signs : ndarray of shape (n,), float64
-        Labels, +1 or -1.
-    upper : ndarray of shape (n,), float64
-        Largest weight of each sample: its C for the hinge, inf for the hard margin and the squared hinge, 0 for a sample
-        of weight 0, which is ignored.
-    ridge : ndarray of shape (n,), float64
-        ``1 / C_i`` for the squared hinge ``C_i / 2 * xi_i^2``, else 0.
-    intercept : bool
-        Whether the machine has an intercept (not regularised).
+    Use :meth:`build`, which checks its arguments; the constructor does not. Arrays are float64 of shape (n,).
     """
 
-    kernel: KernelSource
-    signs: np.ndarray
+    kernel: KernelSource  # positive semidefinite on the n samples
+    signs: np.ndarray  # labels, +1 or -1
+    # largest weight: C_i for the hinge, inf for the hard margin and the squared hinge, 0 for a sample that is ignored
     upper: np.ndarray
-    ridge: np.ndarray
-    intercept: bool
+    ridge: np.ndarray  # 1 / C_i for the squared hinge C_i / 2 xi_i^2, else 0
+    intercept: bool  # whether the machine has an intercept, which is not regularised
 
     @classmethod
     def build(
@@ -62,18 +49,13 @@ class MarginProblem:
             Over n samples; see :func:`~bregmat.kernels.kernel_source`.
         signs : array_like of shape (n,)
             Labels, +1 or -1.
-        C : float, default 1.0
+        C : float
             Weight of the loss beside ``||w||^2 / 2``; inf is the hard margin.
         sample_weight : array_like of shape (n,), optional
             Multiplies C, >= 0; a sample of weight 0 is ignored.
-        squared_hinge : bool, default False
+        squared_hinge : bool
             The loss is ``C/2 sum xi^2`` instead of ``C sum xi``.
-        intercept : bool, default True
-
-        Raises
-        ------
-        TypeError, ValueError
-            Wrong shapes, NaN, labels other than +1 and -1 or of one class only, C <= 0, negative weights; the message names the rows.
+        intercept : bool
         """
         y = as_column("signs", signs, kernel.n, per="row of the kernel", copy=True)
         odd = np.flatnonzero(np.abs(y) != 1.0)

@@ -66,13 +66,7 @@ def _value_errors(machine: Any) -> tuple[np.ndarray, float]:
 class _Contributions:
     """Contributions of the samples that count to the duality gap, as convex functions of their margins; sums include rounding.
 
-    Parameters
-    ----------
-    problem : MarginProblem
-    alpha : ndarray of shape (m,)
-        Weights of the m samples that count.
-    share : float
-        Share by which the weights of one class are reduced.
+    ``alpha`` are the weights of these samples; ``share`` is the share by which the weights of one class are reduced.
     """
 
     def __init__(self, problem: MarginProblem, alpha: np.ndarray, share: float) -> None:
@@ -110,14 +104,8 @@ class _Contributions:
     def intercepts(self, f: np.ndarray, ball: np.ndarray, b: float, distance: float) -> tuple[float, float]:
         """An interval that contains every optimal intercept.
 
-        Parameters
-        ----------
-        f, ball : ndarray of shape (m,)
-            Values, and bounds of their distance from the optimal ones.
-        b : float
-            An intercept near the optimal ones.
-        distance : float
-            The largest sum that an optimal machine may have.
+        f are the values, ``ball`` bounds of their distance from the optimal ones, b an intercept near the optimal ones, and
+        ``distance`` the largest sum that an optimal machine may have.
         """
         if self.loss == "hard":
             plus, ball = self.y > 0, ball + 4.0 * DOUBLE * (1.0 + np.abs(f) + ball)

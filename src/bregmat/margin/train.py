@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_column, check_flag, check_limits, check_positive
+from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
 from bregmat.base.threads import single_thread_blas, tells_interrupts
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import IndefiniteKernelError
@@ -26,7 +26,6 @@ from bregmat.run.result import ExitReason, Record
 from bregmat.typing import MarginSolverName
 
 ROUGH = 2e-3  # violation at which the exact last stage takes over
-LOOSE = 1e-4  # gap from which float32 weights may be accurate enough
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,12 @@ class ActiveSet:
     def init(self, problem: MarginTraining, tol: float, start: SupportSearch) -> SupportSearch:
         """Set the limits of a search."""
         start.wants_proof = self.certify
-        start.estimate_tol = 0.3 * tol if self.violation_tol is None and tol >= LOOSE else 0.0
         return start
 
     def step(self, problem: MarginTraining, state: SupportSearch) -> SupportSearch:
         """Do one round of the search, or the exact last stage after the search has ended."""
         if not state.done:
             state.round()
-            if not state.done and 0 <= problem.estimate(state, self.works_on)["gap"] <= state.estimate_tol:
-                state.done = state.is_close = True
             if state.done and state.stuck and state.steps >= state.max_steps:
                 state.ended = ExitReason.MAX_ITER
             elif state.done and self.violation_tol is not None and not state.stuck:
@@ -115,7 +111,6 @@ def train_margin(
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
-    start: Any = None,
     callback: Callable[[Record], Any] | None = None,
     random_state: Any = 0,
 ) -> MarginResult:
@@ -135,8 +130,6 @@ def train_margin(
     max_seconds : float, optional
         Time limit. It is checked every few milliseconds of the search and between rounds of the last stage. The gap is computed
         after it has passed, which takes one pass over the kernel values between samples and support vectors.
-    start : array_like of shape (n,), optional
-        Dual weights to start from, dimensionless; they are made feasible first.
     callback : callable, optional
         Called with each :class:`bregmat.Record`; True stops the run. The gap of a record is estimated from float32.
     random_state : int or numpy Generator, default 0
@@ -161,20 +154,15 @@ def train_margin(
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
     settings = _settings(solver)
-    alpha = _feasible_start(problem, start)
     log = RunLog(callback, max_seconds)
     # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
         problem.check_range()
         if isinstance(settings, MultiplicativeUpdates):
-            begin = None if start is None else alpha
-            if start is None and problem.loss == "hard" and not problem.intercept:
-                begin = np.where(problem.counts, 1.0, 0.0)  # Sha 2002 starts at ones, without scaling
-            outcome = run_on_machine(problem, settings, begin, tol=tol, max_iter=max_iter, log=log)
+            outcome = run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log)
         else:
             search = SupportSearch(
                 problem,
-                alpha,
                 settings.violation_tol or ROUGH,
                 rng=np.random.default_rng(random_state),
                 budget=int(settings.cache_mb * 1e6),
@@ -201,20 +189,6 @@ def check_gap(tol: float) -> None:
         raise ValueError(f"tol is a relative duality gap and must be below 1; got {tol!r}.")
 
 
-def _feasible_start(problem: MarginProblem, start: Any) -> np.ndarray:
-    """Feasible weights near those given."""
-    if start is None:
-        return np.zeros(problem.n)
-    alpha = np.clip(as_column("start", start, problem.n, per="sample"), 0.0, problem.upper)
-    if problem.intercept:
-        # signs'alpha = 0: the class with the larger sum is scaled down to the sum of the other
-        plus = problem.signs > 0
-        sums = alpha[plus].sum(), alpha[~plus].sum()
-        if max(sums) > 0:
-            alpha[plus if sums[0] > sums[1] else ~plus] *= min(sums) / max(sums)
-    return alpha
-
-
 def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
     """The result of a run."""
     proof = outcome.certificate
@@ -239,14 +213,11 @@ class MarginTraining(Problem):
         self.finite_upper = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
         self.has_ridge = problem.ridge > 0
 
-    @property
-    def certifies_cheaply(self) -> bool:
-        """False: a certificate costs a pass over kernel values."""
-        return False
+    certifies_cheaply = False  # a certificate costs a pass over kernel values
 
     def is_due(self, state: SupportSearch, tol: float) -> bool:
-        """Whether to certify now: if the gap estimated from float32 is small enough."""
-        return state.is_close
+        """False: the weights are certified at the end only."""
+        return False
 
     def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows."""

@@ -22,7 +22,6 @@ COMPLETE = (ExitReason.MAX_ITER, ExitReason.STALLED)  # a run that ended so was 
 def run_on_machine(
     problem: MarginProblem,
     settings: MultiplicativeUpdates,
-    start: np.ndarray | None,
     *,
     tol: float,
     max_iter: int | None,
@@ -34,19 +33,12 @@ def run_on_machine(
 
     Parameters
     ----------
-    problem : MarginProblem
-    settings : MultiplicativeUpdates
-    start : ndarray of shape (n,), optional
-        Dual weights.
-    tol, max_iter, log
+    problem, settings, tol, max_iter, log
         As in :func:`bregmat.quadratic.multiplicative.run_updates`; ``tol`` is a relative duality gap.
-
-    Returns
-    -------
-    Outcome
-        With a :class:`MarginCertificate`.
     """
-    program = _MarginDual(problem)
+    program, start = _MarginDual(problem), None
+    if problem.loss == "hard" and not problem.intercept:
+        start = np.where(problem.counts, 1.0, 0.0)  # Sha 2002 starts at ones, without scaling
     outcome = run_updates(program, settings, start, tol=tol, max_iter=max_iter, log=log)
     end, proof, reason = outcome.certificate.state, outcome.certificate.proof, outcome.exit_reason
     status = proof.status(tol)

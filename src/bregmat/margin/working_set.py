@@ -31,46 +31,9 @@ HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; large
 class SupportSearch(State):
     """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
-    Parameters
-    ----------
-    problem : MarginProblem
-    start : ndarray of shape (n,)
-        Weights to start from, feasible.
-    tol : float
-        Violation at which the search ends, in units of the margin.
-    rng : Generator
-        Draws the first working set.
-    budget : int
-        Bytes for kernel rows, and as many for the block of the working set.
-    max_steps : float
-        Limit on coordinate steps.
-    late : callable
-        Called every few milliseconds; True ends the round.
-
-    Attributes
-    ----------
-    x, f : ndarray of shape (n,)
-        Signed weights, and ``K x`` to float32 accuracy.
-    lower, upper : ndarray of shape (n,)
-        Bounds of x, at most ``ceiling`` in absolute value.
-    shift : float
-        The intercept.
-    violation : float
-        Largest violation of the optimality conditions: the largest slope of an x that may rise minus the smallest of one that may fall.
-    noise : float
-        Violation that the rounding of float32 rows may produce.
-    steps : int
-        Coordinate steps so far; the last stage adds its steps and factorisations.
-    done, stuck : bool
-        Whether the search has ended, and whether noise or a limit ended it above its tolerance.
-    is_close : bool
-        Whether the search ended because the gap estimated from float32 is at most ``estimate_tol``.
-    wants_proof : bool
-        Whether a certificate is to be computed.
-    exact : Machine or None
-        The exact weights with their values, after the last stage.
-    margin_bound : float
-        If the classes cannot be separated, a bound of the margin; x are then weights of two coinciding points of the hulls. Else nan.
+    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. ``rng`` draws the first working set.
+    ``budget`` is the number of bytes for kernel rows, and as many for the block of the working set. ``late`` is called every few
+    milliseconds; True ends the round.
     """
 
     signal = 0.0
@@ -79,7 +42,6 @@ class SupportSearch(State):
     def __init__(
         self,
         problem: MarginProblem,
-        start: np.ndarray,
         tol: float,
         *,
         rng: np.random.Generator,
@@ -93,14 +55,18 @@ class SupportSearch(State):
         most, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
         self.lower, self.upper = np.where(plus, 0.0, -most), np.where(plus, most, 0.0)
         self.cache = RowCache(problem.kernel, budget)
-        self.x, self.f = np.clip(problem.signs * start, self.lower, self.upper), np.zeros(problem.n)
-        held = np.flatnonzero(self.x)
-        self.cache.add(self.f, held, self.x[held])
-        self.shift, self.violation, self.noise, self.steps, self.rounds = 0.0, np.inf, 0.0, 0, 0
-        self.done = self.stuck = self.is_close = False
-        self.estimate_tol, self.wants_proof = 0.0, True
+        self.x, self.f = np.zeros(problem.n), np.zeros(problem.n)  # signed weights, and K x to float32 accuracy
+        self.shift = 0.0  # the intercept
+        # largest slope of an x that may rise minus the smallest of one that may fall; and what rounding in float32 may add to it
+        self.violation, self.noise = np.inf, 0.0
+        self.steps, self.rounds = 0, 0  # the last stage adds its steps and factorisations
+        self.done = self.stuck = (
+            False  # whether the search has ended; whether noise or a limit ended it above its tolerance
+        )
+        self.wants_proof = True  # whether a certificate is to be computed
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
-        self.exact: Machine | None = None
+        self.exact: Machine | None = None  # the exact weights with their values, after the last stage
+        # A bound of the margin if the classes cannot be separated; x are then weights of two coinciding points of the hulls.
         self.margin_bound = np.nan
 
     @property

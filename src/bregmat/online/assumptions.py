@@ -29,27 +29,23 @@ class UnreachableLabelWarning(UserWarning):
     """No matrix predicts a label: none of the trace of the learner, so that none fits the stream within the loss budget; or none at all."""
 
 
+def _largest_norm(extremes: Extremes) -> float:
+    """The largest spectral norm of the instances, at least 1."""
+    return max(1.0, -float(extremes[0].min()), float(extremes[1].max()))
+
+
 def check_steps(settings: GradientSettings, extremes: Extremes, y: np.ndarray, eta: float) -> None:
     """Raise for steps that would overflow.
 
     Parameters
     ----------
-    settings : GradientSettings
-    extremes : two ndarrays, shape (n,)
-        The smallest and the largest eigenvalue of each instance.
-    y : ndarray, shape (n,)
-    eta : float
-        The learning rate; positive.
+    settings, extremes, y, eta
+        ``extremes`` are the smallest and the largest eigenvalue of each instance, two arrays of shape (n,).
     """
     norm = _largest_norm(extremes)
     # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
     if not eta * norm * (settings.trace * norm + float(np.abs(y).max())) < LARGEST:
         raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
-
-
-def _largest_norm(extremes: Extremes) -> float:
-    """The largest spectral norm of the instances, at least 1."""
-    return max(1.0, -float(extremes[0].min()), float(extremes[1].max()))
 
 
 def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
@@ -67,15 +63,7 @@ def check_labels(settings: GradientSettings, y: np.ndarray) -> None:
 
 
 def why_too_wide(settings: GradientSettings, extremes: Extremes, seen: int) -> str | None:
-    """Warn of an instance whose spectral spread is larger than promised, and return the reason why no bound holds; else None.
-
-    Parameters
-    ----------
-    settings, extremes
-        As in :func:`check_steps`.
-    seen : int
-        Number of examples before this block.
-    """
+    """Warn of an instance whose spectral spread is larger than promised, and return why no bound holds; ``seen``: examples before."""
     promised = settings.spectral_spread
     if settings.instances == "pairs" and promised >= 1.0:  # every pair has the spread 1; saves time for single pairs
         return None
@@ -93,18 +81,7 @@ def why_too_wide(settings: GradientSettings, extremes: Extremes, seen: int) -> s
 
 
 def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.ndarray) -> np.ndarray | None:
-    """The loss of every matrix of the trace on each example at least, because of labels that none of them predicts.
-
-    Parameters
-    ----------
-    settings, extremes, y
-        As in :func:`check_steps`.
-
-    Returns
-    -------
-    ndarray, shape (n,), or None
-        In units of the loss; None if all are 0.
-    """
+    """The smallest loss of a matrix of the trace on each example, since some labels are out of reach; None if all are 0."""
     if not settings.is_measured:
         return None
     if settings.instances == "pairs" and y.max() <= settings.trace:  # within reach; saves time for single pairs
@@ -118,16 +95,12 @@ def unavoidable_losses(settings: GradientSettings, extremes: Extremes, y: np.nda
 def why_no_fit(
     settings: GradientSettings, losses: np.ndarray, y: np.ndarray, *, before: float, seen: int
 ) -> str | None:
-    """Warn if unavoidable losses exceed the loss budget, and return the reason why no matrix is within it; else None.
+    """Warn if unavoidable losses exceed the loss budget, and return why no matrix is within it; else None.
 
     Parameters
     ----------
-    settings, y, seen
-        As in :func:`check_steps` and :func:`why_too_wide`.
-    losses : ndarray, shape (n,)
-        From :func:`unavoidable_losses`; units of the loss.
-    before : float
-        Their sum in the blocks before; units of the loss.
+    settings, losses, y, before, seen
+        The losses of these examples, their sum in the examples before, and the number of these.
     """
     total = before + np.cumsum(losses)
     over = np.flatnonzero(total > settings.loss_budget * (1.0 + ROUNDING))

@@ -58,24 +58,13 @@ class ExampleBlock:
 
 
 def as_block(item: Any, at: int, learner: StreamLearner) -> ExampleBlock:
-    """An item of a stream as a block: a chunk if its labels are a sequence, else a single example.
-
-    Parameters
-    ----------
-    item : object
-        What the stream gave.
-    at : int
-        Number of its first example in the stream.
-    learner : StreamLearner
-        It decides whether labels and senses are expected.
-    """
+    """An item of a stream as a block that begins with example `at`: a chunk if its labels are a sequence, else a single example."""
     if not learner._takes_labels:
         X = item[0] if isinstance(item, tuple) and len(item) == 2 and np.ndim(item[0]) else item
-        if np.ndim(X) == 1:
-            return ExampleBlock(at, X, None, 1, is_one=True)
-        if np.ndim(X) != 2:
+        if np.ndim(X) not in (1, 2):
             raise _no_example(item, at, learner)
-        return ExampleBlock(at, X, None, len(X))
+        is_one = np.ndim(X) == 1
+        return ExampleBlock(at, X, None, 1 if is_one else len(X), is_one=is_one)
     try:
         X, y, *more = item
     except (TypeError, ValueError) as error:

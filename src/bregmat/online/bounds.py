@@ -28,18 +28,12 @@ def largest_divergence(log_W: np.ndarray, *, trace: float = 1.0) -> float:
 
 
 def balance(spread: float, divergence: float, *, loss_budget: float, trace: float = 1.0) -> float:
-    """The c for which the bound of Lemma 3.2 is tightest, ``c = r sqrt(2 tau Delta / l_max)``; inf for a budget of 0.
+    """The c for which the bound of Lemma 3.2 is tightest: ``r sqrt(2 tau Delta / l_max)``; inf for a loss budget of 0.
 
     Parameters
     ----------
-    spread : float
-        r, positive.
-    divergence : float
-        ``Delta(U, W_1)``, of the comparison matrix from the first one; at least 0.
-    loss_budget : float
-        l_max, an upper bound of the total loss of U; at least 0.
-    trace : float
-        tau, positive.
+    spread, divergence, loss_budget, trace : float
+        r, ``Delta(U, W_1)``, l_max and tau; r and tau are positive.
     """
     if loss_budget == 0.0:
         return math.inf
@@ -65,10 +59,8 @@ def total_loss_bound(c: float, divergence: float, *, loss_of_U: float, spread: f
 
     Parameters
     ----------
-    c : float
-        Positive, possibly inf; NaN if the learning rate has none.
-    divergence, loss_of_U, spread, trace : float
-        ``Delta(U, W_1)``, L_U, r and tau; the first two at least 0, the others positive.
+    c, divergence, loss_of_U, spread, trace : float
+        c, ``Delta(U, W_1)``, L_U, r and tau; c may be inf.
     """
     if math.isnan(c):
         return math.inf
@@ -82,15 +74,11 @@ def convex_loss_bound(
     """The bound ``L_U + Delta(U, W_1) / eta + eta tau r^2 / 8 sum_t g_t^2`` for any convex loss with derivatives g_t.
 
     It is not in the paper. The proof is that of Lemma 3.1 with the loss replaced by its tangent: the Golden-Thompson inequality,
-    Lemma A.1 and ``log(1 - q (1 - e^p)) <= p q + p^2 / 8``. It is known only after the run, since it depends on ``slopes``.
+    Lemma A.1 and ``log(1 - q (1 - e^p)) <= p q + p^2 / 8``. It is known only after the run.
 
     Parameters
     ----------
-    divergence, loss_of_U, spread, trace : float
-        As in :func:`total_loss_bound`.
-    slopes : float
-        ``sum_t g_t^2``; units of the loss over those of the prediction, squared.
-    eta : float
-        The learning rate, positive.
+    divergence, slopes, loss_of_U, eta, spread, trace : float
+        ``Delta(U, W_1)``, ``sum_t g_t^2``, L_U, the learning rate, r and tau.
     """
     return loss_of_U + divergence / eta + 0.125 * eta * trace * spread * spread * slopes

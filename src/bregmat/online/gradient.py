@@ -16,7 +16,7 @@ from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import OnlineLearner, Undo, as_labels
+from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -30,17 +30,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
         ``log W_{t+1} = log W_t - eta l'(tr(W_t X_t), y_t) X_t - log Z_t``.
 
-    Use it for kernels and metrics from distances that arrive one at a time, and for quantum states from measurements. If all data is
-    available at once, use :func:`bregmat.nearest_kernel`, which finds the optimum.
+    Use it for kernels and metrics from distances that arrive one at a time, and for quantum states from measurements. For data that is
+    available at once use :func:`bregmat.nearest_kernel`, which finds the optimum.
 
     Parameters
     ----------
     dim : int, optional
-        Order d of the matrix. For pairs it is the number of points and must be given, unless there is a prior. For other instances
-        the default is the order of the prior or of the first instance.
+        Order d of the matrix; by default that of the prior or of the first instance. For pairs it is the number of points.
     eta : "bound" or float
-        Learning rate, positive, in units of one over (loss derivative times instance). "bound" is the rate of Lemma 3.2,
-        ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the given loss budget; for the squared loss only.
+        Learning rate, positive, in units of one over (loss derivative times instance). "bound", for the squared loss only, is the rate of
+        Lemma 3.2, ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the loss budget.
     loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
         One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
@@ -54,49 +53,24 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         r, an upper bound of the largest minus the smallest eigenvalue of every instance; 1 for pairs. Each instance is checked.
     loss_budget : float
         Total loss that a good matrix is expected to have, in units of the loss: 0 if some matrix fits exactly, about ``n s^2`` for n
-        labels with noise of standard deviation s. With "bound", a larger budget gives smaller steps.
+        labels with noise of standard deviation s. A larger budget gives smaller steps with "bound".
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
         ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
     mode : {"auto", "lanczos", "eigh"}
-        How a trial is computed. "lanczos", for pairs and vectors, needs no eigenvectors and is the fastest. "eigh", the reference,
-        computes an eigendecomposition per trial. "auto" is "lanczos" for pairs and vectors, and "eigh" for matrices.
+        How a trial is computed: by a Lanczos run, for pairs and vectors, or by an eigendecomposition, which is slower. "auto" is
+        "lanczos" for pairs and vectors, and "eigh" for matrices.
     keep_examples : bool
-        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. This is not needed for pairs
-        with the squared loss, for which a d x d table is enough.
-
-    Attributes
-    ----------
-    dim_ : int
-        Order of the matrix.
-    settings : GradientSettings
-        The parameters, checked.
-    n_features_in_ : int
-        With vectors, the order of the matrix.
-    eta_ : float
-        The learning rate in use.
-    n_seen_ : int
-        Number of trials so far.
-    cumulative_loss_ : float
-        Total loss of all predictions, each made before its label was used.
-    void_ : str or None
-        Why :meth:`loss_bound` without arguments is infinite, if it is: an assumption does not hold, or it is proven that no matrix
-        of the trace has a loss within the budget.
-
-    Raises
-    ------
-    ValueError, TypeError
-        An argument is out of range. An error while learning leaves the learner as it was.
+        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a
+        d x d table is enough, which is always kept.
 
     Notes
     -----
-    The learner is an estimator of scikit-learn. For vectors it is also a step of a pipeline: ``transform`` maps them to points whose
-    squared lengths are the learned ones. ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters are read
-    at the first use; ``set_params`` and ``fit`` forget what was learned.
+    The learner is an estimator of scikit-learn, and ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters
+    are read at the first use; ``set_params`` and ``fit`` forget what was learned. An error while learning leaves the learner as it was.
 
     Differs from the paper: Lanczos runs replace eigendecompositions; the trace is a parameter; other losses enter by their derivative
-    (footnotes 1 and 3). The memory is d x d numbers and about 50 d more, whatever the length of the stream. A trial by Lanczos costs about
-    ten products of the matrix with a vector.
+    (footnotes 1 and 3). A trial by Lanczos costs about ten products of the matrix with a vector. The memory does not grow with the stream.
 
     Examples
     --------
@@ -109,8 +83,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     >>> abs(learner.predict_one((0, 2)) - 1.0) < 0.1
     True
     """
-
-    _hint = " (pairs with the squared loss need neither)"
 
     _settings: GradientSettings | None = None  # None before the first use
     _state: GradientState | None = None  # None until the order of the matrix is known
@@ -152,25 +124,19 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     # ------------------------------------------------------------------ a stream
     def predict_one(self, x: Instance) -> float:
         """``tr(W X)`` of one instance: a pair, a vector or a matrix."""
-        kind = self._checked().kind
+        kind = self.settings.kind
         block = kind.read(kind.one(x), self._dim)
-        state = self._state or self._set_state(kind.size(block))
+        state = self._state or self._start(block.shape[1])
         with single_thread_for(len(state.H)):
             return state.predict(block)
 
     def learn_one(self, x: Instance, y: float) -> MatrixExponentiatedGradient:
         """Make one trial: predict, then update by the label; returns self."""
-        self._learn(self._checked().kind.one(x), y)
+        self._learn(self.settings.kind.one(x), y)
         return self
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
-        """Forget everything, then :meth:`partial_fit` with the present parameters; returns self.
-
-        Parameters
-        ----------
-        X, y
-            As in :meth:`partial_fit`; at least one example.
-        """
+        """Forget everything, then :meth:`partial_fit` with the present parameters; returns self."""
         with Undo(self, []):
             self._forget()
             self._learn(self._checked_vectors(X, fewest=1), as_labels(self, y))
@@ -201,7 +167,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         values, U = self._started().spectrum()
-        kind = self._checked().kind
+        kind = self.settings.kind
         return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
 
     # ------------------------------------------------------------------ the matrix
@@ -217,26 +183,18 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         return (U * np.sqrt(values))[:, ::-1]
 
     def transform(self, points: Table | None = None, *, n_components: int | None = None) -> np.ndarray:
-        """Points whose squared distances (pairs) or squared lengths ``v* W v`` (vectors, matrices) are the learned ones.
+        """Points (n, d) whose squared distances (pairs) or squared lengths ``v* W v`` (vectors, matrices) are the learned ones.
 
-        Parameters
-        ----------
-        points : optional
-            For pairs point numbers, by default all. Otherwise vectors, shape (n, d), by default the unit vectors.
-        n_components : int, optional
-            Keep only the directions of the largest eigenvalues of W.
-
-        Returns
-        -------
-        ndarray, shape (n, d) or (n, n_components)
+        For pairs ``points`` are point numbers, by default all; otherwise vectors (n, d), by default the unit vectors. ``n_components``
+        keeps only the directions of the largest eigenvalues of W.
         """
         check_integer("n_components", n_components, 1)
         G = self.factor()[:, :n_components]
         if points is None:
             return G
-        if self._checked().instances == "pairs":
+        if self.settings.instances == "pairs":
             return G[point_numbers("points", points, len(G))]
-        if self._checked().instances == "vectors":
+        if self.settings.instances == "vectors":
             points = self._checked_vectors(points, is_known=True)
         return vectors("points", points, len(G)).conj() @ G
 
@@ -259,8 +217,25 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     @property
     def void_(self) -> str | None:
-        """Why :meth:`loss_bound` without arguments is infinite, if it is."""
+        """Why :meth:`loss_bound` without arguments is infinite: an assumption fails, or no matrix of the trace is within the budget."""
         return None if self._state is None else self._state.why_no_bound()
+
+    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
+        """Total loss so far minus that of a fixed matrix U (d, d); without arguments that of the best one in hindsight."""
+        if U is None and loss_of_U is None:
+            loss_of_U = self.best_in_hindsight().loss
+        return super().regret(U, loss_of_U=loss_of_U)
+
+    def loss_of(self, U: Table) -> float:
+        """Total loss of a fixed matrix U (d, d) on the recorded stream."""
+        matrix = self.settings.read_comparison(U, self._dim)
+        self._check_recorded()
+        record = None if self._state is None else self._state.record
+        return 0.0 if record is None else total_loss(matrix, self.settings, record)
+
+    def _check_recorded(self) -> None:
+        is_recorded = self.settings.is_tallied or self.settings.keep_examples
+        check_recorded(is_recorded, " (pairs with the squared loss need neither)")
 
     def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
         """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
@@ -274,20 +249,18 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
             ``tau log(tau / lambda_min(W_1))``, which is log d for the default prior and trace.
         loss_of_U : float, optional
-            Total loss of U on the same stream; units of the loss. By default :meth:`loss_of` U if the stream is recorded, without
-            what is only rounding; else the loss budget.
+            In units of the loss. By default :meth:`loss_of` U if the stream is recorded, without rounding; else the loss budget.
 
         Returns
         -------
         float
-            inf if nothing is proven, for a reason that ``void_`` gives, or because the learning rate is above ``2 / (r^2 tau)`` with
-            the squared loss. A loss above the bound for the loss budget proves that no U of the trace is within it; the bound for
-            the budget is then inf, too.
+            inf if nothing is proven: ``void_`` gives the reason, or the learning rate is above ``2 / (r^2 tau)`` with the squared loss.
+            A loss above the bound for the loss budget proves that no U of the trace is within the budget; that bound is then inf.
         """
         state = self._started()
         is_claimed = loss_of_U is None and (U is None or state.record is None)
         if is_claimed:
-            loss_of_U = self._checked().loss_budget
+            loss_of_U = self.settings.loss_budget
         elif loss_of_U is None:
             assert U is not None
             loss_of_U = self.loss_of(U)
@@ -295,7 +268,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             loss_of_U = loss_of_U if loss_of_U > 1e-20 * state.loss else 0.0
         else:
             check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        matrix = None if U is None else self._read_comparison(U)
+        matrix = None if U is None else self.settings.read_comparison(U, self._dim)
         if is_claimed and state.why_no_bound() is not None:
             return math.inf
         return state.loss_bound(matrix, loss_of_U)
@@ -308,9 +281,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Parameters
         ----------
         weight : float, optional
-            Of the divergence; positive, in units of the trace. The smaller it is, the nearer the loss is to the smallest one, and the
-            harder the problem is to solve. Default: 1e-3 of the learner's own total loss over the trace, at least 1e-12 of the
-            trace. ``lower_bound`` of the result shows what the weight can cost.
+            Of the divergence; positive, in units of the trace. A smaller weight gives a smaller loss, and a problem that is harder to
+            solve. By default 1e-3 of the learner's total loss over the trace, at least 1e-12 of the trace.
         tol : float
             Relative gap of the nearness problem.
 
@@ -321,43 +293,31 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             squared one, or instances or the prior are complex.
         """
         self._check_recorded()
-        if not self._checked().is_squared:
-            raise ValueError(f"best_in_hindsight needs loss='squared'; got {self._checked().loss!r}.")
-        state = self._state
-        if state is not None and state.H.dtype.kind == "c":
-            raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
-        if state is None or state.record is None or not state.n_seen:
-            raise ValueError("best_in_hindsight needs at least one example.")
-        trace = self._checked().trace
-        if weight is None:
-            weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
-        check_positive("weight", weight, finite=True)
-        check_positive("tol", tol, finite=True)
-        return best_in_hindsight(self._checked(), state.record, self.log_prior, weight=float(weight), tol=tol)
-
-    def _is_recorded(self) -> bool:
-        return self._checked().is_tallied or self._checked().keep_examples
-
-    def _read_comparison(self, U: Table) -> np.ndarray:
-        return self._checked().read_comparison(U, self._dim)
-
-    def _recorded_loss(self, U: np.ndarray) -> float:
-        if self._state is None or self._state.record is None:
-            return 0.0
-        return total_loss(U, self._checked(), self._state.record)
-
-    def _best_loss(self) -> float:
-        return self.best_in_hindsight().loss
+        return best_in_hindsight(self.settings, self._state, weight=weight, tol=tol)
 
     # ------------------------------------------------------------------ parameters
     @property
     def settings(self) -> GradientSettings:
-        """The checked parameters in use."""
-        return self._checked()
+        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
+        if self._settings is None:
+            params = self.get_params(deep=False)
+            dim, prior = params.pop("dim"), params.pop("prior")
+            settings = GradientSettings(**params)
+            check_integer("dim", dim, 1)
+            log_prior = None if prior is None else settings.read_prior(prior, dim)
+            dim = dim if log_prior is None else len(log_prior)
+            if dim is None and settings.instances == "pairs":
+                raise ValueError(NO_DIM)
+            with Undo(self, []):
+                self._settings = settings
+                if dim is not None:
+                    self._start(int(dim), log_prior)
+        assert self._settings is not None
+        return self._settings
 
     @property
     def dim_(self) -> int:
-        """Order d of the matrix."""
+        """Order d of the matrix; with vectors also ``n_features_in_``."""
         return len(self._started().H)
 
     @property
@@ -380,9 +340,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     def __sklearn_is_fitted__(self) -> bool:
         return self.n_seen_ > 0
 
-    def __dir__(self) -> list[str]:
-        return list(object.__dir__(self))  # scikit-learn's reads every property, which raises for invalid parameters
-
     # ------------------------------------------------------------------ inside
     @property
     def _dim(self) -> int | None:
@@ -390,38 +347,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _started(self) -> GradientState:
         """The state; ``NotFittedError`` while the order of the matrix is unknown."""
-        self._checked()  # starts the state if the parameters give the order
+        _ = self.settings  # starts the state if the parameters give the order
         if self._state is None:
             raise NotFittedError("dim is not known yet: give dim, or learn from an example first.")
         return self._state
 
-    def _checked(self) -> GradientSettings:
-        """The checked parameters, read at the first use; the state begins as soon as they give the order of the matrix."""
-        if self._settings is None:
-            params = self.get_params(deep=False)
-            dim, prior = params.pop("dim"), params.pop("prior")
-            settings = GradientSettings(**params)
-            check_integer("dim", dim, 1)
-            log_prior = None if prior is None else settings.read_prior(prior, dim)
-            self._begin(settings, dim if log_prior is None else len(log_prior), log_prior)
-        assert self._settings is not None
-        return self._settings
-
-    def _begin(self, settings: GradientSettings, dim: int | None, log_prior: np.ndarray | None) -> None:
-        """Take over checked parameters, and start a state if the order of the matrix is known."""
-        if dim is None and settings.instances == "pairs":
-            raise ValueError(NO_DIM)
-        with Undo(self, []):
-            self._settings = settings
-            if dim is not None:
-                self._set_state(int(dim), log_prior)
-
-    def _set_state(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
+    def _start(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
         """Start a state for matrices of order `dim`."""
-        state = GradientState(self._checked(), dim, log_prior)
-        self.__dict__.update(
-            {"_state": state} | ({"n_features_in_": dim} if self._checked().instances == "vectors" else {})
-        )
+        state = GradientState(self.settings, dim, log_prior)
+        named = {"n_features_in_": dim} if self.settings.instances == "vectors" else {}
+        self.__dict__.update({"_state": state} | named)
         return state
 
     def _forget(self) -> None:
@@ -430,7 +365,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _checked_vectors(self, X: Any, *, fewest: int = 0, is_known: bool = False) -> Any:
         """Real vectors, with their column names, as scikit-learn checks points; complex vectors and other instances as they are."""
-        if self._checked().instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
+        if self.settings.instances != "vectors" or getattr(X, "dtype", None) in ("complex128", "complex64"):
             return X
         if isinstance(X, list | tuple) and np.asarray(X, dtype=object).dtype == object and np.iscomplexobj(X):
             return X
@@ -440,21 +375,21 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _learn(self, X: Stream, y: Values) -> np.ndarray:
         """Learn a block as a whole or not at all; the predictions."""
-        settings = self._checked()
+        settings = self.settings
         block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
         check_labels(settings, y)
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_for(self._dim or settings.kind.size(block)), Undo(self, marks):
-            state = self._state or self._set_state(settings.kind.size(block))
+        with single_thread_for(self._dim or block.shape[1]), Undo(self, marks):
+            state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)
 
     # ------------------------------------------------------------------ asked by run_stream
     def _check_early(self) -> None:
-        self._checked()
+        _ = self.settings
 
     def _claimed_bound(self) -> float:
         return self.loss_bound()

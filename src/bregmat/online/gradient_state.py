@@ -33,46 +33,28 @@ NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or 
 class GradientState:
     """What a matrix exponentiated gradient learner has learned: the matrix, totals, the record of the stream, and failed assumptions.
 
-    Attributes
-    ----------
-    settings : GradientSettings
-    log_prior : ndarray, shape (d, d), or None
-        ``log W_1``; None for the default prior.
-    eta : float
-        The learning rate.
-    H : ndarray, shape (d, d)
-        ``log W`` plus a multiple of the identity: the exponent of Tsuda 2004, eq. 7. Its largest eigenvalue is 0 at every refresh.
-    totals : ndarray, shape (8,)
-        Running numbers of the kernels, at the positions that ``lanczos`` names: total loss, sum of squared derivatives, number of
-        trials, normaliser ``Z = tr exp H``, and others.
-    record : PairTally, KeptExamples or None
-        The stream so far, if it is recorded.
-    void : str or None
-        Why no bound holds, whatever matrix is compared with.
-    no_fit : str or None
-        Why no matrix has a loss within the loss budget.
-    misfit : float
-        Sum of the losses that no matrix of the trace can avoid.
+    ``log_prior`` is ``log W_1``, shape (d, d); None for the default prior.
     """
 
     def __init__(self, settings: GradientSettings, dim: int, log_prior: np.ndarray | None = None) -> None:
         self.settings, self.log_prior = settings, log_prior
+        # log W plus a multiple of the identity: the exponent of eq. 7; its largest eigenvalue is 0 at every refresh
         self.H = (settings.log_prior(dim) if log_prior is None else log_prior).copy()
         self.eta = settings.learning_rate(self.H)
-        self.record: PairTally | KeptExamples | None = None
+        self.record: PairTally | KeptExamples | None = None  # the stream so far, if it is recorded
         if settings.is_tallied:
             self.record = PairTally(dim)
         elif settings.keep_examples:
-            self.record = KeptExamples("X", "y")
-        self.void: str | None = None
-        self.no_fit: str | None = None
-        self.misfit = 0.0
+            self.record = KeptExamples()
+        self.void: str | None = None  # why no bound holds, whatever matrix is compared with
+        self.no_fit: str | None = None  # why no matrix has a loss within the loss budget
+        self.misfit = 0.0  # sum of the losses that no matrix of the trace can avoid
+        # running numbers of the kernels, at the positions that `lanczos` names: total loss, trials, Z = tr exp H, and others
         self.totals = np.zeros(8)
         self.totals[lanczos.GUESS] = FIRST_STEPS
         code, parameter = -1, 0.0
         if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
-        # the last one: W is normalised to its trace
         self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))

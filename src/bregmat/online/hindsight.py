@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bregmat.base.checks import check_positive
 from bregmat.base.linalg import eigh
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.scalar_losses import Squared
 from bregmat.online.bounds import largest_divergence, relative_entropy
+from bregmat.online.gradient_state import GradientState
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
@@ -21,27 +23,13 @@ from bregmat.run.result import MatrixResult
 
 @dataclass(frozen=True, eq=False)
 class BestInHindsight:
-    """The fixed matrix with (nearly) the smallest total squared loss on a stream.
+    """The fixed matrix with (nearly) the smallest total squared loss on a stream."""
 
-    Attributes
-    ----------
-    matrix : ndarray, shape (d, d)
-        U, of the learner's trace.
-    loss : float
-        Its total loss on the stream.
-    lower_bound : float
-        No matrix of that trace has a smaller total loss; from the certificate of the nearness problem.
-    divergence : float
-        ``Delta(U, W_1)``.
-    result : MatrixResult
-        Of the nearness problem, in units of the trace: its matrices have the trace one.
-    """
-
-    matrix: np.ndarray
-    loss: float
-    lower_bound: float
-    divergence: float
-    result: MatrixResult
+    matrix: np.ndarray  # U (d, d), of the learner's trace
+    loss: float  # its total loss on the stream
+    lower_bound: float  # no matrix of that trace has a smaller total loss, by the certificate of the nearness problem
+    divergence: float  # Delta(U, W_1)
+    result: MatrixResult  # of the nearness problem, in units of the trace: its matrices have the trace one
 
 
 def total_loss(U: np.ndarray, settings: GradientSettings, record: PairTally | KeptExamples) -> float:
@@ -60,7 +48,7 @@ def total_loss(U: np.ndarray, settings: GradientSettings, record: PairTally | Ke
 
 
 def best_in_hindsight(
-    settings: GradientSettings, record: PairTally | KeptExamples, log_prior: np.ndarray, *, weight: float, tol: float
+    settings: GradientSettings, state: GradientState | None, *, weight: float | None, tol: float
 ) -> BestInHindsight:
     """Minimise ``sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices U of the given trace.
 
@@ -69,21 +57,23 @@ def best_in_hindsight(
 
     Parameters
     ----------
-    settings : GradientSettings
-        Of the learner; its loss is the squared one.
-    record : PairTally or KeptExamples
-        The stream; its instances are real.
-    log_prior : ndarray, shape (d, d)
-        ``log W_1``, real.
-    weight : float
-        Of the divergence; units of the trace.
-    tol : float
-        Relative gap of the nearness problem; dimensionless.
+    settings, state, weight, tol
+        See :meth:`bregmat.MatrixExponentiatedGradient.best_in_hindsight`.
     """
+    if not settings.is_squared:
+        raise ValueError(f"best_in_hindsight needs loss='squared'; got {settings.loss!r}.")
+    if state is None or state.record is None or not state.n_seen:
+        raise ValueError("best_in_hindsight needs at least one example.")
+    if state.H.dtype.kind == "c":
+        raise ValueError("best_in_hindsight needs real instances and a real prior; got complex ones.")
+    trace, d, record = settings.trace, len(state.H), state.record
+    if weight is None:
+        weight = max(1e-3 * state.loss / trace, 1e-12 * trace)
+    check_positive("weight", weight, finite=True)
+    check_positive("tol", tol, finite=True)
     block, counts, labels = record.rows()
-    trace, d = settings.trace, len(log_prior)
-    labels, weight = labels / trace, weight / trace
-    log_prior = log_prior - math.log(trace) * np.eye(d)
+    labels, weight = labels / trace, float(weight) / trace
+    log_prior = state.first_exponent() - math.log(trace) * np.eye(d)
     # gamma / 2 ((p - b) / b)^2 of the nearness problem is (p - b)^2 / weight for gamma = 2 b^2 / weight; b must not be 0
     least = 1e-12 * (float(np.abs(labels).max()) or 1.0)
     b = np.where(np.abs(labels) < least, least, labels)

@@ -3,7 +3,6 @@
 Every kind has the same methods. A *block* holds many checked instances ``X_t``; G is a matrix with ``W = G G*``.
 
 * ``read(X, dim)`` checks instances and returns a block; ``one(x)`` makes the argument of ``read`` from a single instance.
-* ``size(block)``: the order d of the instances.
 * ``extremes(block, dim)``: the smallest and the largest eigenvalue of each instance.
 * ``values(block, G)``: ``tr(W X_t)`` of each instance.
 * ``add_inplace(H, x, weight)``: ``H += weight X_t`` for the row x of a block.
@@ -24,17 +23,12 @@ NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
 
 def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> np.ndarray:
-    """Point numbers, checked to be integers from 0 to ``dim - 1``; shape (n,) or (), with ``pairs`` shape (n, 2).
+    """Point numbers, checked to be integers from 0 to ``dim - 1``.
 
     Parameters
     ----------
-    name : str
-        Name of the argument, for messages.
-    values : array-like, shape (n,), (n, 2) or ()
-    dim : int
-        Number of points.
-    pairs : bool
-        Whether a row is a pair.
+    name, values, dim, pairs
+        The values of the argument of this name have shape (n,) or (), with ``pairs`` shape (n, 2).
     """
     words = "pairs of point numbers" if pairs else "point numbers"
     try:
@@ -92,10 +86,6 @@ class PairInstances:
         """The argument of :meth:`read` for one instance."""
         return [x]
 
-    def size(self, block: np.ndarray) -> int:
-        """Pairs do not determine the order."""
-        raise ValueError(NO_DIM)
-
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """0 and 1 for every pair."""
         return np.zeros(len(block)), np.ones(len(block))
@@ -128,10 +118,6 @@ class VectorInstances:
     def one(self, x: Any) -> Any:
         """The argument of :meth:`read` for one instance."""
         return x if scipy.sparse.issparse(x) else np.asarray(x)[None]
-
-    def size(self, block: np.ndarray) -> int:
-        """d."""
-        return block.shape[1]
 
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """0 and ``|v|^2``; for d = 1 there is one eigenvalue only."""
@@ -176,10 +162,6 @@ class MatrixInstances:
     def one(self, x: Any) -> Any:
         """The argument of :meth:`read` for one instance."""
         return [x]
-
-    def size(self, block: np.ndarray) -> int:
-        """d."""
-        return block.shape[1]
 
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
         """By an eigendecomposition of each matrix."""

@@ -19,13 +19,8 @@ from bregmat.typing import Table
 class Undo:
     """A context in which an exception, also `KeyboardInterrupt`, resets a learner to what it was before.
 
-    Attributes that were set or deleted are reset by themselves.
-
-    Parameters
-    ----------
-    learner : object
-    marks : list of (object, mark)
-        The objects that are changed in place, each with the argument of its method ``go_back``.
+    Attributes that were set or deleted are reset by themselves. ``marks`` has the objects that are changed in place, each with the
+    argument of its method ``go_back``.
     """
 
     def __init__(self, learner: Any, marks: list[tuple[Any, Any]]) -> None:
@@ -76,51 +71,23 @@ def as_labels(learner: Any, y: Any) -> Any:
 class OnlineLearner(StreamLearner, ABC):
     """A learner whose total loss is compared with the loss of fixed matrices on the same stream."""
 
-    _hint: ClassVar[str] = ""  # added to the advice of the error that the stream was not kept
-
-    def loss_of(self, U: Table) -> float:
-        """Total loss of a fixed matrix U (d, d) on the stream so far; needs ``keep_examples=True`` unless the stream is tallied."""
-        U = self._read_comparison(U)
-        self._check_recorded()
-        return self._recorded_loss(U)
-
-    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
-        """Total loss so far minus that of a fixed matrix U (d, d); None: the best one in hindsight, if it can be computed.
-
-        With ``loss_of_U`` the stream need not be recorded; otherwise :meth:`loss_of` computes it.
-        """
-        if loss_of_U is not None:
-            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        else:
-            loss_of_U = self._best_loss() if U is None else self.loss_of(U)
-        return self.cumulative_loss_ - float(loss_of_U)
-
-    # ------------------------------------------------------------------ of the subclass
     @property
     @abstractmethod
     def cumulative_loss_(self) -> float:
         """Total loss of the predictions so far, each made before its label was used."""
 
     @abstractmethod
-    def _is_recorded(self) -> bool:
-        """Whether the stream is recorded from its beginning."""
+    def loss_of(self, U: Any) -> float:
+        """Total loss of a fixed matrix U (d, d) on the stream so far, which has to be recorded."""
 
-    @abstractmethod
-    def _read_comparison(self, U: Table) -> np.ndarray:
-        """A comparison matrix, checked."""
+    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
+        """Total loss so far minus that of a fixed matrix U (d, d), which is :meth:`loss_of` U unless it is given."""
+        if loss_of_U is not None:
+            check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
+        return self.cumulative_loss_ - float(self.loss_of(U) if loss_of_U is None else loss_of_U)
 
-    @abstractmethod
-    def _recorded_loss(self, U: np.ndarray) -> float:
-        """Total loss of a fixed matrix on the recorded stream."""
 
-    def _best_loss(self) -> float:
-        """Total loss of the best matrix in hindsight."""
-        raise ValueError(
-            f"regret needs the matrix U to compare with: {type(self).__name__} does not look for the best one."
-        )
-
-    def _check_recorded(self) -> None:
-        if not self._is_recorded():
-            raise ValueError(
-                f"the stream was not kept: make the learner with keep_examples=True, or give loss_of_U{self._hint}."
-            )
+def check_recorded(is_recorded: bool, hint: str = "") -> None:
+    """Raise unless the stream is recorded from its beginning."""
+    if not is_recorded:
+        raise ValueError(f"the stream was not kept: make the learner with keep_examples=True, or give loss_of_U{hint}.")

@@ -30,7 +30,7 @@ from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.objective.divergences import LogDet
 from bregmat.online.assumptions import UnreachableLabelWarning
-from bregmat.online.learner import OnlineLearner, Undo, as_labels
+from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
 from bregmat.online.records import KeptExamples
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
@@ -43,10 +43,9 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
         ``A_{t+1} = argmin_A  D_ld(A, A_t) + eta l(A)``,    ``l(A) = (z'Az - y)^2 / 2``
 
-    in closed form. For "at most" and "at least" the loss counts only the violation of the bound, so that nothing changes where it holds.
-    Use it for metrics that must follow a stream, at d^2 operations per pair. If all pairs are available at once, or must hold exactly,
-    use :class:`bregmat.MetricLearner`, which finds the optimum. It is no step of a pipeline, since it learns from *pairs* of points and
-    their squared distances, not from rows and classes.
+    in closed form, with about d^2 operations. For "at most" and "at least" the loss counts only the violation of the bound. Use it for
+    metrics that must follow a stream. If all pairs are available at once, or must hold exactly, use :class:`bregmat.MetricLearner`, which
+    finds the optimum. It is no step of a pipeline, since it learns from *pairs* of points and their squared distances.
 
     Parameters
     ----------
@@ -55,7 +54,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     eta : "auto" or float
         Learning rate. "auto" is ``eta_t = 0.1 / max(p_t, y_t, ymean_t)^2`` with the prediction, the label, and the mean of all labels of
         the same sense up to this one. A number is positive and fixed, in units of one over y squared; choose it smaller for noisier
-        labels. If ``eta * y^2`` is far above 1, a trial nearly meets its label, whatever came before.
+        labels.
     prior : array-like, shape (d, d), optional
         ``A_1``, symmetric positive definite; by default the identity.
     keep_examples : bool
@@ -64,38 +63,21 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     differences : bool
         False: an example is a pair of points (2, d). True: it is their difference (d,).
 
-    Attributes
-    ----------
-    components_ : ndarray, shape (d, d)
-        The learned map: ``transform(X)`` is ``X @ components_.T``, upper triangular with a positive diagonal.
-    cumulative_loss_ : float
-        Total loss l of all predictions, each made before its label was used; units of y squared.
-    n_seen_, n_updates_ : int
-        Number of trials so far, and of those that changed the metric.
-    eta_ : float
-        The fixed learning rate; with "auto" that of the latest trial that changed the metric, 0 before; units of 1 / y^2.
-    n_features_in_ : int
-        Number of features.
-
     Notes
     -----
     Jain 2008, section 2. With ``p = z' A_t z`` the new prediction ybar is the positive root of
     ``eta p ybar^2 + (1 - eta p y) ybar - p = 0`` and ``A_{t+1}^-1 = A_t^-1 + eta (ybar - y) z z'``, that is
     ``A_{t+1} = A_t - eta (ybar - y) A_t z z' A_t / (1 + eta (ybar - y) p)``. This quadratic equation belongs to the loss with the factor
     1/2. The learner keeps a triangular factor, ``A = B B'``, and updates it by Algorithm 1 of Kulis 2009, so that A stays positive
-    definite by construction.
+    definite.
 
-    Differs from the paper: there are "at most" and "at least" beside labels. The loss bound is our own, see :meth:`loss_bound`; that of
-    the paper is not claimed. Ours is known only after the run, because no constant holds for predictions of any size: a trial that
-    predicts p loses p^2, but brings the metric no more than log p nearer to any other.
+    Differs from the paper: there are "at most" and "at least" beside labels. The loss bound of the paper is not claimed;
+    :meth:`loss_bound` is another one. It is known only after the run, because no constant holds for predictions of any size.
 
     The rate "auto" is not from the paper. It depends on predictions and labels only, so that units do not matter: points times s
-    with labels times s^2 give the same metric; labels and prior times c give the metric times c; points times s with the prior over
-    s^2 give the metric over s^2. These hold to the same bits if s is a power of 2 and c one of 4, else to rounding. The scale 0.1
-    was chosen by nearest neighbours on six data sets: larger ones gain on raw features, and lose where distances were good already.
-    The mean prevents that small labels, which are only noise, count as much as large ones. There is one mean per sense, since "at
-    most" and "at least" usually differ by orders of magnitude. If the prior predicts too much by a factor f, about ``10 d log f``
-    trials correct it; if it predicts far too little, the correction is slow: scale the prior then.
+    with labels times s^2 give the same metric. The factor 0.1 was chosen by nearest neighbours on six data sets. The mean prevents that
+    small labels, which are only noise, count as much as large ones. There is one mean per sense, since "at most" and "at least" usually
+    differ by orders of magnitude. If the prior predicts far too little, the correction is slow: scale the prior then.
 
     Examples
     --------
@@ -207,13 +189,13 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     @property
     def components_(self) -> np.ndarray:
-        """The learned map, shape (d, d); before the first example that of the prior."""
+        """The learned map, shape (d, d), upper triangular with a positive diagonal; before the first example that of the prior."""
         return self._factor(self._known_dim()).copy()
 
     # ------------------------------------------------------------------ losses and bounds
     @property
     def cumulative_loss_(self) -> float:
-        """Total loss of the predictions made before their labels were used; units of y squared."""
+        """Total loss l of the predictions, each made before its label was used; units of y squared."""
         return self._total(kernels.LOSS)
 
     @property
@@ -242,8 +224,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         U : array-like, shape (d, d)
             Symmetric, PSD; the bound is inf for a singular U (with "auto" only after the metric changed).
         loss_of_U : float, optional
-            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` U; it must be given if the stream was
-            not kept.
+            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` U.
 
         Notes
         -----
@@ -257,8 +238,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         Not in Jain 2008.
 
         Each step of the proof holds for any ``eta_t``, also one that depends on y_t, so that ``sum_t eta_t l_t / k_t`` is at most
-        ``D_ld(U, A_1) + sum_t eta_t l_t(U)``. With "auto" ``k_t <= 1.1^2`` for predictions of any size. Hence losses in units of
-        ``max(p_t, y_t, ymean_t)^2`` have a bound that is known before the run, ``1.21 (L_U + 10 D_ld(U, A_1))``.
+        ``D_ld(U, A_1) + sum_t eta_t l_t(U)``.
         """
         check_is_fitted(self)
         if loss_of_U is None:
@@ -274,10 +254,10 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         # RATIO is max_t k_t / eta_t, HIGHEST is max_t eta_t
         return self._total(kernels.RATIO) * (self._total(kernels.HIGHEST) * loss_of_U + divergence)
 
-    def _is_recorded(self) -> bool:
-        return self.keep_examples if self._Bt is None else self._record is not None
-
-    def _recorded_loss(self, U: np.ndarray) -> float:
+    def loss_of(self, U: Table) -> float:
+        """Total loss of a fixed matrix U (d, d) on the stream so far; needs ``keep_examples=True``."""
+        U = self._read_comparison(U)
+        check_recorded(self.keep_examples if self._Bt is None else self._record is not None)
         if self._record is None or not self._record.blocks:
             return 0.0
         Z, y, sense = self._record.columns()
@@ -315,7 +295,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def _as_table(self, X: Any, **settings: Any) -> np.ndarray:
         settings = {"reset": False, "ensure_min_samples": 0} | settings
-        # _rows refuses what is not finite, and pairs in the place of differences, and names the rows
+        # what is not finite is refused later by a message that names the rows
         return validated(self, X, order="C", ensure_all_finite=False, allow_nd=True, **settings)
 
     def _prior(self, d: int | None) -> np.ndarray:
@@ -344,20 +324,24 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         Z = self._differences(X, self._dim(fresh=fresh))
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
-        _check_labels(y)
-        _set_identical_to_zero(Z, y, sense)
+        y = _checked_labels(Z, y, sense)
         if fresh:
             rate = self._first_rate()
             check_flag("keep_examples", self.keep_examples)
             if not len(Z):
                 raise ValueError("X must hold at least one example to begin with.")
             first, Bt = self._start(Z.shape[1])
-            totals, record = np.zeros(kernels.N_TOTALS), _new_record() if self.keep_examples else None
+            totals, record = np.zeros(kernels.N_TOTALS), KeptExamples() if self.keep_examples else None
         else:
             assert self._Bt is not None
             rate, first, record = self._fixed, self._first, self._record
             Bt, totals = self._Bt.copy(), self._totals.copy()
-        predictions = _trials(Bt, totals, Z, y, sense, rate)
+        predictions = np.empty(len(Z))
+        done = kernels.metric_trials_inplace(Bt, predictions, totals, Z, y, sense, rate)
+        if done < len(Z) or not np.isfinite(Bt).all():
+            where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
+            advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
+            raise FloatingPointError(f"a step {where} is not finite; {advice}.")
         with Undo(self, [] if record is None else [(record, record.mark(Z))]):
             self.n_features_in_, self._fixed, self._first = Z.shape[1], rate, first
             self._Bt, self._totals, self._record = Bt, totals, record
@@ -383,23 +367,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         return np.ascontiguousarray(A[:, 0] - A[:, 1])
 
 
-def _new_record() -> KeptExamples:
-    return KeptExamples("Z", "y", "sense")
-
-
-def _trials(
-    Bt: np.ndarray, totals: np.ndarray, Z: np.ndarray, y: np.ndarray, sense: np.ndarray, rate: float
-) -> np.ndarray:
-    """Make a trial for every row of Z, changing `Bt` and `totals`; the predictions."""
-    predictions = np.empty(len(Z))
-    done = kernels.metric_trials_inplace(Bt, predictions, totals, Z, y, sense, rate)
-    if done < len(Z) or not np.isfinite(Bt).all():
-        where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
-        advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
-        raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-    return predictions
-
-
 def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     """Finite real numbers of shape (n, d) or (n, 2, d)."""
     A = as_numbers("X", X)
@@ -411,17 +378,14 @@ def _rows(X: Any, d: int | None, shapes: str, *, ndim: int) -> np.ndarray:
     return np.ascontiguousarray(A)
 
 
-def _check_labels(y: np.ndarray) -> None:
-    """Raise for negative squared distances."""
+def _checked_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """The labels; raises for negative ones. Positive labels of identical points become 0, which every metric predicts, with a warning."""
     bad = np.flatnonzero(y < 0.0)
     if len(bad):
         raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
-
-
-def _set_identical_to_zero(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> None:
-    """Set the positive labels of identical points to 0, which every metric predicts, and warn of them; changes `y`."""
     bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
     if len(bad):
         text = f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}: left out."
         warnings.warn(text, UnreachableLabelWarning, stacklevel=4)
         y[bad] = 0.0
+    return y

@@ -12,16 +12,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.base.checks import as_matrix, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.checks import as_matrix, check_integer, check_positive, rows_text
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.sampling import check_random_state, generator
-from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt, single_thread_for, take_interrupt
+from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.capped_simplex import mixture_of_corners
 from bregmat.online.learner import StreamLearner, Undo
 from bregmat.typing import Points, RandomState, Values
 
-BLOCK = 50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; Ctrl-C waits for the end of a call
+BLOCK = (
+    50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
+)
 LARGEST = 1e100  # steps along rows with larger squared norms would overflow
 
 
@@ -36,8 +37,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
         ``W <- cap( exp(log W - eta x x') )``,
 
-    where cap is the projection in relative entropy onto such matrices. Use it for streams that may be arbitrary or may change. On a fixed
-    set of rows batch PCA is exact, and scikit-learn's ``IncrementalPCA`` is nearly so, without a guarantee.
+    where cap is the projection in relative entropy onto such matrices. Use it for streams that are arbitrary or change. For a fixed
+    set of rows use batch PCA, which is exact. No mean is subtracted: components are those of the second moment about 0.
 
     Parameters
     ----------
@@ -52,37 +53,22 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     max_norm : float, optional
         Length of the longest row, in data units; a longer one is an error. With eta or n_rounds the default is 1, as in the paper. With
         neither, rows may have any length by default, and the learner adapts to the longest.
-    center : bool
-        Subtract the mean of the rows so far, including the present one. The algorithm itself has no mean: by default components are those
-        of the second moment about 0. Losses and bounds are those of the rows after the subtraction.
     random_state : int, Generator, RandomState or None
         Seed of :meth:`sample_components`; nothing else is random.
 
     Attributes
     ----------
-    components_ : ndarray, shape (k, d)
-        Orthonormal; the directions with the smallest probability to be discarded, in ascending order. The largest entry of each is
-        positive.
-    mean_ : ndarray, shape (d,)
-        Zeros unless ``center``.
-    n_components_ : int
-        k.
-    eta_ : float
-        The learning rate of the next trial, in units of one over data squared; 0 while all rows were zeros.
-    cumulative_loss_ : float
-        Total expected squared error, of each row before it was learned; data units squared.
     n_samples_seen_ : int
         Number of rows so far.
 
     Notes
     -----
-    Warmuth 2006, which has the algorithm, the capping, the mixture of corners and the bound; a longer version is JMLR 9:2287-2320. The
-    learner keeps the logarithms of the eigenvalues of W and its eigenvectors. A trial is one rank-one eigen-update of at most ``2 d^3``
-    operations, and far fewer if eigenvalues are at the cap, as most usually are. Memory: about eight d x d arrays.
+    Warmuth 2006 has the algorithm, the capping, the mixture of corners and the bound; JMLR 9:2287-2320 is a longer version. A trial is one
+    rank-one update of the eigenvectors of W, with at most ``2 d^3`` operations. The memory is about eight d x d arrays.
 
-    Differs from the paper if neither eta nor n_rounds is given: log W is multiplied by ``eta_{t+1} / eta_t`` before capping. Then
+    Differs from the paper if neither eta nor n_rounds is given: log W is multiplied by ``eta_{t+1} / eta_t`` before capping. The sum of
     ``D(U, W_t) / eta_t`` still telescopes, because the step towards ``W_1`` costs at most ``(1/eta_{t+1} - 1/eta_t) D(U, W_1)``
-    (the trace of exp is convex), and :meth:`loss_bound` holds for streams of any length.
+    (the trace of exp is convex). Hence :meth:`loss_bound` holds for streams of any length.
 
     Examples
     --------
@@ -97,7 +83,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     eta: float | None = None
     n_rounds: int | None = None
     max_norm: float | None = None
-    center: bool = False
     random_state: RandomState = None
 
     _takes_labels: ClassVar[bool] = False
@@ -109,11 +94,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Points, y: object = None) -> OnlinePCA:
-        """Forget everything, then :meth:`partial_fit`; returns self.
-
-        Ctrl-C raises `KeyboardInterrupt` and keeps what was learned from the first rows; a RuntimeWarning says how many they are. In
-        :meth:`partial_fit` nothing of its block is kept.
-        """
+        """Forget everything, then :meth:`partial_fit`; returns self."""
         return self._learn(X, fresh=True)
 
     def partial_fit(self, X: Points, y: object = None) -> OnlinePCA:
@@ -128,7 +109,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         Raises
         ------
         ValueError, TypeError
-            A row is invalid; the message names it. Nothing of the block is learned then.
+            A row is invalid; the message names it. Nothing of the block is learned then, and neither after Ctrl-C.
         """
         return self._learn(X, fresh=False)
 
@@ -138,26 +119,26 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     def expected_loss(self, X: Points) -> np.ndarray:
         """Expected squared error ``m x' W x`` of every row for a subspace drawn from the present W; shape (n,)."""
-        P = (self._read(X).astype(np.float64) - self.mean_) @ self._Vt.T
+        P = self._read(X).astype(np.float64) @ self._Vt.T
         return self._m * (P * P) @ np.exp(self._lam)
 
     # ------------------------------------------------------------------ the map
     def transform(self, X: Points) -> np.ndarray:
-        """``(X - mean_) @ components_.T``; shape (n, k), float32 if X is."""
+        """``X @ components_.T``; shape (n, k), float32 if X is."""
         X = self._read(X)
-        return (X - self.mean_.astype(X.dtype)) @ self.components_.T.astype(X.dtype)
+        return X @ self.components_.T.astype(X.dtype)
 
     def inverse_transform(self, X: Points) -> np.ndarray:
-        """Points of the subspace from their coordinates (n, k): ``X @ components_ + mean_``; shape (n, d)."""
+        """Points of the subspace from their coordinates (n, k): ``X @ components_``; shape (n, d)."""
         check_is_fitted(self)
         X = as_matrix("X", X, empty=True)
         if X.shape[1] != self.n_components_:
             raise ValueError(f"X must have shape (n, {self.n_components_}); got {X.shape}.")
-        return X @ self.components_ + self.mean_
+        return X @ self.components_
 
     @property
     def components_(self) -> np.ndarray:
-        """The k eigenvectors of the smallest eigenvalues of W, shape (k, d)."""
+        """The k directions with the smallest probability to be discarded, shape (k, d): orthonormal, the largest entries positive."""
         check_is_fitted(self)
         C = self._Vt[: self.n_components_]
         peak = C[np.arange(len(C)), np.abs(C).argmax(axis=1)]
@@ -173,24 +154,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _n_features_out(self) -> int:
         return self.n_components_
 
-    @property
-    def mean_(self) -> np.ndarray:
-        """The mean that is subtracted from rows, shape (d,): zeros unless ``center``."""
-        check_is_fitted(self)
-        return self._sum / max(1, self.n_samples_seen_)
-
-    @property
-    def explained_variance_(self) -> np.ndarray:
-        """Mean square of the learned rows along each component, after the subtraction of the mean, shape (k,); divided by n."""
-        C = self.components_
-        return np.einsum("ij,ij->i", C @ self._moment, C) / self.n_samples_seen_
-
-    @property
-    def explained_variance_ratio_(self) -> np.ndarray:
-        """``explained_variance_`` divided by the total mean square, shape (k,); zeros if that is 0."""
-        total = float(np.trace(self._moment)) / self.n_samples_seen_
-        return self.explained_variance_ / (total if total > 0.0 else 1.0)
-
     # ------------------------------------------------------------------ the randomised projection
     def matrix(self) -> np.ndarray:
         """W, shape (d, d): trace one, no eigenvalue above ``1 / (d - k)``."""
@@ -198,15 +161,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return (self._Vt.T * np.exp(self._lam)) @ self._Vt
 
     def mixture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Subspaces and their probabilities, such that the expected projection is ``I - m W``.
-
-        Returns
-        -------
-        probabilities : ndarray, shape (q,)
-            Positive, sum one; q is at most d.
-        components : ndarray, shape (q, k, d)
-            An orthonormal basis of each subspace.
-        """
+        """Probabilities (q,) and orthonormal bases (q, k, d) of at most d subspaces, with the expected projection ``I - m W``."""
         check_is_fitted(self)
         probabilities, discarded = mixture_of_corners(np.exp(self._lam), self._m)
         kept = np.array([np.setdiff1d(np.arange(self.n_features_in_), rows) for rows in discarded])
@@ -235,7 +190,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     @property
     def eta_(self) -> float:
-        """The learning rate of the next trial, in units of one over data squared."""
+        """The learning rate of the next trial, in units of one over data squared; 0 while all rows were zeros."""
         check_is_fitted(self)
         return float(self._totals[kernels.ETA])
 
@@ -256,20 +211,16 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         loss_of_best : float, optional
             L in data units squared; by default :meth:`loss_of_best`.
 
-        Returns
-        -------
-        float
-            Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta it is
-            ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most
-            ``L + sqrt(2 L' R B) + R B``, where L' is the L that the rate was computed for.
-            With neither eta nor n_rounds it is ``L + 2 R B + 2 sqrt(R B (R B + L + B))`` if ``max_norm`` was given. Otherwise it is known
-            only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
-            ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b.
-
         Notes
         -----
-        Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and the theorem of Pythagoras, as in the
-        paper. The closed form with ``max_norm`` follows from ``rho >= 1 - eta b / 2`` and ``eta_s^2 = R / (B (B + L_s))``.
+        Let ``R = m log(d/m)`` and let B be the squared ``max_norm``. With a fixed eta the bound is
+        ``B (eta L + R) / (1 - exp(-eta B))`` (Warmuth 2006). For the rate of n_rounds this is at most ``L + sqrt(2 L' R B) + R B``, where
+        L' is the L that the rate was computed for.
+
+        With neither it is known only after the run: ``L + R / eta_t + sum_s (1 - rho_s) l_s`` with the losses l and
+        ``rho = (1 - exp(-eta b)) / (eta b)`` for the squared norms b. Proof: ``sum_s rho_s l_s <= L + R / eta_t`` by Golden-Thompson and
+        the theorem of Pythagoras, as in the paper. If ``max_norm`` was given, ``rho >= 1 - eta b / 2`` and
+        ``eta_s^2 = R / (B (B + L_s))`` give the closed form ``L + 2 R B + 2 sqrt(R B (R B + L + B))``.
         """
         check_is_fitted(self)
         L = self.loss_of_best() if loss_of_best is None else loss_of_best
@@ -302,24 +253,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """``R = m log(d / m)``: the largest value of m times the relative entropy to the first W."""
         return self._m * math.log(self.n_features_in_ / self._m)
 
-    def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
-        """Learn the rows; ``fresh``: begin anew and, after Ctrl-C, keep what was learned so far."""
-        fresh = fresh or not self.__sklearn_is_fitted__()
-        with Undo(self, []):
-            X = validated(self, X, order="C", reset=fresh)
-            if fresh:
-                self._begin(X.shape[1])
-            with single_thread_for(X.shape[1]):
-                n_learned = self._trials(X, keeps_part=fresh)
-        if n_learned < len(X):
-            text = (
-                f"OnlinePCA was interrupted after {n_learned} of {len(X)} rows: what was learned from these is kept; call partial_fit "
-                "with the other rows to go on from there."
-            )
-            with call_under_way() as (_, is_outermost):
-                raise_interrupt(text, is_told=not is_outermost)
-        return self
-
     def _begin(self, d: int) -> None:
         """Check the parameters, and start with ``W = I / d``."""
         k = self._check_parameters(d)
@@ -335,7 +268,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         self._fixed = rate / float(self._limit or 1.0) ** 2
         self.n_samples_seen_ = 0
         self._lam, self._Vt = np.full(d, -math.log(d)), np.eye(d)
-        self._moment, self._sum, self._totals = np.zeros((d, d)), np.zeros(d), np.zeros(5)
+        self._moment, self._totals = np.zeros((d, d)), np.zeros(5)
         self._totals[kernels.PEAK] = float(self._limit or 0.0) ** 2
 
     def _check_parameters(self, d: int) -> int:
@@ -348,7 +281,6 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
         check_random_state(self.random_state)
-        check_flag("center", self.center)
         if d < 2:
             raise ValueError(
                 f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."
@@ -357,40 +289,26 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
             raise ValueError(f"n_components must be below {d}, the number of features; got {self.n_components}.")
         return d - 1 if self.n_components is None else int(self.n_components)
 
-    def _trials(self, X: np.ndarray, *, keeps_part: bool) -> int:
-        """Learn the rows; the number that was learned, which is smaller after Ctrl-C if ``keeps_part``."""
-        X, sums = self._centered(X)
-        self._check_norms(X)
-        learned: tuple[Any, int] = (self._lam, self._Vt, self._totals), 0
-        n, work = len(X), EigenWork.of_order(len(self._lam))
-        block = max(1, BLOCK // X.shape[1] ** 3)
-        try:
-            while (start := learned[1]) < n:
-                stop = min(start + block, n)
-                # on copies, so that an interrupt leaves the state and the number of rows of the last whole block
-                state = tuple(array.copy() for array in learned[0])
-                kernels.pca_trials_inplace(
-                    *state, X[start:stop], self._m, self._fixed, self._largest_divergence(), work
-                )
-                learned = state, stop
-        except KeyboardInterrupt:
-            if not (keeps_part and learned[1]):
-                raise
-            take_interrupt()
-        (self._lam, self._Vt, self._totals), n = learned
-        self._moment = self._moment + X[:n].T @ X[:n]
-        self._sum = self._sum if sums is None else sums[n].copy()
-        self.n_samples_seen_ += n
-        return n
-
-    def _centered(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Each row less the mean of all rows up to it, and the sums of these rows (n + 1, d); the rows and None without ``center``."""
-        if not self.center:
-            return X, None
-        # row by row, so that calls of any length give the same bits
-        sums = np.cumsum(np.vstack([self._sum, X]), axis=0)
-        counts = np.arange(self.n_samples_seen_ + 1.0, self.n_samples_seen_ + len(X) + 1.0)
-        return X - sums[1:] / counts[:, None], sums
+    def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
+        """Learn all rows or none; ``fresh``: begin anew."""
+        fresh = fresh or not self.__sklearn_is_fitted__()
+        with Undo(self, []):
+            X = validated(self, X, order="C", reset=fresh)
+            d = X.shape[1]
+            if fresh:
+                self._begin(d)
+            self._check_norms(X)
+            # on copies, for an interrupt between two calls of the kernel
+            lam, Vt, totals = self._lam.copy(), self._Vt.copy(), self._totals.copy()
+            work = EigenWork.of_order(d)
+            R, block = self._largest_divergence(), max(1, BLOCK // d**3)
+            with single_thread_for(d):
+                for k in range(0, len(X), block):
+                    kernels.pca_trials_inplace(lam, Vt, totals, X[k : k + block], self._m, self._fixed, R, work)
+            self._lam, self._Vt, self._totals = lam, Vt, totals
+            self._moment = self._moment + X.T @ X
+            self.n_samples_seen_ += len(X)
+        return self
 
     def _check_norms(self, X: np.ndarray) -> None:
         """Raise for rows longer than ``max_norm``, and for rows whose steps would overflow."""
@@ -406,3 +324,31 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
+
+
+def mixture_of_corners(weights: Any, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Write capped weights (n,) as a mixture of at most n sets of m members each, with the weight ``1 / m`` on every member.
+
+    The weights are from 0 to ``1 / m`` and sum to one. Returns the probabilities (q,) of the sets and their members (q, m), so that
+    ``weights[i] = sum of probabilities[members holds i] / m``.
+
+    Each step (Warmuth 2006, mixture decomposition) takes the set of the m largest weights, which contains all weights at the cap, with
+    the largest probability p that keeps the remaining weights between 0 and their cap ``mass / m``. Then one more weight is 0 or at the
+    cap, and stays there.
+    """
+    w = np.array(weights, dtype=float)
+    mass, probabilities, members = float(w.sum()), [], []
+    for _ in range(len(w)):
+        order = np.argsort(-w, kind="stable")
+        smallest, largest_left = w[order[m - 1]], w[order[m]]
+        # w_i - p / m >= 0 within the set, and w_i <= (mass - p) / m outside
+        p = min(m * smallest, mass - m * largest_left)
+        if not p > 4.0 * len(w) * np.finfo(float).eps:  # the remaining weights are rounding errors
+            break
+        w[order[:m]] -= p / m
+        if p == m * smallest:
+            w[order[m - 1]] = 0.0  # exactly
+        mass -= p
+        probabilities.append(p)
+        members.append(np.sort(order[:m]))
+    return np.array(probabilities) / sum(probabilities), np.array(members)

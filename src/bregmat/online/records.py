@@ -17,17 +17,11 @@ class PairTally:
     """Counts and means of the labels of all pairs, and the sum of squares about these means.
 
     ``sum_t (p - y_t)^2 = n (p - mean)^2 + sum_t (y_t - mean)^2`` for the n examples of one pair with prediction p.
-
-    Attributes
-    ----------
-    table : ndarray, shape (d, d)
-        For a < b the count at ``[a, b]`` and the mean label at ``[b, a]``.
-    within : float
-        ``sum_t (y_t - mean)^2`` over all pairs: the loss that no prediction avoids.
     """
 
     def __init__(self, dim: int) -> None:
-        self.table, self.within = np.zeros((dim, dim)), 0.0
+        self.table = np.zeros((dim, dim))  # for a < b the count at [a, b] and the mean label at [b, a]
+        self.within = 0.0  # sum_t (y_t - mean)^2 over all pairs: the loss that no prediction avoids
 
     def mark(self, block: np.ndarray) -> Any:
         """What :meth:`go_back` needs to remove a block that is about to be added."""
@@ -51,18 +45,11 @@ class PairTally:
 
 
 class KeptExamples:
-    """The examples themselves as columns, the instances first; memory grows with the stream.
-
-    Parameters
-    ----------
-    *names : str
-        Names of the columns.
-    """
+    """The examples themselves as columns, the instances first; memory grows with the stream."""
 
     within = 0.0  # as in PairTally; examples are not merged here
 
-    def __init__(self, *names: str) -> None:
-        self.names = names
+    def __init__(self) -> None:
         self.blocks: list[tuple[np.ndarray, ...]] = []
 
     def mark(self, block: np.ndarray) -> Any:

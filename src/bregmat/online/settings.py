@@ -20,13 +20,7 @@ MODES = get_args(OnlineMode)
 
 @dataclass(frozen=True, eq=False)
 class GradientSettings:
-    """Parameters of :class:`bregmat.online.MatrixExponentiatedGradient` except ``dim`` and ``prior``; never changed.
-
-    Attributes
-    ----------
-    kind : object
-        The class of :mod:`bregmat.online.instances` that ``instances`` names.
-    """
+    """Parameters of :class:`bregmat.online.MatrixExponentiatedGradient` except ``dim`` and ``prior``; never changed."""
 
     eta: Any
     loss: Any
@@ -36,7 +30,7 @@ class GradientSettings:
     instances: str
     mode: str
     keep_examples: bool
-    kind: Any = field(init=False)
+    kind: Any = field(init=False)  # of the class of bregmat.online.instances that `instances` names
 
     def __post_init__(self) -> None:
         has_rate = not (isinstance(self.eta, str) and self.eta == "bound")

@@ -46,22 +46,11 @@ class StreamRecord:
 
 @dataclass(frozen=True, eq=False)
 class StreamRun:
-    """The result of a run over a stream.
+    """The result of a run over a stream."""
 
-    Attributes
-    ----------
-    learner : object
-        The learner that was given.
-    position : int
-        Number of examples of the stream that were learned.
-    history : tuple of StreamRecord
-        At most about a thousand, evenly spaced; the last one is the final state.
-    exit_reason : StreamExit
-    """
-
-    learner: Any
-    position: int
-    history: tuple[StreamRecord, ...]
+    learner: Any  # the learner that was given
+    position: int  # number of examples of the stream that were learned
+    history: tuple[StreamRecord, ...]  # at most about a thousand, evenly spaced; the last one is the final state
     exit_reason: StreamExit
 
     @property
@@ -140,8 +129,7 @@ class BoundAgainst:
         """Raise before anything is learned if the bound cannot be computed later."""
         if not isinstance(learner, OnlineLearner):
             raise TypeError(
-                f"bound_against needs a learner with loss_of(U) and loss_bound(U, loss); {type(learner).__name__} has its own "
-                "comparison: leave `bound` out."
+                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
             )
         learner.loss_of(self.U)
 
@@ -154,10 +142,9 @@ def bound_against(U: Any) -> Callable[[Any], float]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from bregmat import MatrixExponentiatedGradient
     >>> from bregmat.online import bound_against, run_stream
-    >>> kernel = np.array([[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]])  # three points on a line
+    >>> kernel = [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]]  # three points on a line
     >>> stream = [((0, 1), 0.5), ((1, 2), 0.5), ((0, 2), 2.0)] * 10
     >>> learner = MatrixExponentiatedGradient(3, trace=2.0)
     >>> run = run_stream(learner, stream, bound=bound_against(kernel))
@@ -180,8 +167,8 @@ def run_stream(
 ) -> StreamRun:
     """Let a learner learn every example of a stream, once and in order.
 
-    Use it for streams larger than memory and for records of the loss. If all examples are in one array, ``learner.partial_fit(X, y)``
-    learns the same without records.
+    Use it for streams larger than memory and for records of the loss. ``learner.partial_fit(X, y)`` learns the same from one array,
+    without records.
 
     Parameters
     ----------
@@ -190,8 +177,7 @@ def run_stream(
     stream : iterable
         Of examples (instance, label), of chunks (instances, labels) of any length, or of both. :class:`bregmat.OnlineLogDet` also takes
         ((x, x'), y, sense), for chunks with one sense or one per example. :class:`bregmat.OnlinePCA` takes rows, as ``iter(X)`` gives,
-        chunks of rows, or (row, None). A :class:`bregmat.io.PairFile` is a stream of pairs. Chunks are cut but never joined: every
-        example is learned when it arrives.
+        chunks of rows, or (row, None). A :class:`bregmat.io.PairFile` is a stream of pairs.
     every : int
         Examples between two records.
     callback : callable, optional
@@ -209,16 +195,15 @@ def run_stream(
     Raises
     ------
     StreamError
-        The learner refused an example: a bad index or label, or a step that cannot be computed. The message names the example. The
-        learner has learned everything before its block, which has at most `every` examples.
+        The learner refused an example, which the message names. The learner has learned everything before its block, which has at most
+        `every` examples.
     ValueError, TypeError
         Bad arguments.
 
     Notes
     -----
-    Ctrl-C ends the run at the end of the block; a second Ctrl-C does not wait for it. The memory is that of the learner, one chunk, and
-    about a thousand records. To continue an earlier run, pass its learner, or one that :func:`bregmat.load` returns, with the rest of
-    the stream: ``learner.n_seen_`` examples were learned.
+    Ctrl-C ends the run at the end of the block; a second Ctrl-C does not wait for it. To continue an earlier run, pass its learner, or
+    one that :func:`bregmat.load` returns, with the rest of the stream: ``learner.n_seen_`` examples were learned.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels import exchange, vectors
-from bregmat._kernels.arrays import Quadratic, RunPoint
+from bregmat._kernels.arrays import RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
 from bregmat.quadratic.free_set import FreeFactor
@@ -95,15 +95,10 @@ class ActiveSetState(QPState):
     def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float) -> None:
         self.program, self.x, self.relative_tol = program, x, tol
         self.A, self.b, self.E, self.e, self.upper = program.A, program.b, program.E, program.e, program.upper
-        rho = 0.0
-        if len(self.E):  # rho E'E is as large as A
-            size = float(program.root @ program.root) or float(program.n)
-            rho = size / max(float((self.E * self.E).sum()), 1e-300)
-        self.fixed = Quadratic(self.A, self.E, self.upper, program.weights, rho)
         self._recompute_gradient()
         self.multiplier = np.zeros(program.m)
         self.falling: np.ndarray | None = None
-        self.factor = FreeFactor(self.fixed, program.n)
+        self.factor = FreeFactor(program)
         self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < self.upper)))
         # violation when the gradient was last recomputed, and whether variables were just added to give E full row rank.
         self.before, self.is_supplemented = np.inf, False
@@ -139,11 +134,13 @@ class ActiveSetState(QPState):
         self.factor.grow()
         direction, counts = np.zeros(len(self.b)), np.zeros(1, np.int64)
         place = RunPoint(self.x, self.g, self.multiplier, self.e)
-        code = exchange.run_inplace(place, direction, counts, self.factor.state, self.fixed, self.allowed, EXCHANGES)
+        code = exchange.run_inplace(
+            place, direction, counts, self.factor.state, self.factor.problem, self.allowed, EXCHANGES
+        )
         if direction.any():  # a certificate decides whether the objective falls without bound along it
             self.falling = direction
         if code == exchange.INDEFINITE:
-            raise ValueError(_indefinite(self.A, direction))
+            raise ValueError("A is not positive semidefinite: a step meets negative curvature.")
         if code == exchange.DEFICIENT and not self.is_supplemented:
             self.factor.join(self._supplement())
             self.is_supplemented = True
@@ -165,17 +162,6 @@ class ActiveSetState(QPState):
         """Variables that give E full row rank on the free set."""
         outside = np.setdiff1d(np.arange(len(self.b)), self.factor.free)
         return _independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
-
-
-def _indefinite(A: np.ndarray, direction: np.ndarray) -> str:
-    """Error message that names a direction of negative curvature."""
-    where = np.flatnonzero(direction)
-    shown = where[np.argsort(-np.abs(direction[where]), kind="stable")[:4]]
-    value = float(direction @ (A @ direction)) / float(direction @ direction)
-    return (
-        f"A is not positive semidefinite: d'Ad / d'd = {value:.6g} along a direction d of {len(where)} variables, "
-        f"largest entries at {', '.join(map(str, shown))}."
-    )
 
 
 def _independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, slack: np.ndarray) -> np.ndarray:

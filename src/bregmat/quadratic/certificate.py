@@ -21,17 +21,7 @@ Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QPCertificate(Certificate):
-    """A point in the box, multipliers of the rows, and what they prove together; most attributes as in :class:`QPResult`.
-
-    Attributes
-    ----------
-    dual : ndarray, shape (n,)
-        Reduced gradient.
-    size : float
-        What the gap is relative to.
-    excess : float or None
-        ``objective - dual_bound`` if it was computed more accurately than these two.
-    """
+    """A point in the box, multipliers of the rows, and what they prove together; attributes as in :class:`QPResult`."""
 
     x: np.ndarray
     equality_dual: np.ndarray
@@ -39,7 +29,7 @@ class QPCertificate(Certificate):
     size: float = 1.0
     bound_perturbation: float = 0.0
     curvature_tolerance: float = 0.0
-    excess: float | None = None
+    excess: float | None = None  # objective - dual_bound if it was computed more accurately than these two
 
     @property
     def unit(self) -> float:
@@ -64,25 +54,10 @@ class QPCertificate(Certificate):
 
 
 class Evidence:
-    """A point and multipliers of the rows, from which bounds are computed.
+    """A point x and multipliers of the rows, from which bounds are computed for a positive semidefinite A.
 
-    Parameters
-    ----------
-    program : QuadraticProgram
-        A is assumed to be positive semidefinite.
-    x : ndarray, shape (n,)
-        Any point, usually near the solution; in the box for a certificate.
-    multiplier : ndarray, shape (m,)
-    product : ndarray, shape (n,), optional
-        ``A x``, if it is known.
-    precise : bool
-        Use extended precision for ``x'Ax``, and for the reduced gradient wherever it is or may be negative. This is needed if terms
-        cancel or bounds are far away.
-
-    Attributes
-    ----------
-    curved, lost : float
-        ``x'Ax`` and a bound of its rounding, which uses ``|A_ij|^2 <= A_ii A_jj``.
+    With ``precise``, ``x'Ax`` is computed in extended precision, and so is the reduced gradient wherever it is or may be negative.
+    This is needed if terms cancel or bounds are far away. Bounds of rounding use ``|A_ij|^2 <= A_ii A_jj``.
     """
 
     def __init__(
@@ -141,15 +116,8 @@ class Evidence:
         least its rounding error for every variable that is not at its upper bound. Upper bounds that the rows imply are used,
         too. If ``A_ii = 0``, the multipliers are changed instead of z.
 
-        Parameters
-        ----------
-        directions : iterable of pairs of ndarray, shape (n,)
-            Candidates for w, with their products A w if these are known (else None), tried in turn until one works. Good ones have
-            ``A w > 0`` where h is too small, such as ``A_FF^-1 1`` on the free variables.
-
-        Notes
-        -----
-        The possible rounding of ``x'Ax`` is subtracted. Cost: n^2 for each candidate.
+        ``directions`` are candidates for w, tried in turn until one works. Good ones have ``A w > 0`` where h is too small, such as
+        ``A_FF^-1 1`` on the free variables. Each costs n^2 operations.
         """
         upper = self.program.implied_upper
         unlimited = np.isinf(upper)
@@ -179,17 +147,8 @@ class Evidence:
     ) -> tuple[float, bool]:
         """The bound from z = x + delta w with ``q = A w`` (-inf if there is none), and whether it raises every h that is too small.
 
-        Parameters
-        ----------
-        w, q : ndarray, shape (n,)
-        short : ndarray of bool, shape (n,)
-            Variables below their upper bound whose h is too small.
-        h : ndarray, shape (n,)
-            Lower bounds of the reduced gradient at x.
-        cap : ndarray, shape (n,)
-            Upper bounds, 0 for none.
-        constant : float
-            ``multiplier'e``.
+        ``short`` marks the variables below their upper bound whose h is too small; h is at most the reduced gradient at x; ``cap``
+        are the upper bounds, 0 for none; ``constant`` is ``multiplier'e``.
         """
         root, unlimited = self.program.root, np.isinf(self.program.implied_upper)
         length, count = float(root @ np.abs(w)), np.count_nonzero(w) + 4
@@ -282,10 +241,7 @@ class Evidence:
         return self.multiplier
 
     def _extended(self, y: np.ndarray, rows: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Entries ``rows`` of the reduced gradient from extended precision, and bounds of their rounding.
-
-        ``terms`` are the sums of the absolute values of their terms.
-        """
+        """Entries ``rows`` of the reduced gradient from extended precision, and bounds of their rounding; ``terms``: sums of |terms|."""
         program, long = self.program, np.longdouble
         support = np.flatnonzero(self.x)
         h = program.b[rows].astype(long)

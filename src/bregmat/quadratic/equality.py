@@ -19,31 +19,15 @@ NEAREST = ExactActiveSet(tol=1e-14)
 
 @dataclass(frozen=True, eq=False)
 class EqualityRows:
-    """The equality rows of a program as given, and a subset of independent rows, scaled to length 1, that solvers use.
+    """The equality rows of a program as given, and a subset of independent rows, scaled to length 1, that solvers use."""
 
-    Attributes
-    ----------
-    given : QuadraticProgram
-        The program with all rows.
-    E, e : ndarray, shapes (k, n) and (k,)
-        Independent rows.
-    kept : ndarray of int, shape (k,)
-        Their positions among the given rows.
-    length : ndarray, shape (k,)
-        Their lengths before scaling.
-    point : ndarray, shape (n,)
-        In the box; meets the rows unless there is a conflict.
-    conflict : ndarray, shape (m,), or None
-        Multipliers y of the given rows with ``y'E x < y'e`` for all x in the box.
-    """
-
-    given: QuadraticProgram
-    E: np.ndarray
-    e: np.ndarray
-    kept: np.ndarray
-    length: np.ndarray
-    point: np.ndarray
-    conflict: np.ndarray | None = None
+    given: QuadraticProgram  # with all rows
+    E: np.ndarray  # (k, n) independent rows
+    e: np.ndarray  # (k,)
+    kept: np.ndarray  # (k,) their positions among the given rows
+    length: np.ndarray  # (k,) their lengths before scaling
+    point: np.ndarray  # (n,) in the box; meets the rows unless there is a conflict
+    conflict: np.ndarray | None = None  # (m,) multipliers y of the given rows with y'E x < y'e for all x in the box
 
     @classmethod
     def reduce(cls, program: QuadraticProgram, start: np.ndarray | None) -> EqualityRows:

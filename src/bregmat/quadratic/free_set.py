@@ -7,6 +7,7 @@ from scipy.linalg import get_lapack_funcs
 
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
+from bregmat.quadratic.program import QuadraticProgram
 
 SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not join
 
@@ -14,15 +15,16 @@ SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not j
 class FreeFactor:
     """``U'U = A_FF + rho E_F' E_F`` for the free set F.
 
-    Attributes
-    ----------
-    n_factor : int
-        Factorisations from scratch.
+    Both terms are of similar size; rho = 0 without rows E. A_FF may be singular.
     """
 
-    def __init__(self, problem: Quadratic, n: int) -> None:
-        self.problem, self.n = problem, n
-        self.n_factor = 0
+    def __init__(self, program: QuadraticProgram) -> None:
+        E, rho = program.E, 0.0
+        if len(E):
+            size = float(program.root @ program.root) or float(program.n)
+            rho = size / max(float((E * E).sum()), 1e-300)
+        self.problem, self.n = Quadratic(program.A, E, program.upper, program.weights, rho), program.n
+        self.n_factor = 0  # factorisations from scratch
         self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
         self.rebuild(np.zeros(0, np.int64))
 

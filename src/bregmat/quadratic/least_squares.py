@@ -1,16 +1,16 @@
-"""Nonnegative least squares: the Gram matrix is formed here, and its rounding is corrected from the data."""
+"""Nonnegative least squares: a quadratic program with a Gram matrix, whose solution is certified from the data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.threads import single_thread_blas, take_interrupt, tells_interrupts
+from bregmat.base.threads import single_thread_blas, tells_interrupts
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
@@ -20,9 +20,6 @@ from bregmat.quadratic.solve import Request, minimize, result_of
 from bregmat.run.loop import Outcome, RunLog
 from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
-
-CORRECTIONS = 3
-EXACT = 1e-14  # KKT residual, with the gradient from the data, below which no correction is needed
 
 
 @tells_interrupts
@@ -64,10 +61,7 @@ def nonnegative_least_squares(
 
     Notes
     -----
-    The Gram matrix squares the condition number. To compensate, the problem is solved again with the linear term
-    ``-X'(y - X v) - A v``, for which the gradient at v is exact, until the gradient from the residual satisfies the conditions (as in
-    the corrected seminormal equations of Bjorck 1987). Cost: m n^2 for the Gram matrix, and a solution by :func:`bregmat.nnqp`
-    whose later rounds start at the end of the first.
+    The Gram matrix squares the condition number of X. Cost: m n^2 for the Gram matrix, and a solution by :func:`bregmat.nnqp`.
 
     Examples
     --------
@@ -86,11 +80,29 @@ def nonnegative_least_squares(
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
     request = Request.of(solver, E, **limits)
     _check_sizes(X, y)
+    if request.name == "auto" and X.shape[0] < X.shape[1]:
+        request = replace(request, name="active_set")  # pivoting would give up, because the Gram matrix is singular
     with single_thread_blas(), np.errstate(all="ignore"):
-        data = _Data(X, y)
-        problem = data.problem(bounds, E, e)
-        log = RunLog(callback, max_seconds, data.with_constant)
-        return result_of(_Corrections(data, problem, request, log).run(start), problem)
+        G = X.T @ X
+        G = np.ascontiguousarray(G.toarray() if sparse.issparse(G) else G)
+        problem = NonnegativeQP(G, -(X.T @ y), bounds, E, e)
+        constant = 0.5 * float(y @ y)  # the program lacks it
+        log = RunLog(
+            callback,
+            max_seconds,
+            lambda row: replace(row, objective=row.objective + constant, dual_bound=row.dual_bound + constant),
+        )
+        outcome = minimize(problem, start, request, log, trusted=True)
+        proof = _in_terms_of_data(outcome, problem, X, y)
+        status = outcome.status
+        if status is Status.UNBOUNDED:  # by rounding: a sum of squares is bounded
+            status, outcome = Status.FEASIBLE, replace(outcome, exit_reason=ExitReason.STALLED)
+        if status is Status.FEASIBLE and proof.gap <= tol:
+            status = Status.OPTIMAL
+        log.units = None  # the certificate has the constant
+        log.history.pop()  # the certificate of the program
+        log.note(outcome.n_iter, **proof.figures)
+        return result_of(replace(outcome, certificate=proof, status=status), problem)
 
 
 def _check_sizes(X: Any, y: np.ndarray) -> None:
@@ -105,103 +117,22 @@ def _check_sizes(X: Any, y: np.ndarray) -> None:
     check_range("the largest |y|", float(np.abs(y).max()), limit)
 
 
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """X (m, n) and y (m,)."""
-
-    X: Any
-    y: np.ndarray
-
-    def problem(self, upper: np.ndarray, E: np.ndarray, e: np.ndarray) -> NonnegativeQP:
-        """The quadratic program with ``A = X'X``, ``b = -X'y``."""
-        G = self.X.T @ self.X
-        G = np.ascontiguousarray(G.toarray() if sparse.issparse(G) else G)
-        return NonnegativeQP(G, -(self.X.T @ self.y), upper, E, e)
-
-    def gradient(self, v: np.ndarray) -> np.ndarray:
-        """``X'(X v - y)``, shape (n,)."""
-        return self.X.T @ (self.X @ v - self.y)
-
-    def with_constant(self, record: Record) -> Record:
-        """A record with the constant ``1/2 |y|^2``, which the program lacks."""
-        constant = 0.5 * float(self.y @ self.y)
-        return replace(record, objective=record.objective + constant, dual_bound=record.dual_bound + constant)
-
-    def in_units_of_data(self, proof: QPCertificate) -> QPCertificate:
-        """The certificate with ``1/2 |X v - y|^2`` from the residual; the bound is at least 0, and has the same distance from it."""
-        image = self.X @ proof.x
-        residual = image - self.y
-        objective, excess = 0.5 * float(residual @ residual), proof.objective - proof.dual_bound
-        proof = replace(
-            proof,
-            objective=objective,
-            dual_bound=objective - excess,
-            upper=objective if proof.is_feasible else np.inf,
-            excess=excess,
-        )
-        if not proof.is_feasible or not proof.dual_bound < 0.0:
-            return proof
-        # A sum of squares is at least 0, which is better than the dual bound if y is nearly reached.
-        size = max(objective, 0.5 * float(image @ image), 1e-300)
-        gap = min(proof.gap, objective / size)
-        return replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap * size, size=size)
-
-
-class _Corrections:
-    """Solutions with the Gram matrix, each with the linear term for which the gradient is exact at the last point."""
-
-    def __init__(self, data: _Data, problem: NonnegativeQP, request: Request, log: RunLog) -> None:
-        self.data, self.problem, self.log = data, problem, log
-        # For a singular Gram matrix, pivoting would give up after some factorisations.
-        is_wide = data.X.shape[0] < data.X.shape[1]
-        self.request = replace(request, name="active_set") if request.name == "auto" and is_wide else request
-        self.best: Outcome | None = None
-
-    def run(self, start: np.ndarray | None) -> Outcome:
-        """The corrected solution; after a KeyboardInterrupt the best point so far, if there is one."""
-        try:
-            self._solve_repeatedly(start)
-        except KeyboardInterrupt:
-            if self.best is None:
-                raise
-            take_interrupt()
-            self.best = replace(self.best, exit_reason=ExitReason.INTERRUPTED)
-        assert self.best is not None
-        found, log = self.best, self.log
-        proof, status = self.data.in_units_of_data(found.certificate), found.status
-        if status is Status.FEASIBLE and proof.gap <= self.request.tol:
-            status = Status.OPTIMAL
-        log.units = None  # the certificate has the constant
-        last = log.note(0, **proof.figures)
-        return replace(
-            found, certificate=proof, status=status, n_iter=log.before, seconds=last.seconds, history=log.history
-        )
-
-    def _solve_repeatedly(self, start: np.ndarray | None) -> None:
-        """Solve, and again with the linear term for which the gradient at the last point is exact, while that reduces the residual."""
-        problem, request = self.problem, self.request
-        current = problem
-        for _ in range(1 + CORRECTIONS):
-            outcome = minimize(current, start, request, self.log, trusted=True)
-            self.log.before += outcome.n_iter
-            del self.log.history[-1]  # a certificate of the program with the current linear term
-            proof = outcome.certificate
-            v = proof.x
-            accurate = self.data.gradient(v)
-            if outcome.status is Status.INFEASIBLE:
-                self.best = replace(outcome, certificate=replace(proof, dual=accurate))
-                return
-            if outcome.status is Status.UNBOUNDED:  # by rounding: a sum of squares is bounded
-                outcome = replace(outcome, status=Status.FEASIBLE, exit_reason=ExitReason.STALLED)
-                proof = replace(proof, upper=proof.objective)
-            h = problem.reduced(accurate, proof.equality_dual)
-            residual = problem.residual(v, h)
-            before = np.inf if self.best is None else self.best.certificate.kkt_residual
-            if self.best is None or residual < before:
-                self.best = replace(outcome, certificate=replace(proof, dual=h, kkt_residual=residual))
-            is_exact = residual <= EXACT or residual > before
-            if request.updates is not None or is_exact or outcome.exit_reason is not ExitReason.TOLERANCE:
-                return
-            # the gradient of 1/2 x'Ax + (g - A v)'x at x = v is g = X'(X v - y), without the rounding of A
-            current = replace(problem, b=accurate - problem.A @ v)
-            start = v
+def _in_terms_of_data(outcome: Outcome, problem: NonnegativeQP, X: Any, y: np.ndarray) -> QPCertificate:
+    """The certificate with ``1/2 |X v - y|^2`` and its gradient from the residual; the distance of the bound stays the same."""
+    proof = outcome.certificate
+    image = X @ proof.x
+    residual = image - y
+    gradient = X.T @ residual
+    objective, excess = 0.5 * float(residual @ residual), proof.objective - proof.dual_bound
+    proof = replace(proof, objective=objective, dual_bound=objective - excess, excess=excess)
+    if outcome.status is Status.INFEASIBLE:
+        return replace(proof, dual=gradient)
+    h = problem.reduced(gradient, proof.equality_dual)
+    upper = objective if proof.is_feasible or outcome.status is Status.UNBOUNDED else np.inf
+    proof = replace(proof, upper=upper, dual=h, kkt_residual=problem.residual(proof.x, h))
+    if not proof.is_feasible or not proof.dual_bound < 0.0:
+        return proof
+    # A sum of squares is at least 0, which is better than the dual bound if y is nearly reached.
+    size = max(objective, 0.5 * float(image @ image), 1e-300)
+    gap = min(proof.gap, objective / size)
+    return replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap * size, size=size)

@@ -68,21 +68,14 @@ class MultiplicativeUpdates:
 
     def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
         """The state at the caller's start with its zeros raised, or at the default start."""
-        multiplier, total = 0.0, 0.0
-        if problem.signs is not None:
-            able = problem.upper > 0
-            found = np.unique(problem.signs[able])
-            if len(found) == 1:  # with total 0 no variable can move, and this multiplier proves optimality
-                multiplier = float(found[0] * np.max(-problem.b[able]))
         memory = _Extrapolation(self.anderson, problem.length) if self.anderson else None
-        x0 = problem.first(start)
-        if x0 is None or not (self.clamp == 0 or np.any(x0)):
-            return self._state(problem, _ones(problem), multiplier, tol=tol, memory=memory)
-        v = np.clip(np.array(x0, dtype=float), 0.0, problem.upper)
+        if start is None or not (self.clamp == 0 or np.any(start)):
+            return self._state(problem, _ones(problem), 0.0, tol=tol, memory=memory)
+        v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
         total = 0.0 if problem.signs is None else float(problem.signs @ v)
         lifted = np.where(v == 0, np.minimum(problem.vanishing(v, self.clamp), problem.upper), v)
         point = problem.at(problem.on_constraint(lifted, total))
-        return self._state(problem, point, multiplier, total=total, tol=tol, memory=memory)
+        return self._state(problem, point, 0.0, total=total, tol=tol, memory=memory)
 
     def step(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
         """Go to the extrapolated point if the objective does not rise there, else to the plain update."""
@@ -191,15 +184,8 @@ def _ones(problem: SplitProgram) -> Point:
 class _Extrapolation:
     """Anderson acceleration of the updates ``x -> g(x)`` in logarithms, which keep every extrapolated point positive.
 
-    The residuals ``g - x`` are weighted by ``sqrt(v_i length_i / max)``, because large relative errors of vanishing variables are
-    irrelevant.
-
-    Parameters
-    ----------
-    depth : int
-        Number of differences that are kept.
-    length : ndarray, shape (n,)
-        ``sqrt(A_ii)``, which makes variables of different units comparable.
+    The last ``depth`` differences are kept. The residuals ``g - x`` are weighted by ``sqrt(v_i length_i / max)`` with
+    ``length_i = sqrt(A_ii)``, because large relative errors of vanishing variables are irrelevant.
     """
 
     LEAST = 1e-300  # replaces zero before logarithms are taken
@@ -234,10 +220,7 @@ class _Extrapolation:
         system.reshape(-1)[:: len(system) + 1] += self.RIDGE * np.trace(system)
         if not (np.isfinite(system).all() and system.trace() > 0):
             return None
-        try:
-            weights = np.linalg.solve(system, changes @ errors[-1])
-        except np.linalg.LinAlgError:
-            return None
+        weights = np.linalg.solve(system, changes @ errors[-1])
         logs = ends[-1] - weights @ np.diff(ends, axis=0)
         guess = np.exp(np.clip(logs, ends[-1] - self.LARGEST_LOG, ends[-1] + self.LARGEST_LOG))
         return np.where((new > 0) & (v > 0), guess, 0.0)
@@ -255,25 +238,14 @@ def run_updates(
 ) -> Outcome:
     """Run the updates (Sha 2002, eq. 3; bounds and sum constraint as in Sha 2007), then set clamped variables to zero.
 
+    If F has no lower bound, the status is UNBOUNDED, ``certificate.dual`` is the direction and ``conflict`` its variables.
+
     Parameters
     ----------
-    problem : SplitProgram
-    settings : MultiplicativeUpdates, optional
-    start : ndarray, shape (n,), optional
-        Copied; only its zeros are changed (see ``clamp``). By default ones as in the paper, shrunk into the box and to a
-        zero sum, then scaled to the smallest objective.
-    tol : float
-        Gap, or for programs without one the optimality residual, at which the run stops; dimensionless.
-    max_iter : int, optional
-        Limit on steps; by default that of the settings.
-    log : RunLog, optional
-        Has the callback and the limit on wall time.
-
-    Returns
-    -------
-    Outcome
-        With an :class:`UpdatesCertificate`. In the history, ``violation`` is the largest relative optimality residual. If F has no lower
-        bound, the status is UNBOUNDED, ``certificate.dual`` is the direction and ``conflict`` its variables.
+    problem, settings, start, tol, max_iter, log
+        Only the zeros of ``start`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
+        zero sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this
+        optimality residual, which is the ``violation`` of the history.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
     outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)

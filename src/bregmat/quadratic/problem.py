@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat._kernels.arrays import Quadratic
 from bregmat.base.linalg import EPS
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Status
-from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
@@ -47,10 +45,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         return self if self.rows is None else self.rows.given
 
     # ---------------------------------------------------------------- for the iteration loop
-    @property
-    def certifies_cheaply(self) -> bool:
-        """False: a certificate costs several products with A."""
-        return False
+    certifies_cheaply = False  # a certificate costs several products with A
 
     def is_due(self, state: QPState, tol: float) -> bool:
         """False: exact methods are certified at their end only."""
@@ -107,9 +102,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         directions: Any = () if state.is_rough else self.rising_directions(x, state)
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
-            best = self._improved(best, state.tol)
-            if not (best.gap <= state.tol and missed <= FEASIBLE):
-                best, missed = self._snapped(best, missed, state.tol)
+            best = self._snapped(self._improved(best, state.tol), missed, state.tol)
         if not self.given.m:
             return best
         return replace(
@@ -123,19 +116,26 @@ class NonnegativeQP(QuadraticProgram, Problem):
         """Improve a certificate whose gap is above ``tol`` by multipliers with smaller violations and by extended precision."""
         x = best.x
         if self.m and not (best.gap <= tol and best.kkt_residual <= PRECISE):
-            new = self._certified(x, self._repaired(x, best.equality_dual), precise=False)
+            y = self._repaired(x, best.equality_dual)
+            new = Evidence(self, x, y).certificate(self.rising_directions(x), is_tolerant=True)
             if new.gap < best.gap > tol or (new.gap <= max(best.gap, tol) and new.kkt_residual < best.kkt_residual):
                 best = new
         if not best.gap <= tol and best.kkt_residual <= PRECISE:
-            new = self._certified(best.x, best.equality_dual, precise=True)
+            evidence = Evidence(self, x, best.equality_dual, precise=True)
+            new = evidence.certificate(self.rising_directions(x), is_tolerant=True)
             best = new if new.gap < best.gap else best
         return best
 
-    def _certified(self, x: np.ndarray, y: np.ndarray, *, precise: bool) -> QPCertificate:
-        """The certificate of a point and multipliers; denormal multipliers, whose digits are lost, count as 0."""
-        y = np.where(np.abs(y) < np.finfo(float).tiny, 0.0, y)
-        evidence = Evidence(self, x, y, precise=precise)
-        return evidence.certificate(self.rising_directions(x), is_tolerant=True)
+    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> QPCertificate:
+        """Set variables that are positive by rounding to zero, if that lowers the objective and violates the rows no more."""
+        x, largest = best.x, float(self.diagonal.max())
+        # sizes of x: its own, and the minima along single variables
+        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
+        near = np.where(x <= 1e-14 * max(float(x.max()), alone), 0.0, x)
+        if np.array_equal(near, x) or self.given.row_violation(near) > missed:
+            return best
+        new = Evidence(self, near, best.equality_dual).certificate(self.rising_directions(near), is_tolerant=True)
+        return new if new.objective < best.objective and new.gap <= max(best.gap, tol) else best
 
     def unproven(self, x: np.ndarray, *, lower: float, equality_dual: np.ndarray | None = None) -> QPCertificate:
         """A certificate of a problem that is proven to have no solution; ``lower`` is -inf if unbounded, inf if infeasible."""
@@ -152,7 +152,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
 
     def rising_directions(self, x: np.ndarray, state: QPState | None = None) -> Iterator[Direction]:
         """Directions w that raise reduced gradients which are too low by rounding: ``A_FF^-1`` of ``sqrt(A_ii)``, then others."""
-        n, root = self.n, self.root
+        root = self.root
         for w in () if state is None else state.rising():
             yield w, None
         yield x, None
@@ -163,25 +163,11 @@ class NonnegativeQP(QuadraticProgram, Problem):
         wide = np.flatnonzero((root > 0.0) & (x < self.upper) & near)
         if not len(wide):
             return
-        factor = FreeFactor(Quadratic(self.A, no_rows(n)[0], self.upper, self.weights, 0.0), n)
+        factor = FreeFactor(QuadraticProgram.of(self.A, self.b, self.upper))
         factor.rebuild(wide)
-        w = np.zeros(n)
+        w = np.zeros(self.n)
         w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
         yield w, None
-
-    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> tuple[QPCertificate, float]:
-        """Set variables that are positive by rounding to zero, if that proves the gap and violates the rows (``missed``) no more."""
-        x, largest = best.x, float(self.diagonal.max())
-        # sizes of x: its own, those that the rows need, and the minima along single variables
-        alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
-        reached = float((np.abs(self.e) / np.abs(self.E).max(axis=1)).max(initial=0.0))
-        near = np.where(x <= 1e-14 * max(float(x.max()), reached, alone), 0.0, x)
-        there = self.given.row_violation(near)
-        if there > missed or np.array_equal(near, x):
-            return best, missed
-        y = self._repaired(near, best.equality_dual) if self.m else best.equality_dual
-        new = self._certified(near, y, precise=True)
-        return (new, there) if new.gap <= tol else (best, missed)
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers with smaller violations of the conditions: Newton's method on the sum of their squares.
@@ -195,7 +181,8 @@ class NonnegativeQP(QuadraticProgram, Problem):
             h = g + y @ self.E
             violated = self.violations(x, h) * weight
             if violated.max() < least:
-                best, least = y, float(violated.max())
+                # denormal multipliers, whose digits are lost, count as 0
+                best, least = np.where(np.abs(y) < np.finfo(float).tiny, 0.0, y), float(violated.max())
             part = (violated > 0.0) | ((x > 0.0) & (x < self.upper))
             if not violated.any():
                 break

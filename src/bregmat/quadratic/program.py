@@ -43,25 +43,12 @@ class QuadraticProgram:
 
     @classmethod
     def build(cls, A: Any, b: Any, *, upper: Any = None, equality: Any = None) -> Self:
-        """Check the data and convert it to float64.
+        """Check the data of a program and convert it to float64; A is not copied if it has this form.
 
         Parameters
         ----------
-        A : array-like, shape (n, n)
-            Symmetric positive semidefinite; not copied if it is float64 and C-contiguous.
-        b : array-like, shape (n,)
-        upper : float or array-like, shape (n,), optional
-            At least 0; inf for no bound.
-        equality : tuple (E, e), optional
-            Shapes (m, n) and (m,); a single row may be given as a vector and a number.
-
-        Raises
-        ------
-        ValueError
-            Wrong shapes, numbers that are not finite (the message names the rows), A not symmetric (it names the entry), a negative
-            diagonal entry or negative 2 x 2 minor, which shows that A is not positive semidefinite, negative upper bounds.
-        TypeError
-            Data that cannot be read as numbers, or ``equality`` that is no pair.
+        A, b, upper, equality
+            As for :func:`bregmat.nnqp`.
         """
         A = np.ascontiguousarray(as_matrix("A", A, square=True, finite=False))
         b = np.ascontiguousarray(as_column("b", b, len(A), per="row of A"))
@@ -74,9 +61,8 @@ class QuadraticProgram:
 
         Parameters
         ----------
-        A, b, upper
-            As the attributes of this name; ``upper=None`` stands for no upper bounds.
-        equality : tuple (E, e), optional
+        A, b, upper, equality
+            As for :func:`bregmat.nnqp`.
         """
         n = len(b)
         E, e = no_rows(n) if equality is None else equality
@@ -202,27 +188,15 @@ class QuadraticProgram:
 
 
 class QPState(State):
-    """What the iteration loop and certificates read of a state of an exact method.
+    """What the iteration loop and certificates read of a state of an exact method."""
 
-    Attributes
-    ----------
-    x : ndarray, shape (n,)
-        Point inside the box.
-    multiplier : ndarray, shape (m,)
-        Of ``E x = e``: the reduced gradient is ``A x + b + E' multiplier``; of length 0 if it is not known.
-    tol : float
-        Relative gap that was asked for; more work is done for a certificate while its gap is larger.
-    is_rough : bool
-        Whether the point is no solution, so that a certificate is not worth a factorisation.
-    ray : ndarray, shape (n,), or None
-        Proven direction along which the objective falls without bound.
-    """
-
-    x: np.ndarray
-    multiplier: np.ndarray
-    tol: float = 0.0
-    is_rough: bool = False
-    ray: np.ndarray | None = None
+    x: np.ndarray  # (n,) point inside the box
+    multiplier: (
+        np.ndarray
+    )  # (m,) of E x = e, with the reduced gradient A x + b + E' multiplier; of length 0 if it is not known
+    tol: float = 0.0  # relative gap that was asked for; more work is done for a certificate while its gap is larger
+    is_rough: bool = False  # whether the point is no solution, so that a certificate is not worth a factorisation
+    ray: np.ndarray | None = None  # (n,) proven direction along which the objective falls without bound
     signal = np.inf
     ended: ExitReason | None = None  # type: ignore[assignment]
 
@@ -250,28 +224,16 @@ class QPState(State):
 
 @dataclass(eq=False)
 class Minimum(QPState):
-    """The end of a method.
-
-    Attributes
-    ----------
-    n_iter, n_factor : int
-        Steps, and factorisations from scratch.
-    violation : float
-        Largest violation of the optimality conditions by the reduced gradient, in its units.
-    directions : sequence of ndarray
-        See :meth:`QPState.rising`.
-    falling : ndarray, shape (n,), or None
-        A direction along which the objective seems to fall without bound.
-    """
+    """The end of a method."""
 
     x: np.ndarray
     multiplier: np.ndarray = field(default_factory=lambda: np.zeros(0))
     tol: float = 0.0
     n_iter: int = 0
-    n_factor: int = 0
-    violation: float = np.nan
-    directions: Iterable[np.ndarray] = ()
-    falling: np.ndarray | None = None
+    n_factor: int = 0  # factorisations from scratch
+    violation: float = np.nan  # largest violation of the optimality conditions by the reduced gradient, in its units
+    directions: Iterable[np.ndarray] = ()  # for `rising`
+    falling: np.ndarray | None = None  # a direction along which the objective seems to fall without bound
 
     def rising(self) -> Iterable[np.ndarray]:
         """The directions of the method."""

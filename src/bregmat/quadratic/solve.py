@@ -40,7 +40,7 @@ class Request:
 
     @classmethod
     def of(cls, solver: Any, E: np.ndarray, **limits: Any) -> Request:
-        """Check solver and limits; the updates accept one equality row E of +-1, times a constant."""
+        """Check solver and limits; the updates accept no equality rows E."""
         updates = solver if isinstance(solver, MultiplicativeUpdates) else None
         name = solver if updates is None else MultiplicativeUpdates.name
         if not isinstance(name, str):
@@ -49,13 +49,8 @@ class Request:
             raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {name!r}.")
         if name == MultiplicativeUpdates.name:
             updates = updates or MultiplicativeUpdates()
-            E = E[np.abs(E).max(axis=1) > 0.0]
-            size, sign = np.abs(E), np.sign(E)
-            if len(E) and not ((size == size[:, :1]).all() and (sign == sign[0] * sign[:, :1] * sign[0, 0]).all()):
-                raise TypeError(
-                    'solver="multiplicative" takes one equality row whose entries are +-1 times a constant; use solver="auto" '
-                    "for others."
-                )
+            if len(E):
+                raise TypeError('solver="multiplicative" takes no equality; use solver="auto".')
         check_limits(fewest=1, **limits)
         return cls(name, updates, limits["tol"], limits["max_iter"])
 
@@ -63,22 +58,12 @@ class Request:
 def minimize(
     problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
 ) -> Outcome:
-    """Minimise a program with checked data.
+    """Minimise a program with checked data; the certificate is in terms of the given rows, and is the last line of the history.
 
     Parameters
     ----------
-    problem : NonnegativeQP
-    start : ndarray, shape (n,), or None
-    request : Request
-    log : RunLog
-        Its history is continued.
-    trusted : bool
-        Whether A is known to be positive semidefinite.
-
-    Returns
-    -------
-    Outcome
-        With a :class:`QPCertificate` in terms of the given rows, which is also the last line of the history.
+    problem, start, request, log, trusted
+        The history of the log is continued. ``trusted``: A is known to be positive semidefinite.
     """
     with single_thread_blas(), np.errstate(all="ignore"):
         curvature = 0.0 if trusted else check_definite(problem.A)

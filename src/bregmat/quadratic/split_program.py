@@ -12,7 +12,7 @@ from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
 from bregmat.quadratic.program import QuadraticProgram
-from bregmat.quadratic.splits import DenseSplit, Split
+from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import spread
 from bregmat.run.loop import State
 
@@ -29,20 +29,13 @@ class Point:
 
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual.
-
-    Attributes
-    ----------
-    multiplier : float
-        Of the sum constraint, with gradient ``A x + b + multiplier signs``: the intercept of a margin machine. 0 without constraint.
-    residual : float
-        See :meth:`SplitProgram.violation`; dimensionless.
-    """
+    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual."""
 
     point: Point
     following: np.ndarray
+    # of the sum constraint, with the gradient A x + b + multiplier signs: the intercept of a margin machine
     multiplier: float
-    residual: float
+    residual: float  # of `SplitProgram.violation`
     objective: float
     stalled: bool
     finished: bool = False
@@ -93,7 +86,7 @@ class SplitProgram(Problem):
 
     Parameters
     ----------
-    split : Split
+    split : DenseSplit or ClassBlocks
         ``A``, positive semidefinite, as a difference of nonnegative matrices.
     b : ndarray, shape (n,)
     upper : float or ndarray, shape (n,), optional
@@ -105,7 +98,12 @@ class SplitProgram(Problem):
     is_certified: ClassVar[bool] = False
 
     def __init__(
-        self, split: Split, b: np.ndarray, *, upper: np.ndarray | float | None = None, signs: np.ndarray | None = None
+        self,
+        split: DenseSplit | ClassBlocks,
+        b: np.ndarray,
+        *,
+        upper: np.ndarray | float | None = None,
+        signs: np.ndarray | None = None,
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
@@ -123,14 +121,10 @@ class SplitProgram(Problem):
         """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None if nothing is proven."""
         return None
 
-    def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """The start, shape (n,), made feasible if the program knows its sum; None for the default start of the updates."""
-        return start
-
     # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
-        """Whether a certificate is cheap: yes, but without proofs it says no more than an estimate."""
+        """Without proofs a certificate says no more than an estimate."""
         return self.is_certified
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
@@ -183,11 +177,7 @@ class SplitProgram(Problem):
         return g if self.signs is None else g + multiplier * self.signs
 
     def violation(self, v: np.ndarray, g: np.ndarray, scale: np.ndarray) -> float:
-        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``, which is 0 exactly if the optimality conditions hold.
-
-        ``g`` is the gradient of :meth:`slope`, which takes the place of the clipped step if ``A_ii = 0``; ``scale`` is the size of its
-        terms. All have shape (n,).
-        """
+        """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: 0 if the conditions hold; g alone if ``A_ii = 0``."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             moved = self.diagonal * (v - np.clip(v - g / self.diagonal, 0.0, self.upper))
             edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < self.upper, np.maximum(-g, 0.0), 0.0)
@@ -215,7 +205,7 @@ class SplitProgram(Problem):
 
 
 class DenseUpdates(SplitProgram):
-    """A quadratic program with a dense matrix for the updates, which certifies every step.
+    """A quadratic program without equality rows for the updates, which certifies every step.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
@@ -223,13 +213,8 @@ class DenseUpdates(SplitProgram):
     is_certified = True
 
     def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        signs, total = None, 0.0
-        if problem.m:
-            signs = np.sign(problem.E[0])
-            total = float(problem.e[0]) / float(np.abs(problem.E[0]).max())
-        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs)
-        self.problem, self.given_total = problem, total
-        root = problem.root
+        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper)
+        self.problem, root = problem, problem.root
         self.directions: list[np.ndarray] = []
         if (root > 0).all() and not is_rough:
             if (problem.A >= 0).all():
@@ -238,19 +223,8 @@ class DenseUpdates(SplitProgram):
             if definite:
                 self.directions.append(cholesky_solve(factor, root))
 
-    def first(self, start: np.ndarray | None) -> np.ndarray | None:
-        """A start that satisfies the row."""
-        if self.signs is None:
-            return start
-        begin = np.ones(self.problem.n) if start is None else start
-        # factors cannot move zeros, so these start at a small share of the largest variable
-        least = 1e-3 * (float(begin.max()) or 1.0)
-        begin = np.minimum(np.maximum(begin, least), self.problem.upper)
-        return spread(begin, signs=self.signs, total=self.given_total, upper=self.problem.upper)
-
     def prove(self, point: Point) -> QPCertificate:
-        """The certificate of a point, with the least-squares multipliers of its free variables."""
+        """The certificate of a point."""
         x, product = point.v, point.p - point.q
-        y = self.problem.free_multiplier(x, product + self.problem.b)
         directions = [(x, product), *((w, None) for w in self.directions)]
-        return Evidence(self.problem, x, y, product=product).certificate(directions)
+        return Evidence(self.problem, x, np.zeros(0), product=product).certificate(directions)

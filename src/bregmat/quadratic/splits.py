@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,29 +14,11 @@ _SHARED = 2_000_000  # size of a matrix from which its sums are computed in part
 _PARTS = 16  # number of parts; fixed, so that sums do not depend on the number of threads
 
 
-class Split(Protocol):
-    """``A = P - Q`` with nonnegative symmetric ``P`` and ``Q``, of which only products with nonnegative vectors are needed."""
-
-    n: int
-    diagonal: np.ndarray  # A_ii, shape (n,) float64
-
-    def positive_negative(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``(P v, Q v)`` for ``v >= 0``, both (n,) float64 and nonnegative; NaN in ``v`` gives NaN."""
-        ...
-
-
 class DenseSplit:
     """The split of eq. 2 of any symmetric matrix.
 
-    Parameters
-    ----------
-    A : ndarray, shape (n, n)
-        Not copied if it is float64 and C-contiguous.
-
-    Notes
-    -----
     One pass computes ``A v`` and ``|A| v``; ``A+ v`` is half their sum and ``A- v`` half the difference. It reads ``n^2`` numbers once.
-    Sha 2002, section 2.1, stores A+ and A-, which reads twice as much.
+    Sha 2002, section 2.1, stores A+ and A-, which reads twice as much. A is not copied if it is float64 and C-contiguous.
     """
 
     def __init__(self, A: np.ndarray) -> None:
@@ -60,19 +42,8 @@ class ClassBlocks:
     stored, which takes half of the memory. It consists of square tiles, each within one block. A pass loads each tile once and uses
     it for its rows and its columns.
 
-    Parameters
-    ----------
-    K : ndarray, shape (n, n), or KernelSource
-        Symmetric kernel with entries >= 0. ``K.block(I, J)`` of a source returns ``K[I][:, J]``, so that the whole matrix is never
-        formed. A matrix is copied.
-    y : ndarray of +-1, shape (n,)
-    ridge : float or ndarray, shape (n,)
-        Added to the diagonal of A, >= 0, in the units of the kernel: ``1 / C`` for the squared hinge.
-
-    Raises
-    ------
-    ValueError
-        A negative entry or NaN, whose row and column are named (use :class:`DenseSplit`), or wrong shapes.
+    K is a symmetric matrix with entries >= 0, or a KernelSource, of which the whole matrix is never formed. The ridge, ``1 / C`` for the
+    squared hinge, is added to the diagonal of A. A negative entry or NaN raises ValueError; :class:`DenseSplit` is for those.
     """
 
     def __init__(self, K: Any, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> None:
@@ -133,15 +104,8 @@ def _check_nonnegative(values: np.ndarray, rows: np.ndarray, columns: np.ndarray
     )
 
 
-def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> Split:
-    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`.
-
-    Parameters
-    ----------
-    K : ndarray, shape (n, n)
-    y, ridge
-        As for :class:`ClassBlocks`.
-    """
+def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> DenseSplit | ClassBlocks:
+    """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`."""
     K = np.asarray(K)
     if (K >= 0).all():
         return ClassBlocks(K, y, ridge=ridge)

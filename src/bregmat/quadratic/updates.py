@@ -14,32 +14,17 @@ from bregmat.base.linalg import EPS
 
 
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """Factors of the variables: ``(-b + sqrt(b^2 + 4 (A+ v)(A- v))) / (2 A+ v)`` (eq. 5).
+    """Factors of the variables: ``(-b + sqrt(b^2 + 4 (A+ v)(A- v))) / (2 A+ v)`` (eq. 5), shape (n,).
 
-    For ``b > 0`` the equal form ``2 (A- v) / (b + sqrt(...))`` avoids cancellation. If ``A+ v = 0``, the factor
-    is the limit: inf for ``b < 0`` (the objective falls without bound), else 0 if also ``A- v = 0``.
-
-    Parameters
-    ----------
-    b, positive, negative : ndarray, shape (n,)
-        Linear term, ``A+ v`` and ``A- v``; the last two nonnegative.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        Nonnegative and dimensionless; NaN if an argument is NaN.
+    If ``A+ v = 0``, the factor is the limit: inf for ``b < 0`` (the objective falls without bound), else 0 if also ``A- v = 0``.
+    It is NaN if an argument is NaN.
     """
     # hypot, because squares may overflow
-    r = np.hypot(b, 2.0 * np.sqrt(positive) * np.sqrt(negative))
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return _quotients(b, r, positive=positive, negative=negative)
-
-
-def _quotients(b: np.ndarray, r: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """The factors from the square root ``r``: ``(r - b) / 2 A+v`` or, for b > 0, ``2 A-v / (r + b)``."""
-    up = b > 0
+    r, up = np.hypot(b, 2.0 * np.sqrt(positive) * np.sqrt(negative)), b > 0
+    # For b > 0 the equal form 2 (A- v) / (b + r) avoids cancellation.
     top, bottom = np.where(up, 2.0 * negative, r - b), np.where(up, b + r, 2.0 * positive)
-    return np.where(top == 0, 0.0, top / bottom)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.where(top == 0, 0.0, top / bottom)
 
 
 def step(
@@ -55,18 +40,12 @@ def step(
 
     It minimises the auxiliary function (eq. 12) over the box exactly, so that ``F`` does not rise if ``lower <= v <= upper``.
     The auxiliary function is a sum of convex functions of one variable each, so any subset of the variables may be updated.
+    An entry of the new point is inf if the objective falls without bound along that variable.
 
     Parameters
     ----------
-    v, b, positive, negative : ndarray, shape (n,)
-        Point, linear term, ``A+ v`` and ``A- v`` at the whole of ``v``.
-    lower, upper : float or ndarray, shape (n,)
-        Bounds in the units of ``v``; ``upper`` may be inf.
-
-    Returns
-    -------
-    ndarray, shape (n,)
-        The new point; an entry is inf if the objective falls without bound along that variable.
+    v, b, positive, negative, lower, upper : ndarray, shape (n,)
+        Point, linear term, ``A+ v`` and ``A- v`` at the whole of v, and bounds.
     """
     eta = factors(b, positive=positive, negative=negative)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
@@ -98,19 +77,13 @@ def balanced_step(
 
     Parameters
     ----------
-    v, b, positive, negative, lower, upper
-        As for :func:`step`.
-    signs : ndarray of +-1, shape (n,)
-        The labels ``y`` of a margin machine.
-    total : float
-        Value of ``signs'v``, in the units of ``v``.
-    multiplier : float
-        Start of the search, in the units of ``b``: the multiplier of the previous update.
+    v, b, positive, negative, signs, total, lower, upper, multiplier
+        As for :func:`step`; ``signs`` are +-1, and the search starts at ``multiplier``, that of the previous update.
 
     Returns
     -------
-    new : ndarray, shape (n,)
-    multiplier : float
+    (ndarray, float)
+        The new point and its multiplier.
     """
     side = 2.0 * np.sqrt(positive) * np.sqrt(negative)
     signs = np.asarray(signs, dtype=float)
@@ -118,10 +91,9 @@ def balanced_step(
     def moved(shift: float) -> tuple[np.ndarray, np.ndarray]:
         """The point of a multiplier, and ``v eta / sqrt(...)``, its negative derivative times the sign, 0 at bounds."""
         c = b + shift * signs
-        r = np.hypot(c, side)
-        free = _times(v, _quotients(c, r, positive=positive, negative=negative))
+        free = _times(v, factors(c, positive=positive, negative=negative))
         new = np.clip(free, lower, upper)
-        return new, np.where((new == free) & (free > 0), free / r, 0.0)
+        return new, np.where((new == free) & (free > 0), free / np.hypot(c, side), 0.0)
 
     unit = float(np.abs(b).max(initial=0.0)) or 1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -133,14 +105,9 @@ def spread(v: np.ndarray, *, signs: np.ndarray, total: float = 0.0, upper: np.nd
 
     Parameters
     ----------
-    v : ndarray, shape (n,)
-        Nonnegative.
-    signs : ndarray of +-1, shape (n,)
-    total : float
-        In the units of ``v``.
-    upper : float or ndarray, shape (n,)
+    v, signs, total, upper
+        v is nonnegative, and ``signs`` are +-1.
     """
-
     signs = np.asarray(signs, dtype=float)
 
     def moved(shift: float) -> tuple[np.ndarray, np.ndarray]:
@@ -170,11 +137,7 @@ def _falling_root(
     for _ in range(200):
         x, rate = moved(t)
         miss, slope, scale = float(signs @ x) - total, float(rate.sum()), float(np.abs(x).sum()) + abs(total)
-        if np.isinf(scale):
-            # the sign of the sum is that of the infinite entries; 0 if there are some of both signs
-            miss = float(np.isinf(x[signs > 0]).any()) - float(np.isinf(x[signs < 0]).any())
-            slope = np.nan
-        if np.isnan(scale) or abs(miss) <= 2.0 * EPS * scale:
+        if not np.isfinite(scale) or abs(miss) <= 2.0 * EPS * scale:
             return x, t
         ends[0 if miss > 0 else 1] = (t, miss, x)
         low, high = ends
