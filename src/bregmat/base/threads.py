@@ -109,7 +109,8 @@ def _restore() -> None:
 def on_one_blas_thread(function: C) -> C:
     """Decorator: run a function under :func:`single_thread_blas`; for a class, its public methods and properties.
 
-    Methods whose names end in ``_one`` (one example at a time) and properties whose names begin with ``n_`` (counts) are left out.
+    Methods whose names end in ``_one`` (one example at a time) and properties without products of matrices are left out: those whose names
+    begin with ``n_`` (counts), and ``settings``.
     """
     if not isinstance(function, type):
 
@@ -120,7 +121,7 @@ def on_one_blas_thread(function: C) -> C:
 
         return cast(C, inside)
     for name, member in list(vars(function).items()):
-        if name.startswith(("_", "n_")) or name.endswith("_one"):
+        if name.startswith(("_", "n_")) or name.endswith("_one") or name == "settings":
             continue
         if isinstance(member, property) and member.fget is not None:
             setattr(function, name, property(on_one_blas_thread(member.fget), member.fset, doc=member.__doc__))

@@ -39,6 +39,8 @@ def nearest_kernel_sharded(prior: Any, constraints: Any, options: Options) -> Ma
 
     With LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is from the identity: the problem is that of a metric on G0.
     """
+    check_executor(options.executor)
+    check_integer("block_size", options.block_size, 1)
     if not isinstance(prior, Factor):
         raise TypeError(
             f"sharded rows need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."

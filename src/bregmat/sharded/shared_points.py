@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -31,10 +32,12 @@ class SharedPoints:
         self._latest: tuple[Any, Any, Any] = (None, None, None)
         self._numbers = count()
         self._holders: dict[str, int] = {}
+        self._released: deque[str] = deque()  # keys whose holders are gone, not yet counted
 
     def points(self, key: tuple[str, bool], make: Callable[[], Any]) -> Any:
         """The points of a key with their rounding; ``make`` is called at the first use."""
         with self._lock:
+            self._forget()
             if key not in self._points:
                 self._points[key] = make()
             return self._points[key]
@@ -42,14 +45,29 @@ class SharedPoints:
     def hold(self, holder: Any, key: str) -> None:
         """Keep the points of a key as long as the holder lives."""
         with self._lock:
+            self._forget()
             self._holders[key] = self._holders.get(key, 0) + 1
         weakref.finalize(holder, self._release, key)
 
     def _release(self, key: str) -> None:
-        with self._lock:
+        """Count a holder that is gone, now or, if another thread owns the lock, at the next use.
+
+        The garbage collector calls this in any thread, also in one that reads points for the owner of the lock: it must not wait.
+        """
+        self._released.append(key)
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget()
+            finally:
+                self._lock.release()
+
+    def _forget(self) -> None:
+        """Forget the points of keys without a holder; called with the lock."""
+        while self._released:
+            key = self._released.popleft()
             self._holders[key] -= 1
             if self._holders[key]:
-                return
+                continue
             del self._holders[key]
             self._points = {name: found for name, found in self._points.items() if name[0] != key}
             self._derived, self._latest = {}, (None, None, None)
