@@ -132,12 +132,16 @@ def _matrix(graph: Any) -> Any:
             raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
         if graph.number_of_nodes() < 2:
             raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
+        place = {vertex: i for i, vertex in enumerate(graph)}
+        ends, weights = [], []
         for u, v, weight in graph.edges(data="weight", default=1):
             if not isinstance(weight, Real | np.bool_):
                 raise TypeError(f"graph must hold real weights; got {weight!r} on the edge between {u!r} and {v!r}.")
-        import networkx  # the library of the argument
-
-        return networkx.to_scipy_sparse_array(graph, weight="weight", dtype=float, format="csr")
+            ends.append((place[u], place[v]))
+            weights.append(weight)
+        rows, columns = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        A = scipy.sparse.csr_array((np.array(weights, dtype=float), (rows, columns)), shape=(len(place), len(place)))
+        return scipy.sparse.csr_array(A + A.T)
     if isinstance(graph, str | bytes) or graph is None:
         raise TypeError(
             f"graph must be a square array, scipy.sparse matrix or networkx graph; got {type(graph).__name__}."

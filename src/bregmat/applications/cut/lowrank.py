@@ -18,6 +18,8 @@ FIRST_BOUND, FIRST_LOOK = (
     0.5,
 )  # residuals below which the first proof is tried; above LARGE vertices, the first Ritz value
 DEAD = 0.1  # length of a column of R, relative to the longest one, below which it may be removed
+FEW = 12  # columns from the second polynomial on; solutions of grids had rank 3
+DEGREES = 8, 32, 128  # of the polynomials of L that smooth the start of a large graph, one after the other
 SMALLEST = 1e-10  # residual at which the relaxation is solved to rounding
 FORCING = 0.1  # relative residual of the linear systems
 SUFFICIENT = 0.05  # least decrease of a step, over the decrease that its slope predicts
@@ -52,6 +54,8 @@ class LowRank:
         n = graph.size
         self.coarse = 1.0 if n <= LARGE else 100.0
         self.R = self._retract(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, RANK))))
+        if n > LARGE:
+            self.R = self._smoothed(self.R)
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else FIRST_LOOK), 0
@@ -91,6 +95,40 @@ class LowRank:
             b = np.linalg.pinv(n * np.eye(k) - R.T @ R, rcond=1e-8, hermitian=True) @ s
             R = R - b
         return R / np.linalg.norm(R, axis=1, keepdims=True)
+
+    def _smoothed(self, R: np.ndarray) -> np.ndarray:
+        """A start that hardly changes along edges, which saves half of the Newton steps on grids.
+
+        Chebyshev polynomials of L keep the directions of small eigenvalues. The degree grows as long as the value falls by half.
+        """
+        A, top, value = self.graph.A, 2.0 * float(self.graph.degree.max(initial=0.0)), np.inf
+        for degree in DEGREES if top > 0 else ():
+            low = top * min(0.5, (2.5 / degree) ** 2)  # directions of larger eigenvalues shrink to a few hundredths
+            shifted, along = self.graph.degree - 0.5 * (top + low), np.empty(len(R))
+            start = R
+            if value < np.inf and R.shape[1] > FEW:  # the last polynomial helped, so few eigenvalues matter
+                start = R @ np.linalg.eigh(R.T @ R)[1][:, -FEW:]
+            last, now = np.zeros_like(start), start
+            for k in range(degree):  # T_k+1 = 2 x T_k - T_k-1 with x = (top + low - 2 L) / (top - low)
+                new = np.empty_like(start)
+                cut.curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
+                new *= (-4.0 if k else -2.0) / (top - low)
+                new -= last
+                last, now = (now if k else start), new
+            narrow = self._without_short_columns(now)
+            now = self._retract(now if narrow is None else narrow)
+            new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
+            if not new_value < 0.5 * value:
+                break
+            R, value = now, new_value
+        return R
+
+    @staticmethod
+    def _without_short_columns(R: np.ndarray) -> np.ndarray | None:
+        """R rotated to its right singular vectors, without short columns; None unless these are the majority."""
+        sizes, V = np.linalg.eigh(R.T @ R)
+        kept = 2 * int((sizes > DEAD**2 * sizes[-1]).sum()) + 2
+        return R @ V[:, -kept:] if 2 * kept <= len(sizes) else None
 
     @property
     def residual(self) -> float:
@@ -164,11 +202,10 @@ class LowRank:
         return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
     def _narrow(self) -> None:
-        """Remove short columns of R, after a rotation to its right singular vectors, if they are the majority."""
-        sizes, V = np.linalg.eigh(self.R.T @ self.R)
-        kept = 2 * int((sizes > DEAD**2 * sizes[-1]).sum()) + 2
-        if 2 * kept <= len(sizes):
-            self.R = self._retract(self.R @ V[:, -kept:])
+        """Remove short columns of R if they are the majority."""
+        narrow = self._without_short_columns(self.R)
+        if narrow is not None:
+            self.R = self._retract(narrow)
             self._derivatives()
 
     def level(self, loss: float, is_last: bool) -> float:
