@@ -89,10 +89,14 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         )
         return self.pair_distance(pairs)
 
+    def _check_preprocessor(self) -> None:
+        """Raise for an object that is no preprocessor; metric-learn's own tests call this by name."""
+        as_preprocessor(self.preprocessor)
+
     def _check_parameters(self) -> None:
         """Raise for a parameter that is invalid for any data."""
         check_run(self)
-        as_preprocessor(self.preprocessor)
+        self._check_preprocessor()
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; a fit (``reset``) takes the number and the names of the columns from them."""

@@ -103,6 +103,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
             best = self._snapped(self._improved(best, state.tol), missed, state.tol)
+            missed = missed if best.x is x else self.given.row_violation(best.x)
         if not self.given.m:
             return best
         return replace(

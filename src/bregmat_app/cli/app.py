@@ -223,6 +223,9 @@ def correlation(
             raise ValueError(f"--target and {named[0]} exclude each other")
         if factors is not None and len(named) > 1:
             raise ValueError(f"--factors and {named[1]} exclude each other")
+        for name, side in (("--lower", lower), ("--upper", upper)):
+            if side is not None and not -1 <= side <= 1:  # older versions of typer let NaN pass
+                raise ValueError(f"{name} must be between -1 and 1; got {side}")
         code = repair_file(
             matrix,
             out,

@@ -160,6 +160,16 @@ class CorrelationResult(RepairedMatrix):
         Entries that carry the proof of infeasibility, with those that imply the null space.
     n_iter : int
         Newton steps, and steps of the searches with `rank` or `n_factors`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import nearest_correlation
+    >>> result = nearest_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))
+    >>> result.matrix.diagonal()
+    array([1., 1., 1.])
+    >>> bool(result.gap <= result.tol)
+    True
     """
 
     divergence: str

@@ -38,6 +38,14 @@ class ShrinkResult(RepairedMatrix):
         A unit vector v with ``v' ((a T + (1 - a) C) - min_eig I) v < 0`` for every a below the bound.
     residual, min_eig, labels, frame, deviations
         As in :class:`CorrelationResult`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import shrink_correlation
+    >>> result = shrink_correlation(np.array([[1.0, 0.9, 0.7], [0.9, 1.0, -0.2], [0.7, -0.2, 1.0]]))
+    >>> bool(result.dual_bound <= result.alpha <= result.dual_bound + 1e-8)
+    True
     """
 
     vector: np.ndarray

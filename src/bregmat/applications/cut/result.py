@@ -45,6 +45,15 @@ class CutResult(Result):
         ``objective`` is the best cut so far.
     solver : str
         "certificate of the cut", "central path" or "low rank".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import balanced_cut
+    >>> square = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
+    >>> result = balanced_cut(square, random_state=0)
+    >>> print(result.status, result.cut, np.bincount(result.labels))
+    OPTIMAL 2.0 [2 2]
     """
 
     labels: np.ndarray

@@ -228,6 +228,14 @@ class BoostResult(Result):
         Exponential loss ``sum_i w1_i exp(-y_i f(x_i))`` after each step; the training error is at most this.
     bound : ndarray, shape (n_steps,)
         The upper bound of the loss from Theorem 4.1: the product of the ``rho(r_t)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import boost_hypotheses
+    >>> result = boost_hypotheses(np.array([[1.0], [1.0], [-1.0]]), [1, -1, -1], n_steps=5)
+    >>> round(result.objective, 4)  # the exponential loss: 2 sqrt(2) / 3
+    0.9428
     """
 
     weights: np.ndarray

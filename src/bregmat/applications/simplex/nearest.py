@@ -43,6 +43,13 @@ class DistributionResult(Result):
         Largest relative violation.
     status, exit_reason
         What is proven, and why the run stopped; cyclic projections without corrections end FEASIBLE.
+
+    Examples
+    --------
+    >>> from bregmat import nearest_distribution
+    >>> result = nearest_distribution([0.25, 0.25, 0.5], [[1, 0, 0]], 0.4, ">=")
+    >>> print(result.status, result.x.round(3))
+    OPTIMAL [0.4 0.2 0.4]
     """
 
     x: np.ndarray

@@ -35,6 +35,17 @@ class UnfoldResult(Result):
         Relative accuracy to which squared distances are kept.
     n_components : int
         Dimensions of :attr:`embedding`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import unfold
+    >>> angle = np.linspace(0.0, 3.0, 12)
+    >>> arc = np.column_stack([np.cos(angle), np.sin(angle)])
+    >>> result = unfold(arc, n_neighbors=2, n_components=1, objective="variance")
+    >>> steps = np.abs(np.diff(result.embedding[:, 0]))
+    >>> print(result.status, bool(steps.std() < 0.01 * steps.mean()))
+    OPTIMAL True
     """
 
     factor: np.ndarray
