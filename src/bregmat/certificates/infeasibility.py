@@ -191,7 +191,7 @@ def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
 
 
 def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
-    """A proof from corrected weights: negative ones are dropped outside the range of the positive part, and else made smaller.
+    """A proof from corrected weights: negative ones are set to 0 outside the range of the positive part, otherwise reduced.
 
     With ``P = A*(y+)`` on its range and ``N = -A*(y-)``, the sum ``P - theta N`` is PSD for ``theta <= 1 / lambda_max(P^-1/2 N P^-1/2)``.
     """
@@ -240,8 +240,8 @@ def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
 def _correction(slack: float) -> float:
     """The fraction by which weights are changed so that the sum is PSD in spite of rounding.
 
-    It is half of the fraction at which the proof would fail, between 1e-12 and 1e-9: rounding turns the range of a prior of condition
-    1e12 by 1e-11.
+    It is half of the fraction at which the proof would fail, between 1e-12 and 1e-9: rounding rotates the range of a prior of condition
+    1e12 by about 1e-11.
     """
     return min(max(0.5 * slack, 1e-12), 1e-9)
 

@@ -247,7 +247,7 @@ def pose_problem(
     *,
     in_span: bool = True,
 ) -> PosedProblem:
-    """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows leave nothing.
+    """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows force M to be 0.
 
     Parameters
     ----------

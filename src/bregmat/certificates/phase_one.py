@@ -1,7 +1,7 @@
 """A search for rows that contradict each other: phase one of an interior point method, which needs neither prior nor divergence.
 
-``minimize b . y + R lambda  over  A*(y) + lambda I >= 0, lambda >= 0, |y_i| unit_i <= 1`` and the signs of y: the dual of meeting the
-rows with the least total relative violation at a trace of at most R. Its minimum is 0 if they can be met.
+``minimize b . y + R lambda  over  A*(y) + lambda I >= 0, lambda >= 0, |y_i| unit_i <= 1`` and the signs of y. This is the dual of
+minimising the total relative violation of the rows over matrices of trace at most R. Its minimum is 0 if they can be met.
 """
 
 from __future__ import annotations

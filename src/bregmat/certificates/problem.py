@@ -7,9 +7,9 @@
 For dual weights ``mu`` of feasible signs, with ``T(mu) = T0 - A*(mu)`` in the domain of the inverse link,
 ``g(mu) = phi*(T0) - phi*(T(mu)) - sum loss*_i(mu_i)`` is a lower bound of (P). Certificates are in float64, on unscaled data.
 
-Rounding is accounted for: what it may have added to the bound is subtracted, and what it may have taken from the objective is added
-to ``upper``. The computed eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its norm and of the terms that it
-is the sum of, which changes ``phi*`` by at most ``E |psi(T + E)|``. A sum is wrong by a few roundings of the sizes of its terms.
+The largest rounding error of the bound is subtracted from it, and that of the objective is added to ``upper``. The computed
+eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its norm and of the terms that it is the sum of, which changes
+``phi*`` by at most ``E |psi(T + E)|``. A sum is wrong by a few roundings of the sizes of its terms.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ class Nearness:
 
 
 def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
-    """The nearest dual weights in their box; ends of the box that are open are kept away from by a factor of 1 - 1e-12."""
+    """The nearest dual weights in their box; at an open end of the box, at most 1 - 1e-12 times that end."""
     lower, upper = problem.losses.dual_box
     inside = 1.0 - 1e-12  # leaves infinite ends infinite
     return np.minimum(np.maximum(mu, inside * lower), inside * upper)

@@ -91,10 +91,10 @@ def _restored(
             break
         margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))
-        if k == 0:  # idle rows hold if the tighter row with the same matrix does
+        if k == 0:  # a redundant row holds if the tighter row with the same matrix holds
             on[problem.parallel_rows.idle] = False
         rows = np.flatnonzero(on)
-        if not len(rows):  # idle rows alone are violated, by rounding: the next round restores them
+        if not len(rows):  # only redundant rows are violated, by rounding: the next round restores them
             continue
         # change of the values: onto the bound for "==", inside it by the margin for inequalities
         want = np.where(s == 0, L.bound - p, -s * (np.maximum(excess, 0.0) + margin))

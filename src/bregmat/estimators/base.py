@@ -113,7 +113,7 @@ class KernelEstimator:
 
 
 def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) -> Any:
-    """Points checked by :func:`sklearn.utils.validation.validate_data`, after entries that it would convert silently raised an error.
+    """Check points by :func:`sklearn.utils.validation.validate_data`. Entries that it would convert silently raise an error first.
 
     Parameters
     ----------

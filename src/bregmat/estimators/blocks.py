@@ -1,7 +1,7 @@
 """MetricLearner for points in blocks: labels, neighbours and the problem. The same constraints are drawn as in memory.
 
-The process that calls ``fit`` receives counts of classes, the points that are drawn, and the constraints between them. It never holds an
-array with an entry for every point.
+The process that calls ``fit`` receives counts of classes, the points that are drawn, and the constraints between them. It does
+not hold the points or the constraints of all blocks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 
-MOST_COMPARED = 1500  # training rows in a comparison, a random sample of all
+MOST_COMPARED = 1500  # training rows in a comparison, evenly spaced
 FEWEST_COMPARED = (
     40  # labelled rows, in classes of at least FEWEST_OF_CLASS, that a comparison on held-out halves needs
 )

@@ -154,7 +154,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         return usual_weight(1.0, n) if strategy == "neighbors" else 1.0
 
     def _sample(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows, evenly spaced, and their classes; -1 for unknown ones, and for all if the labels are no classes."""
+        """Evenly spaced rows and their classes. The class is -1 if it is unknown, and for all rows if y does not contain classes."""
         n = task.X.shape[0]
         rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
         kinds = task.kinds.of_rows(rows)

@@ -77,9 +77,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
     Use it before any method that works with Euclidean distances, such as nearest neighbours, k-means and kernel machines. With labels, the
-    learner first decides whether to scale the columns. Then it compares the neighbours of each point: three times, each time in the metric
-    learned so far. Settings that are "auto" are chosen on at most 1,500 training rows, which costs about as much as the fit itself;
-    ``comparison_`` holds the accuracies that were compared.
+    learner first decides whether to scale the columns. Then it draws constraints from the neighbours of each point, and repeats this in the
+    learned metric, three times by default. Settings that are "auto" are chosen on at most 1,500 training rows, which costs about as much as
+    the fit itself; ``comparison_`` holds the accuracies that were compared.
 
     Parameters
     ----------
@@ -98,14 +98,14 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
-        distances that meet their bound with room to spare.
+        distances that satisfy their bound strictly.
     strategy : {"auto", "neighbors", "random", "uniform"}
         How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
         class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
         (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
         "uniform" gives all pairs the same probability, as in the papers. "auto" is "neighbors", unless "random" or not learning is more
-        accurate by three standard errors on held-out halves of the training rows. This comparison needs 40 points of known classes, at
-        least 4 of each class.
+        accurate by three standard errors on held-out halves of the training rows. This comparison needs 40 points in
+        classes of at least 4 points; smaller classes are left out of it. With given constraints nothing is compared.
     passes : int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
         so far. Learning ends earlier if the active constraints no longer change, or if they repeat those of an earlier pass
@@ -116,7 +116,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     form : {"comparison", "sq_distance"}
         With "neighbors": compare the distances to the two kinds of neighbours, or bound both.
     n_constraints : int, optional
-        Maximum number of constraints drawn from y. By default 40 k^2 random pairs for k classes, or all comparisons; 0 ignores y.
+        Maximum number of constraints drawn from y. By default 40 k^2 random pairs for k classes, at most
+        1,000,000, or 300,000 comparisons; 0 ignores y.
     percentiles : (float, float)
         With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the data. The lower one is the upper bound for pairs
         within a class, the upper one the lower bound for pairs of different classes.

@@ -23,7 +23,7 @@ MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
 SAMPLED_POINTS = 2500
 SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
 SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
-SAME = 1e-3  # relative change of bounds that counts as none: metrics of the default tol differ by more
+SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
 
 class TrainingProblem(ABC):
@@ -97,7 +97,7 @@ class Task:
             rows = self.given
         elif strategy == "neighbors":
             return _Passes(self, problem, after).learn()
-        elif strategy is None:  # the prior, as the result for a constraint that it meets
+        elif strategy is None:  # the result is the prior if there is one constraint that the prior satisfies
             bound = 2.0 * max(0.0, problem.sq_distance(0, 1)) or 1.0
             rows = self.with_given(Constraints.sq_distance([0], [1], bound, "<="))
             return self.solve(problem, rows, None, loss=None), rows
@@ -130,7 +130,7 @@ class Task:
     def solve(
         self, problem: TrainingProblem, rows: Constraints, start: MatrixResult | None, **settings: Any
     ) -> MatrixResult:
-        """The result for some rows with the parameters of the learner, or with other settings; records get the ``stage`` among them."""
+        """The result for some rows with the parameters of the learner, or with other settings; a ``stage`` is stored in every record."""
         learner, stage = self.learner, settings.pop("stage", None)
         told = callback_of(learner)
         given = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
@@ -163,8 +163,8 @@ class _Passes:
     the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
     a sample.
 
-    All passes have the median margin of the first pass. Otherwise the scale of the metric, which nothing determines, could
-    drift, and with it the influence of the prior.
+    All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
+    changing margins the scale would drift, and with it the influence of the prior.
     """
 
     def __init__(self, task: Task, problem: TrainingProblem, after: MatrixResult | None) -> None:

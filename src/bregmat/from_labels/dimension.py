@@ -15,7 +15,7 @@ from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
 DRAWS, STEPS = 8, 10
 STEEPNESS = 4.0  # of the sigmoid: at 10 % difference its value is 0.60
 MOST_COMPARISONS = 50_000  # of one search
-RIDGE = 1e-2  # relative to the mean spread of neighbours, added to it in the starting point
+RIDGE = 1e-2  # added to the covariance of neighbours in the starting point, relative to its mean eigenvalue
 
 
 @dataclass(eq=False)
@@ -78,9 +78,10 @@ class Neighborhood:
 
 
 def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None:
-    """A map V (r, n_components) of points that a learned metric has mapped; None if its leading components do as well.
+    """A map V (r, n_components) of points that a learned metric has mapped; None if its leading components do as well,
+    or if no optimised map is better.
 
-    They do if the share of points whose nearest neighbour is of their kind is at most a standard error below that with all components.
+    Truncation is accepted if the fraction of points whose nearest neighbour is of their kind falls by at most one standard error.
     If truncation loses accuracy, a map of that rank is optimised instead:
 
         minimize over V:   mean over (i, j, l) of sigmoid(4 (near - far) / (near + far))

@@ -69,7 +69,8 @@ def constraints_from_labels(
     n_neighbors, n_impostors : int
         With "neighbors": number of points of the same class and of other classes that each point is compared with; at least 1.
     form : {"comparison", "sq_distance"}
-        With "neighbors": the comparisons above, or bounds ``sq_distance(i, j) <= margin`` and ``sq_distance(i, l) >= 2 margin``.
+        With "neighbors": the comparisons above, or bounds ``sq_distance(i, j) <= m`` and ``sq_distance(i, l) >= 2 m`` with
+        the median m of the positive squared distances to neighbours of the same class.
     percentiles : (float, float)
         With "random" and "uniform": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points.
         They are of all pairs if there are at most 20,000, otherwise of 20,000 random pairs (5,000 to 20,000 above 5,000 columns).

@@ -22,14 +22,14 @@ def spread_pairs(
 ) -> Constraints:
     """The rows, and additional soft pairs of points near theirs; for clustering with up to some hundreds of pairs.
 
-    Pairs with ``<=`` put their points into one group, transitively; ``>=`` puts groups apart; every pair of points within a group,
-    and of groups apart, is implied. A pair (i, j) of these is repeated for points p near i and q near j where
+    Points that are connected by ``<=`` pairs form a group, and a ``>=`` pair separates two groups. All pairs within a group and between
+    separated groups are implied. An implied pair (i, j) is repeated for points p near i and q near j where
 
         |x_p - x_i| + |x_q - x_j| <= reach |x_i - x_j|
 
-    unless they are such a pair themselves. Its bound is the same fraction of their squared distance as the given pairs have in the
-    median. If (p, q) is to be both near and far, the majority decides. Use it for few pairs and compact classes; where classes overlap,
-    near points may belong to others, and the added rows do harm.
+    unless (p, q) is implied, too. Its bound is its squared distance times the median ratio of bound to squared distance of the given
+    pairs of that sense. If the senses of (p, q) conflict, the majority decides. Use it for few pairs and compact classes. Where
+    classes overlap, near points may belong to others, and the added rows do harm.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ def spread_pairs(
     constraints : Constraints
         Naming rows of X by number; pairs are the rows ``sq_distance`` with ``<=`` or ``>=``, others stay as they are.
     n_neighbors : int
-        Points near an end that are looked at.
+        Number of neighbours of each point of a pair that are used.
     reach : float
-        Positive, dimensionless.
+        Largest sum of both offsets, relative to the distance of i and j; positive.
     weight : float
-        Of the added rows, positive; they cost ``slack_weight * weight`` and have to be soft.
+        Weight of the added rows, positive; they cost ``slack_weight * weight`` and have to be soft.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def spread_pairs(
 
     Notes
     -----
-    Not in the papers. Measured in docs/performance.md, "Clustering with pairs". Groups of m points entail m^2 / 2 pairs, each told to
-    ``(n_neighbors + 1)^2``.
+    Not in the papers. Measured in docs/performance.md, "Clustering with pairs". A group of m points implies about m^2 / 2 pairs. Each
+    of them is repeated for at most ``(n_neighbors + 1)^2`` pairs nearby.
 
     Examples
     --------

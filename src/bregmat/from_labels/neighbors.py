@@ -25,9 +25,7 @@ from bregmat.typing import Form, Strategy
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
 TOTAL_WEIGHT = 1000.0
 MARGIN = 2.0  # of a comparison, in units of the point's largest squared distance to a target
-LEAST_MARGIN = (
-    1e-2  # of a point, relative to the median margin: a point with copies of itself as targets would have none
-)
+LEAST_MARGIN = 1e-2  # smallest margin of a point, relative to the median margin; it is needed if all targets are copies of the point
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = get_args(Form)
 MOST_DEFAULT_ROWS = (
@@ -50,10 +48,10 @@ class Drawing:
     form : {"comparison", "sq_distance"}
         "comparison": ``d(i, target) + margin <= d(i, impostor)``. The margin is twice the largest squared distance between the point and a
         target, so that dense and sparse regions get margins in their own units. "sq_distance": ``d(i, target) <= margin`` and
-        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median squared distance between points and targets.
+        ``d(i, impostor) >= 2 margin``, where the margin of all points is the median positive squared distance to targets.
     n_constraints : int, optional
-        Maximum number of rows, by default 300,000. If there would be more, the points that are compared are drawn at random. All
-        points remain possible neighbours.
+        Maximum number of comparisons, by default 300,000. If there would be more, the points that are compared are drawn at random.
+        All points remain possible neighbours. With "sq_distance" the number is rounded up to whole points.
     """
 
     n_neighbors: int = 3

@@ -1,7 +1,7 @@
 """Assumptions of the loss bound of the matrix exponentiated gradient learner, checked on every block of examples.
 
-Steps that would overflow and labels without a meaning raise an error. Instances with a larger spectral spread than promised, and
-labels that no matrix of the trace can predict, make the bound infinite, with one warning.
+Steps that would overflow and labels without a meaning raise an error. Instances with a larger spectral spread than promised make
+the bound infinite, with one warning. So do labels that no matrix of the trace can predict with a total loss within the loss budget.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SpectralSpreadWarning(UserWarning):
 
 
 class UnreachableLabelWarning(UserWarning):
-    """No matrix predicts a label: none of the trace of the learner, so that none fits the stream within the loss budget; or none at all."""
+    """A label cannot be predicted by any matrix of the learner's trace within the loss budget, or by any metric."""
 
 
 def _largest_norm(extremes: Extremes) -> float:

@@ -39,7 +39,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         Order d of the matrix; by default that of the prior or of the first instance. For pairs it is the number of points.
     eta : "bound" or float
         Learning rate, positive, in units of one over (loss derivative times instance). "bound", for the squared loss only, is the rate of
-        Lemma 3.2, ``2 c / (r^2 (2 + c))`` with the c that makes the bound tightest for the loss budget.
+        Lemma 3.2, ``2 c / (tau r^2 (2 + c))`` for the trace tau, with the c that makes the bound tightest for the loss budget.
     loss : {"squared", "absolute", "logistic", "entropic", "forward_entropic"} or object
         One of :mod:`bregmat.online.losses`, or any object with ``value(prediction, label)`` and ``derivative(prediction, label)``,
         convex in the prediction.
@@ -238,9 +238,9 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         check_recorded(is_recorded, " (pairs with the squared loss need neither)")
 
     def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
-        """What :attr:`cumulative_loss_` cannot exceed if a matrix U has the total loss ``loss_of_U``.
+        """Upper bound of :attr:`cumulative_loss_` if a matrix U has the total loss ``loss_of_U``.
 
-        For the squared loss it is ``(1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). For other losses it is
+        For the squared loss it is ``(1 + c/2) L_U + (1/2 + 1/c) tau r^2 Delta(U, W_1)`` (Tsuda 2004, Lemma 3.2). For other losses it is
         :func:`bregmat.online.bounds.convex_loss_bound`, which depends on the derivatives of the losses so far.
 
         Parameters
@@ -249,7 +249,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
             ``tau log(tau / lambda_min(W_1))``, which is log d for the default prior and trace.
         loss_of_U : float, optional
-            In units of the loss. By default :meth:`loss_of` U if the stream is recorded, without rounding; else the loss budget.
+            In units of the loss. By default :meth:`loss_of` U if U is given and the stream is recorded, otherwise the loss budget.
 
         Returns
         -------

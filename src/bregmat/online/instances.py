@@ -28,7 +28,7 @@ def point_numbers(name: str, values: Any, dim: int, *, pairs: bool = False) -> n
     Parameters
     ----------
     name, values, dim, pairs
-        The values of the argument of this name have shape (n,) or (), with ``pairs`` shape (n, 2).
+        ``name`` is the argument's name for messages. ``values`` has shape (n,) or (); with ``pairs``, shape (n, 2).
     """
     words = "pairs of point numbers" if pairs else "point numbers"
     try:

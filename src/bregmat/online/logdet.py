@@ -385,7 +385,7 @@ def _checked_labels(Z: np.ndarray, y: np.ndarray, sense: np.ndarray) -> np.ndarr
         raise ValueError(f"y holds squared distances, which are not negative; got {y[bad[0]]} in {rows_text(bad)}.")
     bad = np.flatnonzero((y > 0.0) & (sense <= 0) & ~Z.any(axis=1))
     if len(bad):
-        text = f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}: left out."
+        text = f"X has identical points in {rows_text(bad)}, which no metric puts at the squared distance {y[bad[0]]}: 0 is used."
         warnings.warn(text, UnreachableLabelWarning, stacklevel=4)
         y[bad] = 0.0
     return y

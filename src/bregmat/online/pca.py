@@ -109,7 +109,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         Raises
         ------
         ValueError, TypeError
-            A row is invalid; the message names it. Nothing of the block is learned then, and neither after Ctrl-C.
+            A row is invalid; the message names it. In this case, and after Ctrl-C, no row of the block is learned.
         """
         return self._learn(X, fresh=False)
 

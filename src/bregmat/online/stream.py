@@ -183,7 +183,7 @@ def run_stream(
     callback : callable, optional
         Called with every record; a true return value ends the run. ``lambda record: bregmat.save(path, learner)`` keeps the learner.
     bound : callable, optional
-        From the learner to the bound of the records. By default ``learner.loss_bound()``, which needs no comparison matrix;
+        From the learner to the bound of the records. By default ``learner.loss_bound()`` if that needs no comparison matrix, otherwise NaN;
         :func:`bound_against` gives the bound in terms of a known matrix.
     drift : FixedShare, optional
         For a target that moves.
@@ -195,15 +195,15 @@ def run_stream(
     Raises
     ------
     StreamError
-        The learner refused an example, which the message names. The learner has learned everything before its block, which has at most
-        `every` examples.
+        An example is invalid; the message names it. All blocks before its block were learned. A block has at most `every` examples.
     ValueError, TypeError
         Bad arguments.
 
     Notes
     -----
     Ctrl-C ends the run at the end of the block; a second Ctrl-C does not wait for it. To continue an earlier run, pass its learner, or
-    one that :func:`bregmat.load` returns, with the rest of the stream: ``learner.n_seen_`` examples were learned.
+    one that :func:`bregmat.load` returns, with the rest of the stream: ``n_seen_`` examples were learned (OnlinePCA:
+    ``n_samples_seen_``).
 
     Examples
     --------

@@ -65,7 +65,7 @@ class CyclicProjection(SolverWithNeeds):
     -----
     Kulis 2009, sections 5 and 6.2. LogDet: rank one and the hard rank two in closed form, O(r^2). Von Neumann: the zero of a
     monotone function by Newton's method on its logarithm, each evaluation one spectrum of a rank-one update, O(r^2). The
-    product of the eigenvectors is dense, O(r^3): 0.2 ms at r = 128, 8 ms at r = 512 (docs/performance.md). The paper counts O(r^2),
+    product of the eigenvectors is dense, O(r^3). The paper counts O(r^2),
     by the fast multipole method, but did not use it either.
 
     Differences from the paper: rows that held with multiplier 0 are skipped as long as a running bound proves that they hold (LogDet);

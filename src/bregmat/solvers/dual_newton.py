@@ -23,7 +23,7 @@ from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_b
 from bregmat.solvers.mirror_newton import Stage
 from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 
-# cost of restoring hard rows beside the gain of the dual, both of second order: 2 to 200 times on random rows
+# ratio of the cost of restoring hard rows to the remaining gain of the dual; 2 to 200 on random rows, both of second order
 RESTORING = 50.0
 ROUNDS, CG_STEPS = 6, 60  # rounds of conjugate gradients in one Newton step, and steps in one round
 
@@ -106,12 +106,12 @@ class DualNewton(SolverWithNeeds):
         iterate, mu, length = found
         new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu, state.parallel)
         after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, state.parallel))
-        # what -g has still to fall: the predicted decrease of this step, times that of the squared gradient
+        # remaining decrease of -g: predicted decrease of this step times the ratio of the squared gradients after and before it
         left = predicted * min(1.0, (after / norm) ** 2) if length >= 0.5 else np.inf
         gained = state.cost - new.cost > 1e-14 * max(1.0, abs(new.cost))
         idle = 0 if gained else state.idle + 1
         signal = new.signal  # the exact gap if no row is hard
-        if problem.losses.has_hard:  # what the dual has still to gain, and what restoring hard rows costs
+        if problem.losses.has_hard:  # with the cost of restoring hard rows
             signal = RESTORING * left if new.stage.is_last else np.inf
         new = replace(
             new,
@@ -186,7 +186,7 @@ class DualNewton(SolverWithNeeds):
         share = state.norm / state.first_norm if np.isfinite(state.norm) else 1.0
         proximal = self.proximal * min(1.0, 10.0 * share) + 1e-9
         if state.missed:
-            # dependent rows: weak terms allow long moves, strong ones keep the active set from cycling, so they alternate
+            # rows are dependent: small terms allow long steps, large ones prevent cycling of the active set; the two alternate
             proximal = 0.01 * proximal + self.proximal * 10.0 ** (-1 - 2 * (state.stage.steps % 3))
         return proximal
 

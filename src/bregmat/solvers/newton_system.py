@@ -146,7 +146,7 @@ def _over_rows(op: Operator, h: np.ndarray, unit: np.ndarray, S: np.ndarray | No
 def _over_entries(
     op: Operator, d: np.ndarray, unit: np.ndarray, S: np.ndarray | None, inverse: Inverse, tol: float
 ) -> RowInverse:
-    """Eliminate the rows, solve over entries, and refine, since the residual over rows is the larger one where h is large."""
+    """Eliminate the rows, solve over entries, and refine iteratively, because the residual over rows is large if h is large."""
     refinements, finer = 4, 1e-3  # finer: one long run of conjugate gradients costs less than two
     h = 1.0 / d
 
@@ -223,7 +223,7 @@ def _by_euclidean_gradients(
     single: bool,
     rough: tuple[Operator, np.ndarray] | None,
 ) -> LinearSolution:
-    """Conjugate gradients with an absolute tolerance on the Frobenius norm; with a metric, the heavy block is added after ``FEW`` steps."""
+    """Conjugate gradients, absolute tolerance on the Frobenius norm; with a metric, a heavy block preconditions after ``FEW`` steps."""
     whole = (op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)

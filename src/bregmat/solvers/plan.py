@@ -62,7 +62,7 @@ class Options:
 def plan_of(
     problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False
 ) -> list[tuple[Solver, int]]:
-    """The solvers to try in order, each with its share of the steps; the share of the last one is the limit of all.
+    """The solvers to try in order, each with a limit on its steps. The limit of the last one is that of all steps of the run.
 
     Parameters
     ----------

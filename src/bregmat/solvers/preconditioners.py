@@ -23,7 +23,7 @@ SAMPLE_FLOPS = 4e9  # more rows are taken if the block costs no more than this
 def heavy_rows(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Preconditioner | None:
     """All rows of a size above ``LIGHT`` by Woodbury's formula, and the diagonal of the others; the size is ``h <A, S o S o A>``.
 
-    Late on a path some hundreds of active rows have all of the condition, spread over more entries than a block has. If there are more
+    Near the end of a path a few hundred active rows cause the ill-conditioning, in more entries than one block can hold. If there are more
     than ``BLOCK`` such rows, only the heaviest are taken. None if rows that are left out would exceed the identity, or if no row is heavy.
     """
     if S is None or not op.is_rank_one or op.is_sharded:
@@ -72,8 +72,8 @@ def _dtype(largest: float) -> type[np.floating]:
 def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Preconditioner | None:
     """The block of the heaviest entries of E, from a sample of the rows, and the diagonal of the other entries.
 
-    With heavy slack, and a metric S that falls over many decades, a few entries have all of the condition of the system. None without a
-    metric, where most entries are heavy, and if no entry is heavy.
+    With heavy slack, and a metric S that falls over many decades, a few entries cause the ill-conditioning. Returns None without
+    a metric, because most entries are heavy then, or if no entry is heavy.
     """
     heavy = 100.0  # largest diagonal entry, beside the identity's 1, from which this pays
     if S is None or not op.is_rank_one or op.is_sharded:

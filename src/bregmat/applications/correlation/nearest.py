@@ -72,7 +72,8 @@ def nearest_correlation(
         Lower bound of the eigenvalues of X, in [0, 1).
     rank : int, optional
         Largest rank of X. **This search is a heuristic**: it finds a local minimiser from two spectral starts (rank 1: the better
-        start). The status is FEASIBLE, with the lower bound of the problem without a rank. It does not go with fixed entries.
+        start). The status is FEASIBLE, with the lower bound of the problem without a rank. It cannot be combined
+        with `fixed`, `weights`, `bounds` or `min_eig`.
     repair : {None, "clip"}
         For LogDet and von Neumann: "clip" raises eigenvalues of C below `floor` to it, and ``result.repaired`` describes the change.
         With None, a matrix that is not positive definite is an error.
@@ -86,7 +87,7 @@ def nearest_correlation(
         Relative duality gap at which the result is called optimal. An X with gap g is within ``sqrt(2 g max(1, objective))`` of the
         optimum in Frobenius norm (Frobenius).
     max_iter : int, optional
-        Limit on Newton steps (200), and on steps of the two searches with `rank` (4000).
+        Limit on Newton steps (200), on splitting steps with `weights` or `bounds` (1000), and on steps of the searches with `rank` (4000).
     max_seconds : float, optional
         Limit on wall time.
     callback : callable, optional

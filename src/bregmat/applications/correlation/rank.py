@@ -1,7 +1,7 @@
 """Correlation matrices of a given rank, ``X = V V'`` with unit rows, or with k factors: a local search beside a proven bound.
 
-A matrix ``X = L L' + D`` with k factors, D diagonal and ``X_ii = 1`` has rows of L of length at most 1. They are the first k columns
-of a matrix V with k + 1 columns and unit rows, so that one method solves both problems.
+If ``X = L L' + D`` with k factors and diagonal D has a unit diagonal, the rows of L have length at most 1. L is then the first k
+columns of a matrix V with k + 1 columns and unit rows, so that one method solves both problems.
 """
 
 from __future__ import annotations

@@ -131,12 +131,13 @@ class CorrelationResult(RepairedMatrix):
     status, exit_reason
         What is proven about X, and why the run stopped. With `rank` or `n_factors` the status is FEASIBLE unless the bound is reached.
     objective, dual_bound : float
-        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius, and its proven lower bound. With `rank`, that of
-        the problem without a rank.
+        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius (weighted, with `weights`), and its proven lower
+        bound. With `rank`, that of the problem without a rank.
     max_violation : float
         Largest difference from a unit diagonal or a fixed entry.
     residual : float
-        ``|X - C|``, Frobenius, from the input before any repair (scaled, with ``scale=True``); normF of R's nearPD.
+        ``|X - C|``, Frobenius, from the input before any repair (scaled, with ``scale=True``); normF of R's nearPD. Unknown entries
+        do not count.
     divergence : str
     min_eig : float
         The bound that was asked for; ``smallest_eigenvalue`` is the computed value.
@@ -159,7 +160,7 @@ class CorrelationResult(RepairedMatrix):
     conflict : ndarray of int, shape (k, 2), or None
         Entries that carry the proof of infeasibility, with those that imply the null space.
     n_iter : int
-        Newton steps, and steps of the searches with `rank` or `n_factors`.
+        Newton steps, splitting steps with `weights` or `bounds`, and steps of the searches with `rank` or `n_factors`.
 
     Examples
     --------

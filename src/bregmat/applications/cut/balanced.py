@@ -51,7 +51,8 @@ def balanced_cut(
     random_state : None, int, Generator or RandomState
     solver : {"auto", "central_path", "low_rank"}
         "central_path" works with n x n arrays and takes n^3 operations per step; "low_rank" works with a factor of the matrix of the
-        relaxation. "auto": the central path up to 400 vertices, the factor above.
+        relaxation. "auto": the central path up to 400 vertices, the factor above. Up to 1,500 vertices the central path follows if the
+        factor does not finish.
     n_roundings : int
         Largest number of random hyperplanes.
     tol : float

@@ -44,7 +44,7 @@ class CutResult(Result):
     history : list of Record
         ``objective`` is the best cut so far.
     solver : str
-        "certificate of the cut", "central path" or "low rank".
+        "certificate of the cut", "central path", "low rank" or "low rank + central path".
 
     Examples
     --------
