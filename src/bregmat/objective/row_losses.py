@@ -97,6 +97,9 @@ class RowLosses:
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
             on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
+            # the value of a user's loss may be finite outside its domain
+            if loss.is_positive and loss.is_outside(p[on], self.bound[on]).any():
+                return np.inf
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
         return total
 

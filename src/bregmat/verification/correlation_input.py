@@ -56,7 +56,7 @@ class CorrelationInput:
             found.problem("X is not a finite symmetric matrix", Status.UNKNOWN)
             return False
         residual = float(np.sqrt((np.where(known, X - self.handed_in, 0) ** 2).sum()))
-        found.compare("residual", residual, CLOSE * max(1.0, float(np.abs(X).sum())))
+        found.compare("residual", residual, CLOSE * max(1.0, float(np.abs(X).sum()), residual))
         values = eigenvalues(X)
         found.figures["smallest eigenvalue"] = (self.result.smallest_eigenvalue, float(values[0]))
         is_met = bool(values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])))

@@ -192,6 +192,7 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
     found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
+    found.result = result
 
 
 def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:

@@ -177,6 +177,10 @@ class CorrelationProblem(NearestMatrix):
         if X is None:
             return self._certified_by_rows(state)
         bound, mu = dual_bound(self, state.dual)
+        if (
+            bound == -np.inf
+        ):  # multipliers outside the domain prove nothing; those of 0 prove that the divergence is not negative
+            bound, mu = dual_bound(self, np.zeros_like(state.dual))
         objective = self.distance(X)
         upper = np.inf if self.entries.has_pairs and shortfall(X, self.min_eig) > 0.0 else objective
         return CorrelationCertificate(dual=mu, objective=objective, dual_bound=bound, upper=upper, X=X)
