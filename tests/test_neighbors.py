@@ -12,13 +12,13 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
-from bregmat.estimators import KernelLearner, task
+from bregmat.estimators import KernelLearner
+from bregmat.estimators import learner as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.kinds import Kinds, as_kinds
 from bregmat.from_labels.labels import constraints_from_labels
-from bregmat.from_labels.neighbors import PointSpace, nearest_of_kinds
+from bregmat.from_labels.neighbors import Kinds, PointSpace, as_kinds, nearest_of_kinds
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_pa
     assert ended.result_.history[-1].stage == 3
     bm.save(tmp_path / "model.bm", ended)
     assert bm.load(tmp_path / "model.bm").result_.exit_reason == "CYCLE"
-    monkeypatch.setattr(task, "SAME", -1.0)  # to the end, whatever comes again
+    monkeypatch.setattr(fitting, "SAME", -1.0)  # to the end, whatever comes again
     second, third, fourth, seventh = (learned(passes).result_ for passes in (2, 3, 4, 7))
     assert {one.exit_reason for one in (second, third, fourth, seventh)} == {"TOLERANCE"}
     assert np.array_equal(third.metric(), ended.result_.metric())
@@ -249,7 +249,7 @@ def test_the_same_active_rows_under_other_bounds_are_another_problem():
 
     def one(dual, bound, order=(0, 1, 2)):
         keys = np.arange(3)[list(order)]
-        return task._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
+        return fitting._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
 
     now = one([-1.0, -2.0, 0.0], [1.0, 2.0, 3.0])
     for before, is_the_same in (
@@ -384,8 +384,8 @@ def test_the_smallest_entries_of_long_rows_are_those_of_short_ones(rng, decimals
 
 
 def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
-    monkeypatch.setattr(task, "MANY_POINTS", 300)
-    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    monkeypatch.setattr(fitting, "MANY_POINTS", 300)
+    monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     y = np.arange(400) % 2
     X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
     seen = []
@@ -399,14 +399,14 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     )
     assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
     some = np.unique(learner.constraints_.index)
-    monkeypatch.setattr(task, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
+    monkeypatch.setattr(fitting, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
     whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
 def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
-    monkeypatch.setattr(task, "MANY_POINTS", 300)
-    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    monkeypatch.setattr(fitting, "MANY_POINTS", 300)
+    monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
 
     def interrupt(record):

@@ -16,22 +16,24 @@ from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.estimators.learner import Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
     inverse_covariance,
     inverse_covariance_of,
     inverse_deviations_of,
     root_of_prior,
 )
-from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.kinds import Kinds, label_codes, too_few_labelled
 from bregmat.from_labels.neighbors import (
     BLOCK,
+    Kinds,
     Nearest,
     Neighbors,
     Space,
     check_kinds,
+    label_codes,
     rows_between,
     smallest,
+    too_few_labelled,
     warn_of_left_out,
 )
 from bregmat.nearest import nearest_metric

@@ -20,7 +20,7 @@ from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.learner import Task, TrainingProblem
 from bregmat.from_labels.neighbors import COINCIDENT, Distances, PointSpace, Space
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky

@@ -2,7 +2,7 @@
 
 How a fit runs:
 
-1. ``fit`` checks parameters and input and collects them in a :class:`bregmat.estimators.task.Task`.
+1. ``fit`` checks parameters and input and collects them in a :class:`Task`.
 2. ``_decide`` sets ``strategy_`` and ``slack_weight_``, by a comparison on held-out rows if they are "auto" (``choice``).
 3. ``_problem``, which each learner defines, combines the points and their prior into a ``TrainingProblem``.
 4. ``_learn`` calls ``Task.learn``, which draws constraints from the labels (``from_labels``), joins those of the caller, and has the
@@ -14,6 +14,7 @@ How a fit runs:
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,28 +26,306 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import to_numpy, working_space
-from bregmat.base.checks import as_choice, as_column, check_flag, check_integer, check_positive, rows_text
-from bregmat.base.html import listed
+from bregmat.base.arrays import ArraySpace, to_numpy, working_space
+from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive
 from bregmat.base.points import row_names
-from bregmat.base.sampling import check_percentiles
-from bregmat.base.threads import held_interrupts, on_one_blas_thread
-from bregmat.constraints.columns import check_unique, similar_name
+from bregmat.base.sampling import NothingToCompare, check_percentiles, generator
+from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_run, say
+from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say
 from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
-from bregmat.estimators.task import Task, TrainingProblem, weighted
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing
+from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
+from bregmat.from_labels.labels import random_pairs
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, Space, as_kinds, neighbor_constraints
 from bregmat.objective.losses import as_loss
 from bregmat.objective.scalar_losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
-from bregmat.run.result import MatrixResult, SolverError, check
+from bregmat.run.result import ExitReason, MatrixResult, Record, SolverError, Status, check
 from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, RandomState, SolverName, Strategy, Values
 
+ACTIVE = 1e-9  # multiplier, relative to the largest, above which a row is active
+MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
+SAMPLED_POINTS = 2500
+SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
+SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
+SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
+
+class TrainingProblem(ABC):
+    """Training points and their prior: distances before and after learning, and the problem that is solved."""
+
+    @abstractmethod
+    def space(self, result: MatrixResult | None) -> Space:
+        """Distances before learning (None), or as learned."""
+
+    @abstractmethod
+    def pairs(self, task: Task) -> Constraints:
+        """Random pairs, as :func:`bregmat.constraints_from_labels` draws them."""
+
+    @abstractmethod
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric` with these settings."""
+
+    def sampled(self, rows: np.ndarray) -> TrainingProblem | None:
+        """The problem of some points, whose results also map the other points; None if there is no such problem."""
+        return None
+
+    def neighbors(self, result: MatrixResult | None, *drawing: Any, **options: Any) -> Constraints:
+        """Comparisons of neighbours, as :func:`bregmat.from_labels.neighbors.neighbor_constraints` draws them."""
+        return neighbor_constraints(self.space(result), *drawing, **options)
+
+    def sq_distance(self, i: int, j: int) -> float:
+        """Squared distance of two points before learning."""
+        return float(self.space(None).sq_distances_to(np.array([j]))(np.array([i]))[0, 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Checked input of a fit, and the learner with its parameters.
+
+    Attributes
+    ----------
+    learner : ConstraintLearner
+    X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
+    given : Constraints or None
+        Constraints of the caller in row numbers of X, with the weights of their points.
+    kinds : Kinds, BlockLabels or None
+        Labels; None if there are none or if they are ignored.
+    previous : MatrixResult or None
+        Result of the fit before, for a warm start.
+    weight : ndarray, shape (n,), or None
+        Weights of the points, positive, with mean 1.
+    space : ArraySpace or None
+        Library and device of X if it was not NumPy.
+    names : ndarray, shape (n,), or None
+        Names of the points; None if they are row numbers.
+    """
+
+    learner: Any
+    X: Any
+    given: Constraints | None
+    kinds: Any
+    previous: MatrixResult | None = None
+    weight: np.ndarray | None = None
+    space: ArraySpace | None = None
+    names: np.ndarray | None = None
+
+    def learn(self, problem: TrainingProblem, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
+        """The result and its rows in row numbers: rows drawn from labels, then given ones.
+
+        ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
+        """
+        strategy = self.learner.strategy_
+        if self.kinds is None:
+            if self.given is None:
+                raise ValueError(self._nothing_left())
+            rows = self.given
+        elif strategy == "neighbors":
+            return _Passes(self, problem, after).learn()
+        elif strategy is None:  # the result is the prior if there is one constraint that the prior satisfies
+            bound = 2.0 * max(0.0, problem.sq_distance(0, 1)) or 1.0
+            rows = self.with_given(Constraints.sq_distance([0], [1], bound, "<="))
+            return self.solve(problem, rows, None, loss=None), rows
+        else:
+            try:
+                rows = self.with_given(problem.pairs(self))
+            except NothingToCompare as nothing:
+                rows = self.without_labels(nothing)
+        return self.solve(problem, rows, self.previous), rows
+
+    def random_pairs(self, points: Any, **options: Any) -> Constraints:
+        """Random pairs of points, drawn with the parameters of the learner."""
+        learner = self.learner
+        rng, is_balanced = generator(learner.random_state), learner.strategy_ == "random"
+        given = {"rng": rng, "percentiles": learner.percentiles, "is_balanced": is_balanced} | options
+        return random_pairs(points, self.kinds, learner.n_constraints, **given)
+
+    def with_given(self, drawn: Constraints) -> Constraints:
+        """Rows that were drawn, then the given ones."""
+        if self.weight is not None:
+            drawn = weighted(drawn, self.weight, is_drawn=True)
+        return drawn if self.given is None else drawn + self.given
+
+    def without_labels(self, nothing: NothingToCompare) -> Constraints:
+        """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
+        kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
+        warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
+        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
+
+    def solve(
+        self, problem: TrainingProblem, rows: Constraints, start: MatrixResult | None, **settings: Any
+    ) -> MatrixResult:
+        """The result for some rows with the parameters of the learner, or with other settings; a ``stage`` is stored in every record."""
+        learner, stage = self.learner, settings.pop("stage", None)
+        told = callback_of(learner)
+        given = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
+        given["slack_weight"] = learner.slack_weight_
+        given["callback"] = told if told is None or stage is None else lambda row: told(replace(row, stage=stage))
+        if start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        return problem.solve(rows, warm_start=start, **given | settings)
+
+    def _nothing_left(self) -> str:
+        """The message of the error if there is neither a constraint nor a label."""
+        n_dropped = self.learner.n_dropped_constraints_
+        if n_dropped:
+            return f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
+        return "no constraint is left: n_constraints=0 ignores y, and constraints is None."
+
+
+# ---------------------------------------------------------------------- passes
+class _Passes:
+    """Constraints between neighbours, drawn and solved several times, each time in the metric learned before.
+
+    Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
+    the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
+    a sample.
+
+    All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
+    changing margins the scale would drift, and with it the influence of the prior.
+    """
+
+    def __init__(self, task: Task, problem: TrainingProblem, after: MatrixResult | None) -> None:
+        learner = task.learner
+        self.task, self.problem, self.after = task, problem, after
+        self.seed = int(
+            generator(learner.random_state).integers(2**63)
+        )  # if points are drawn, every pass draws the same
+        self.drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
+        self.typical: float | None = None
+        self.last: _Pass | None = None
+        self.history: list[Record] = [] if after is None else list(after.history)
+        self.seconds = 0.0 if after is None else after.seconds
+        self.stage = self.history[-1].stage or 0 if self.history else 0
+
+    def learn(self) -> tuple[MatrixResult, Constraints]:
+        """The result of the last pass with the history of all passes, and its rows."""
+        n_passes = self.task.learner.passes
+        sample = self._sample() if n_passes > 1 and self.task.X.shape[0] > MANY_POINTS else None
+        try:
+            if sample is not None:
+                self._run(n_passes - 1, *sample)
+                n_passes = 1
+            if self.last is None or self.last.result.exit_reason is not ExitReason.INTERRUPTED:
+                self._run(n_passes, self.problem, self.task.kinds)
+        except KeyboardInterrupt:  # between two passes, or before the first iterate of this one
+            if self.last is None:
+                raise
+            take_interrupt()
+            self.last = replace(self.last, result=replace(self.last.result, exit_reason=ExitReason.INTERRUPTED))
+        assert self.last is not None
+        n_iter = self.history[-1].iteration
+        return replace(self.last.result, history=self.history, n_iter=n_iter, seconds=self.seconds), self.last.rows
+
+    def _sample(self) -> tuple[TrainingProblem, Any, np.ndarray] | None:
+        """A sample of the points: its problem, its kinds and its row numbers; None if all points are needed."""
+        task = self.task
+        if not (task.given is None and task.weight is None and task.previous is None):
+            return None
+        rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
+        problem = self.problem.sampled(rows)
+        if problem is None:
+            return None
+        kinds = task.kinds.of_rows(rows)
+        return (problem, kinds, rows) if len(kinds.labelled) >= SAMPLED_PER_CLASS * len(kinds.relation) else None
+
+    def _run(self, n_passes: int, problem: TrainingProblem, kinds: Any, sample: np.ndarray | None = None) -> None:
+        """Up to ``n_passes`` passes over all points, or over a sample of them."""
+        earlier: list[_Pass] = []
+        for left in range(n_passes - 1, -1, -1):
+            self.stage += 1
+            before = earlier[-1] if earlier else None
+            found = self._pass(problem, kinds, sample, before)
+            if found is None:
+                return
+            self.last, result = found, found.result
+            n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
+            self.history += [
+                replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
+                for row in result.history
+            ]
+            self.seconds += result.seconds
+            if before is not None and np.array_equal(found.active[0], before.active[0]):
+                return
+            if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
+                return
+            if [one for one in earlier if left and found.repeats(one)]:
+                if result.status is Status.OPTIMAL:
+                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                return
+            earlier.append(found)
+
+    def _pass(self, problem: TrainingProblem, kinds: Any, sample: Any, before: _Pass | None) -> _Pass | None:
+        """Rows drawn in the last metric, and their result; None if the rows are those of the pass before over the same points."""
+        task, learner = self.task, self.task.learner
+        metric = None if self.last is None else self.last.result
+        is_first = before is None and self.after is None and sample is None
+        try:
+            options = {"is_first": is_first, "typical": self.typical}
+            drawn = problem.neighbors(metric, kinds, self.drawing, generator(self.seed), **options)
+            if self.typical is None:
+                self.typical = float(np.median(np.abs(drawn.bound[drawn.sense > 0])))
+            rows = task.with_given(drawn)
+        except NothingToCompare as nothing:
+            if metric is not None:  # the learned metric maps points of different classes to one point
+                return None
+            rows = task.without_labels(nothing)
+        # one number for the points and the sense of a row: unique up to 2 million points, and nearly always beyond
+        n, index = task.X.shape[0] + 1, rows.index.astype(np.int64) + 1
+        i, j, l = [index[:, m] if m < index.shape[1] else 0 for m in (0, 1, 3)]
+        keys = ((i * n + j) * n + l) * 4 + rows.sense
+        start = task.previous if self.after is None else None
+        if before is not None:
+            if np.array_equal(keys, before.keys):
+                return None
+            start = replace(before.result, dual=before.carried_to(keys))
+        settings: dict[str, Any] = {"stage": self.stage}
+        if learner.loss is None:
+            settings["loss"] = "squared_hinge"
+        if sample is not None:
+            weight = learner.usual_slack_weight(len(sample))
+            settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
+        result = task.solve(problem, rows, start, **settings)
+        if sample is not None:
+            rows = replace(rows, index=rows.renumbered(sample.__getitem__))
+        return _Pass(result, rows, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One problem of several: its result, its rows and their keys."""
+
+    result: MatrixResult
+    rows: Constraints
+    keys: np.ndarray
+
+    @cached_property
+    def active(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and bounds of the active rows, those with a multiplier: without the other rows the optimum is the same."""
+        size = np.abs(self.result.dual)
+        is_active = size > ACTIVE * size.max(initial=0.0)
+        keys, first = np.unique(self.keys[is_active], return_index=True)
+        return keys, self.rows.bound[is_active][first]
+
+    def repeats(self, other: _Pass) -> bool:
+        """Whether the active rows are those of another pass, and their bounds agree within the tolerance of the metric."""
+        (keys, bounds), (other_keys, other_bounds) = self.active, other.active
+        if not np.array_equal(keys, other_keys):
+            return False
+        change = np.abs(bounds - other_bounds).max(initial=0.0)
+        return bool(change <= SAME * np.abs(other_bounds).max(initial=0.0))
+
+    def carried_to(self, keys: np.ndarray) -> np.ndarray:
+        """Multipliers for other rows: 0 for new ones."""
+        order = np.argsort(self.keys, kind="stable")
+        place = np.minimum(np.searchsorted(self.keys, keys, sorter=order), len(order) - 1)
+        found = order[place]
+        return np.where(self.keys[found] == keys, self.result.dual[found], 0.0)
+
+
+# ---------------------------------------------------------------------- the learner
 @on_one_blas_thread
 class ResultLearner(AllOrNothing):
     """A learner with a ``result_`` and its constraints; model files contain both."""
@@ -217,7 +496,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             if y is None and constraints is None:
                 raise nothing_given(self)
             if given is None and constraints is not None and (y is None or self.n_constraints == 0):
-                raise _none_is_left(constraints, names)
+                raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
                 if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform")):
@@ -271,69 +550,3 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
-
-
-# ---------------------------------------------------------------------- constraints and the rows at hand
-def point_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """Weights of points: those that are not 0 have mean 1."""
-    weight = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
-    if not weight.any():
-        raise ValueError("sample_weight must not be zero for every row of X: no point with a weight is left.")
-    top = weight.max()  # so that the sum does not overflow
-    return weight / top / (weight[weight > 0] / top).mean()
-
-
-def present(estimator: Any, X: Any, weight: np.ndarray) -> np.ndarray:
-    """Numbers of the rows whose weight is not 0."""
-    here = np.flatnonzero(weight)
-    if len(here) < 2:
-        raise ValueError(f"sample_weight must be positive for at least 2 points; got {len(here)} of {len(weight)}.")
-    is_mapped = isinstance(X, np.memmap)
-    if len(here) < len(weight) and (is_mapped or get_tags(estimator).input_tags.pairwise):
-        rows = rows_text(np.flatnonzero(weight == 0))
-        which = "a memory-mapped X" if is_mapped else "a precomputed kernel"
-        raise ValueError(f"sample_weight must be positive for {which}; got 0 in {rows}: leave these points out of X.")
-    return here
-
-
-def nothing_given(learner: Any) -> ValueError:
-    """The error if there are neither labels nor constraints."""
-    return ValueError(
-        f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None "
-        "and so is constraints."
-    )
-
-
-def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Constraints | None, int]:
-    """Constraints in row numbers (None if none is left), and how many were dropped because they name a sample that is not there.
-
-    Without names, a number beyond the rows of X is an error, because the numbers can then not be those of these rows.
-    """
-    if names is not None:
-        if len(names) != n:
-            raise ValueError(f"sample_id must name each of the {n} rows of X; got {len(names)}.")
-        check_unique(names)
-    if constraints is None:
-        return None, 0
-    if not isinstance(constraints, Constraints):
-        raise TypeError(f"constraints must be a bregmat.Constraints object; got {type(constraints).__name__}.")
-    if names is None and constraints.ids is None:
-        hint = "In cross-validation, or if these are not row numbers of X, pass sample_id."
-        constraints.check_range(n, "X", hint)
-    located, kept = constraints.locate(names, n)
-    return located, int((~kept).sum())
-
-
-def _none_is_left(constraints: Constraints, names: Any) -> ValueError:
-    """The error if every constraint names an unknown sample; it names the first of these, and known samples of similar names."""
-    used = constraints.index[~constraints.where("is_whole")]
-    used = used[used >= 0]
-    asked = dict.fromkeys((used if constraints.ids is None else constraints.ids[used]).tolist())
-    known = [] if names is None else names.tolist()
-    there = set(known)
-    strangers = [name for name in asked if name not in there]
-    said = [f"{name!r}{similar_name(name, known)}" for name in strangers[:3]] + strangers[3:]
-    more = f" ({listed(said, 3)}; it has {listed(map(repr, known), 3)})" if strangers else ""
-    return ValueError(
-        f"no constraint is left: {constraints.n_constraints} name a sample that is not in sample_id{more}, and no labels are used."
-    )

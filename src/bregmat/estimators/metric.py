@@ -16,7 +16,8 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import validated
 from bregmat.estimators.choice import scaled_or_not
-from bregmat.estimators.learner import ConstraintLearner, given_constraints, nothing_given
+from bregmat.estimators.given import given_constraints, nothing_given
+from bregmat.estimators.learner import MANY_POINTS, ConstraintLearner, Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
     MOST_FEATURES,
     MOST_NUMBERS,
@@ -29,7 +30,6 @@ from bregmat.estimators.linear_maps import (
     root_of_prior,
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
-from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric

@@ -18,9 +18,9 @@ from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
-from bregmat.estimators.learner import ConstraintLearner, point_weights, present
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, comparable
+from bregmat.estimators.given import point_weights, present
+from bregmat.estimators.learner import ConstraintLearner
+from bregmat.from_labels.neighbors import STRATEGIES, as_kinds, comparable
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
-from bregmat.from_labels.kinds import Kinds
-from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
+from bregmat.from_labels.neighbors import Kinds, Nearest, PointSpace, nearest_of_kinds
 
 # searches for neighbours in the map found so far, and steps of L-BFGS between two of them
 DRAWS, STEPS = 8, 10

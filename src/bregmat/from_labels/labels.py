@@ -15,8 +15,7 @@ from bregmat.base.points import as_points
 from bregmat.base.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, as_kinds, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on

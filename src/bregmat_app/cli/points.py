@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.html import listed
-from bregmat.from_labels.kinds import is_continuous, label_codes
+from bregmat.from_labels.neighbors import is_continuous, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
 from bregmat.io.points import is_id
 from bregmat.io.texts import NOT_AVAILABLE
