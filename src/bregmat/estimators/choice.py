@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.linalg import dense, sq_norms
+from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.estimators.linear_maps import points_in_prior
-from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -26,7 +26,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import ArraySpace, to_numpy, working_space
+from bregmat.base.arrays import ArraySpace, is_foreign, to_numpy, working_space
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive
 from bregmat.base.points import row_names
 from bregmat.base.sampling import NothingToCompare, check_percentiles, generator
@@ -57,8 +57,8 @@ class TrainingProblem(ABC):
     """Training points and their prior: distances before and after learning, and the problem that is solved."""
 
     @abstractmethod
-    def space(self, result: MatrixResult | None) -> Space:
-        """Distances before learning (None), or as learned."""
+    def space(self, result: MatrixResult | None, among: Any) -> Space:
+        """Distances to some points (row numbers) before learning (None), or as learned."""
 
     @abstractmethod
     def pairs(self, task: Task) -> Constraints:
@@ -71,14 +71,6 @@ class TrainingProblem(ABC):
     def sampled(self, rows: np.ndarray) -> TrainingProblem | None:
         """The problem of some points, whose results also map the other points; None if there is no such problem."""
         return None
-
-    def neighbors(self, result: MatrixResult | None, *drawing: Any, **options: Any) -> Constraints:
-        """Comparisons of neighbours, as :func:`bregmat.from_labels.neighbors.neighbor_constraints` draws them."""
-        return neighbor_constraints(self.space(result), *drawing, **options)
-
-    def sq_distance(self, i: int, j: int) -> float:
-        """Squared distance of two points before learning."""
-        return float(self.space(None).sq_distances_to(np.array([j]))(np.array([i]))[0, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,23 +109,52 @@ class Task:
 
         ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
         """
-        strategy = self.learner.strategy_
+        learner, n_passes = self.learner, self.learner.passes
+        settings = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
+        settings["slack_weight"] = learner.slack_weight_
+        if self.kinds is None or learner.strategy_ != "neighbors":
+            return self._learn_once(problem, settings)
+        # if points are drawn, every pass draws the same
+        passes = _Passes(self, settings, after, seed=int(generator(learner.random_state).integers(2**63)))
+        if after is not None:
+            passes.history, passes.seconds, passes.stage = list(after.history), after.seconds, after.history[-1].stage
+        sample = passes.sample(problem) if n_passes > 1 and self.X.shape[0] > MANY_POINTS else None
+        try:
+            if sample is not None:
+                passes.run(n_passes - 1, *sample)
+                n_passes = 1
+            if passes.last is None or passes.last.result.exit_reason is not ExitReason.INTERRUPTED:
+                passes.run(n_passes, problem, self.kinds)
+        except KeyboardInterrupt:  # between two passes, or before the first iterate of this one
+            if passes.last is None:
+                raise
+            take_interrupt()
+            passes.last = replace(passes.last, result=replace(passes.last.result, exit_reason=ExitReason.INTERRUPTED))
+        last, history = passes.last, passes.history
+        assert last is not None
+        return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=passes.seconds), last.rows
+
+    def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
+        """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
+        start = self.previous
         if self.kinds is None:
             if self.given is None:
                 raise ValueError(self._nothing_left())
             rows = self.given
-        elif strategy == "neighbors":
-            return _Passes(self, problem, after).learn()
-        elif strategy is None:  # the result is the prior if there is one constraint that the prior satisfies
-            bound = 2.0 * max(0.0, problem.sq_distance(0, 1)) or 1.0
-            rows = self.with_given(Constraints.sq_distance([0], [1], bound, "<="))
-            return self.solve(problem, rows, None, loss=None), rows
+        elif (
+            self.learner.strategy_ is None
+        ):  # the result is the prior if there is one constraint that the prior satisfies
+            sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+            rows = self.with_given(Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<="))
+            start = settings["loss"] = None
         else:
             try:
                 rows = self.with_given(problem.pairs(self))
             except NothingToCompare as nothing:
                 rows = self.without_labels(nothing)
-        return self.solve(problem, rows, self.previous), rows
+        if start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        return problem.solve(rows, warm_start=start, callback=callback_of(self.learner), **settings), rows
 
     def random_pairs(self, points: Any, **options: Any) -> Constraints:
         """Random pairs of points, drawn with the parameters of the learner."""
@@ -154,19 +175,6 @@ class Task:
         warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
         return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
 
-    def solve(
-        self, problem: TrainingProblem, rows: Constraints, start: MatrixResult | None, **settings: Any
-    ) -> MatrixResult:
-        """The result for some rows with the parameters of the learner, or with other settings; a ``stage`` is stored in every record."""
-        learner, stage = self.learner, settings.pop("stage", None)
-        told = callback_of(learner)
-        given = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
-        given["slack_weight"] = learner.slack_weight_
-        given["callback"] = told if told is None or stage is None else lambda row: told(replace(row, stage=stage))
-        if start is not None and len(start.dual) != rows.n_constraints:
-            start = None
-        return problem.solve(rows, warm_start=start, **given | settings)
-
     def _nothing_left(self) -> str:
         """The message of the error if there is neither a constraint nor a label."""
         n_dropped = self.learner.n_dropped_constraints_
@@ -176,123 +184,6 @@ class Task:
 
 
 # ---------------------------------------------------------------------- passes
-class _Passes:
-    """Constraints between neighbours, drawn and solved several times, each time in the metric learned before.
-
-    Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
-    the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
-    a sample.
-
-    All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
-    changing margins the scale would drift, and with it the influence of the prior.
-    """
-
-    def __init__(self, task: Task, problem: TrainingProblem, after: MatrixResult | None) -> None:
-        learner = task.learner
-        self.task, self.problem, self.after = task, problem, after
-        self.seed = int(
-            generator(learner.random_state).integers(2**63)
-        )  # if points are drawn, every pass draws the same
-        self.drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
-        self.typical: float | None = None
-        self.last: _Pass | None = None
-        self.history: list[Record] = [] if after is None else list(after.history)
-        self.seconds = 0.0 if after is None else after.seconds
-        self.stage = self.history[-1].stage or 0 if self.history else 0
-
-    def learn(self) -> tuple[MatrixResult, Constraints]:
-        """The result of the last pass with the history of all passes, and its rows."""
-        n_passes = self.task.learner.passes
-        sample = self._sample() if n_passes > 1 and self.task.X.shape[0] > MANY_POINTS else None
-        try:
-            if sample is not None:
-                self._run(n_passes - 1, *sample)
-                n_passes = 1
-            if self.last is None or self.last.result.exit_reason is not ExitReason.INTERRUPTED:
-                self._run(n_passes, self.problem, self.task.kinds)
-        except KeyboardInterrupt:  # between two passes, or before the first iterate of this one
-            if self.last is None:
-                raise
-            take_interrupt()
-            self.last = replace(self.last, result=replace(self.last.result, exit_reason=ExitReason.INTERRUPTED))
-        assert self.last is not None
-        n_iter = self.history[-1].iteration
-        return replace(self.last.result, history=self.history, n_iter=n_iter, seconds=self.seconds), self.last.rows
-
-    def _sample(self) -> tuple[TrainingProblem, Any, np.ndarray] | None:
-        """A sample of the points: its problem, its kinds and its row numbers; None if all points are needed."""
-        task = self.task
-        if not (task.given is None and task.weight is None and task.previous is None):
-            return None
-        rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
-        problem = self.problem.sampled(rows)
-        if problem is None:
-            return None
-        kinds = task.kinds.of_rows(rows)
-        return (problem, kinds, rows) if len(kinds.labelled) >= SAMPLED_PER_CLASS * len(kinds.relation) else None
-
-    def _run(self, n_passes: int, problem: TrainingProblem, kinds: Any, sample: np.ndarray | None = None) -> None:
-        """Up to ``n_passes`` passes over all points, or over a sample of them."""
-        earlier: list[_Pass] = []
-        for left in range(n_passes - 1, -1, -1):
-            self.stage += 1
-            before = earlier[-1] if earlier else None
-            found = self._pass(problem, kinds, sample, before)
-            if found is None:
-                return
-            self.last, result = found, found.result
-            n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
-            self.history += [
-                replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
-                for row in result.history
-            ]
-            self.seconds += result.seconds
-            if before is not None and np.array_equal(found.active[0], before.active[0]):
-                return
-            if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
-                return
-            if [one for one in earlier if left and found.repeats(one)]:
-                if result.status is Status.OPTIMAL:
-                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
-                return
-            earlier.append(found)
-
-    def _pass(self, problem: TrainingProblem, kinds: Any, sample: Any, before: _Pass | None) -> _Pass | None:
-        """Rows drawn in the last metric, and their result; None if the rows are those of the pass before over the same points."""
-        task, learner = self.task, self.task.learner
-        metric = None if self.last is None else self.last.result
-        is_first = before is None and self.after is None and sample is None
-        try:
-            options = {"is_first": is_first, "typical": self.typical}
-            drawn = problem.neighbors(metric, kinds, self.drawing, generator(self.seed), **options)
-            if self.typical is None:
-                self.typical = float(np.median(np.abs(drawn.bound[drawn.sense > 0])))
-            rows = task.with_given(drawn)
-        except NothingToCompare as nothing:
-            if metric is not None:  # the learned metric maps points of different classes to one point
-                return None
-            rows = task.without_labels(nothing)
-        # one number for the points and the sense of a row: unique up to 2 million points, and nearly always beyond
-        n, index = task.X.shape[0] + 1, rows.index.astype(np.int64) + 1
-        i, j, l = [index[:, m] if m < index.shape[1] else 0 for m in (0, 1, 3)]
-        keys = ((i * n + j) * n + l) * 4 + rows.sense
-        start = task.previous if self.after is None else None
-        if before is not None:
-            if np.array_equal(keys, before.keys):
-                return None
-            start = replace(before.result, dual=before.carried_to(keys))
-        settings: dict[str, Any] = {"stage": self.stage}
-        if learner.loss is None:
-            settings["loss"] = "squared_hinge"
-        if sample is not None:
-            weight = learner.usual_slack_weight(len(sample))
-            settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
-        result = task.solve(problem, rows, start, **settings)
-        if sample is not None:
-            rows = replace(rows, index=rows.renumbered(sample.__getitem__))
-        return _Pass(result, rows, keys)
-
-
 @dataclass(frozen=True, eq=False)
 class _Pass:
     """One problem of several: its result, its rows and their keys."""
@@ -317,12 +208,117 @@ class _Pass:
         change = np.abs(bounds - other_bounds).max(initial=0.0)
         return bool(change <= SAME * np.abs(other_bounds).max(initial=0.0))
 
-    def carried_to(self, keys: np.ndarray) -> np.ndarray:
-        """Multipliers for other rows: 0 for new ones."""
-        order = np.argsort(self.keys, kind="stable")
-        place = np.minimum(np.searchsorted(self.keys, keys, sorter=order), len(order) - 1)
-        found = order[place]
-        return np.where(self.keys[found] == keys, self.result.dual[found], 0.0)
+
+@dataclass(eq=False)
+class _Passes:
+    """Constraints between neighbours, drawn and solved several times, each time in the metric learned before.
+
+    Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
+    the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
+    a sample.
+
+    All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
+    changing margins the scale would drift, and with it the influence of the prior.
+    """
+
+    task: Task
+    settings: dict[str, Any]
+    after: MatrixResult | None
+    seed: int
+    typical: float | None = None  # median margin of the first pass
+    last: _Pass | None = None
+    history: list[Record] = field(default_factory=list)
+    seconds: float = 0.0
+    stage: int = 0
+
+    def sample(self, problem: TrainingProblem) -> tuple[TrainingProblem, Any, np.ndarray] | None:
+        """A sample of the points: its problem, its kinds and its row numbers; None if all points are needed."""
+        task = self.task
+        if not (task.given is None and task.weight is None and task.previous is None):
+            return None
+        rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
+        sampled = problem.sampled(rows)
+        if sampled is None:
+            return None
+        kinds = task.kinds.of_rows(rows)
+        return (sampled, kinds, rows) if len(kinds.labelled) >= SAMPLED_PER_CLASS * len(kinds.relation) else None
+
+    def run(self, n_passes: int, problem: TrainingProblem, kinds: Any, sample: np.ndarray | None = None) -> None:
+        """Up to ``n_passes`` passes over all points, or over a sample of them."""
+        learner = self.task.learner
+        drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
+        is_told = self.after is None and sample is None
+        points = kinds.compared(drawing.most_points, generator(self.seed), is_told=is_told)
+        earlier: list[_Pass] = []
+        for left in range(n_passes - 1, -1, -1):
+            self.stage += 1
+            before = earlier[-1] if earlier else None
+            # rows between neighbours in the last metric
+            try:
+                space = problem.space(None if self.last is None else self.last.result, kinds.ordered)
+                told = is_told and before is None
+                drawn = neighbor_constraints(space, kinds, points, drawing, typical=self.typical, is_told=told)
+                rows = self.task.with_given(drawn)
+            except NothingToCompare as nothing:
+                if self.last is not None:  # the learned metric maps points of different classes to one point
+                    return
+                rows = self.task.without_labels(nothing)
+            else:
+                if self.typical is None:
+                    self.typical = float(np.median(np.abs(drawn.bound[drawn.sense > 0])))
+            found = self._solved(problem, rows, before, sample)
+            if found is None:
+                return
+            self.last, result = found, found.result
+            n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
+            self.history += [
+                replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
+                for row in result.history
+            ]
+            self.seconds += result.seconds
+            if before is not None and np.array_equal(found.active[0], before.active[0]):
+                return
+            if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
+                return
+            if left and [one for one in earlier[:-1] if found.repeats(one)]:
+                if result.status is Status.OPTIMAL:
+                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                return
+            earlier.append(found)
+
+    def _solved(
+        self, problem: TrainingProblem, rows: Constraints, before: _Pass | None, sample: np.ndarray | None
+    ) -> _Pass | None:
+        """The result for some rows; None if they are the rows of the pass before over the same points."""
+        task, learner, stage = self.task, self.task.learner, self.stage
+        # one number for the points and the sense of a row: unique up to 2 million points, and nearly always beyond
+        n, index = task.X.shape[0] + 1, rows.index.astype(np.int64) + 1
+        i, j, l = [index[:, m] if m < index.shape[1] else 0 for m in (0, 1, 3)]
+        keys = ((i * n + j) * n + l) * 4 + rows.sense
+        start = task.previous if self.after is None else None
+        if before is not None:
+            if np.array_equal(keys, before.keys):
+                return None
+            # the multipliers of rows that the pass before had, too; 0 for new ones
+            order = np.argsort(before.keys, kind="stable")
+            place = np.minimum(np.searchsorted(before.keys, keys, sorter=order), len(order) - 1)
+            same = before.keys[order[place]] == keys
+            start = replace(before.result, dual=np.where(same, before.result.dual[order[place]], 0.0))
+        elif start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        settings = self.settings | {"warm_start": start}
+        if learner.loss is None:
+            settings["loss"] = "squared_hinge"
+        if learner.verbose or learner.callback is not None:
+            told: Any = callback_of(learner)
+            settings["callback"] = lambda record: told(replace(record, stage=stage))
+        if sample is not None:
+            weight = learner.usual_slack_weight(len(sample))
+            settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
+        result = problem.solve(rows, **settings)
+        if sample is not None:
+            rows = replace(rows, index=rows.renumbered(sample.__getitem__))
+        return _Pass(result, rows, keys)
 
 
 # ---------------------------------------------------------------------- the learner
@@ -488,10 +484,12 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            names = row_names(X, constraints, to_numpy("sample_id", sample_id))
-            space, y = working_space(X), to_numpy("y", y)
-            X = self._checked_points(X)
-            given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
+            has_names = sample_id is not None or constraints is not None
+            names = row_names(X, constraints, to_numpy("sample_id", sample_id)) if has_names else None
+            space, y = working_space(X) if is_foreign(X) else None, to_numpy("y", y)
+            X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
+            if has_names:
+                given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             if y is None and constraints is None:
                 raise nothing_given(self)
@@ -543,7 +541,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         as_loss(self.loss)
-        check_percentiles(self.percentiles)
+        if self.strategy != "neighbors":
+            check_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
         Drawing(self.n_neighbors, self.n_impostors, self.form)

@@ -51,13 +51,15 @@ class MetricProblem(TrainingProblem):
     points: CheckedPoints
     prior: Any
 
-    def space(self, result: MatrixResult | None) -> PointSpace:
+    def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
         if result is not None:
-            return PointSpace(np.asarray(result.transform(X)))
-        if prior is None:
-            return PointSpace(X)
-        return PointSpace(X @ prior.G0 if isinstance(prior, Factor) else np.asarray(X @ root_of_prior(prior)))
+            X = np.asarray(result.transform(X))
+        elif isinstance(prior, Factor):
+            X = X @ prior.G0
+        elif prior is not None:
+            X = np.asarray(X @ root_of_prior(prior))
+        return PointSpace(X, among)
 
     def pairs(self, task: Task) -> Constraints:
         return task.random_pairs(self.points.points)
@@ -377,7 +379,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         kinds = task.kinds.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
-        return points if len(points.compared) else None
+        return points if len(points.found.points) else None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -120,7 +120,8 @@ def constraints_from_labels(
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        return neighbor_constraints(PointSpace(points), kinds, drawing, rng)
+        compared = kinds.compared(drawing.most_points, rng, is_told=True)
+        return neighbor_constraints(PointSpace(points, kinds.ordered), kinds, compared, drawing)
     return random_pairs(points, kinds, n_constraints, percentiles, rng, is_balanced=strategy == "random")
 
 

@@ -239,7 +239,7 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
                 y[y == float(unlabeled)] = np.nan
             except ValueError as error:
                 raise ValueError(f"--unlabeled {unlabeled!r} is no number, but the labels {name!r} are") from error
-    if is_continuous(y):
+    if y.dtype.kind == "f" and is_continuous(y):
         return y
     try:
         codes = label_codes(y, unlabeled=None)
