@@ -19,8 +19,7 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.learner import Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
     inverse_covariance,
-    inverse_covariance_of,
-    inverse_deviations_of,
+    inverse_deviations,
     root_of_prior,
 )
 from bregmat.from_labels.neighbors import (
@@ -299,8 +298,8 @@ def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
         raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
     n, d = points.shape
     if name == "variance":
-        return Factor(sp.diags_array(inverse_deviations_of(*points.moments()), format="csr"))
-    return Factor(inverse_covariance_of(*points.scatter(), n) if d <= n else inverse_covariance(points[:]))
+        return Factor(sp.diags_array(inverse_deviations(points, points.moments()), format="csr"))
+    return Factor(inverse_covariance(points, points.scatter()) if d <= n else inverse_covariance(points[:]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bregmat.base.arrays import to_numpy
 from bregmat.base.checks import as_matrix, check_integer
+from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
@@ -24,10 +25,11 @@ from bregmat.estimators.linear_maps import (
     MOST_ROWS,
     POINTS_PRIORS,
     PRIORS,
-    principal_components,
+    components_of_many,
     prior_factor,
     pruned,
     root_of_prior,
+    scatter,
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.from_labels.dimension import Neighborhood, few_components
@@ -367,9 +369,26 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             return replace(result, exit_reason=ExitReason.INTERRUPTED), rows
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
-        points = None if self.n_components is None else self._neighborhood(task, result)
-        order = None if points is None else points.ordered()
-        self._fit_components = principal_components(result, task.X, self.n_components, order)
+        """Set the components of the learned map, uncorrelated over X, those of largest variance first; with neighbours as they separate.
+
+        Of more than 2,000 features they are not formed if all of them are kept.
+        """
+        X, k = task.X, self.n_components
+        points = None if k is None else self._neighborhood(task, result)
+        if X.shape[1] > MOST_FEATURES:
+            components = None if k is None else components_of_many(result, X, k)
+        elif points is not None:
+            components = (result.B @ points.ordered()[:, :k]).T
+        else:
+            B, seen = result.B, X[:: -(-X.shape[0] // MOST_ROWS)]
+            order = eigh(B.T @ (scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
+            components = (B @ order[:, :k]).T
+        if components is not None:
+            # signs that do not depend on the eigenvalue routine: the largest entry of each row is positive
+            largest = np.abs(components).argmax(axis=1)
+            signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+            components = np.ascontiguousarray(components * signs[:, None])
+        self._fit_components = components
 
     def _neighborhood(self, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None if the components to keep do not depend on them."""

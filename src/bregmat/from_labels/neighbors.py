@@ -373,14 +373,19 @@ class SpaceInMemory(ABC):
                 sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
                 cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
                 for a, b in zip(cuts, cuts[1:]):
-                    some, relation, one = sq[a:b], kinds.relation[group[a]][group_of], part[a:b]
+                    some, one, i = sq[a:b], part[a:b], points[part[a:b]]
+                    relation = kinds.relation[group[a]][group_of]
                     alike = np.flatnonzero(relation == ALIKE)
                     k = min(n_alike, len(alike))
-                    targets[one, :k], near[one, :k] = self._closest(some[:, alike], points[one], among[alike], k)
+                    targets[one, :k], near[one, :k] = self._closest(some[:, alike], i, among[alike], k)
                     some[:, relation != APART] = np.inf
+                    first = some.argmin(axis=1)
+                    rounding = COINCIDENT * (self.sizes[i] + self.sizes[among[first]])
+                    may = np.flatnonzero(some[np.arange(len(i)), first] <= rounding)
+                    if len(may):
+                        is_copy[one[may]] = self._leave_out_copies_inplace(some, i, may)
                     k = min(n_apart, len(among))
-                    is_copy[one] = self._leave_out_copies_inplace(some, points[one])
-                    impostors[one, :k], far[one, :k] = self._closest(some, points[one], among, k)
+                    impostors[one, :k], far[one, :k] = self._closest(some, i, among, k)
 
         in_parts(search, len(parts), self.work * m * len(among))
         kept = np.flatnonzero((targets[:, 0] >= 0) & (impostors[:, 0] >= 0))
@@ -396,18 +401,12 @@ class SpaceInMemory(ABC):
         is_found = np.isfinite(found)
         return np.where(is_found, j, -1), np.where(is_found, np.sqrt(np.maximum(found, 0.0)), np.inf)
 
-    def _leave_out_copies_inplace(self, sq: np.ndarray, i: np.ndarray) -> np.ndarray:
-        """Make squared distances (m, n) to copies of a point infinite. Returns which points had copies, shape (m,)."""
-        size, among, column = self.sizes, self.among, sq.argmin(axis=1)
-        may = np.flatnonzero(sq[np.arange(len(i)), column] <= COINCIDENT * (size[i] + size[among[column]]))
-        found = np.zeros(len(i), dtype=bool)
-        if len(may):
-            p, column = np.nonzero(sq[may] <= COINCIDENT * (size[i[may], None] + size[among]))
-            p = may[p]
-            is_copy = self.coincide(i[p], among[column])
-            sq[p[is_copy], column[is_copy]] = np.inf
-            found[p[is_copy]] = True
-        return found
+    def _leave_out_copies_inplace(self, sq: np.ndarray, i: np.ndarray, may: np.ndarray) -> np.ndarray:
+        """Make squared distances (m, n) of the points i[may] to their copies infinite. Returns which of them had copies."""
+        p, column = np.nonzero(sq[may] <= COINCIDENT * (self.sizes[i[may], None] + self.sizes[self.among]))
+        is_copy = self.coincide(i[may[p]], self.among[column])
+        sq[may[p[is_copy]], column[is_copy]] = np.inf
+        return np.bincount(p[is_copy], minlength=len(may)) > 0
 
 
 class PointSpace(SpaceInMemory):
