@@ -46,6 +46,13 @@ def usual_weight(slack_weight: float, n: int) -> float:
     return slack_weight * min(max(1.0, n / USUAL_ROWS), MOST_USUAL)
 
 
+def compared_rows(n: int, kinds: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Evenly spaced rows and their classes. The class is -1 if it is unknown, and for all rows if y does not contain classes."""
+    rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
+    some = kinds.of_rows(rows)
+    return rows, some.codes if some.are_classes else np.full(len(rows), -1)
+
+
 def shares_right(
     known: Any, codes: np.ndarray, asked: Any | None = None, truth: np.ndarray | None = None
 ) -> np.ndarray:

@@ -33,8 +33,8 @@ from bregmat.base.sampling import NothingToCompare, check_percentiles, generator
 from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say
-from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
+from bregmat.estimators.base import ResultLearner, callback_of, check_run, say
+from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, compared_rows, usual_weight
 from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing, Space, as_kinds, neighbor_constraints
@@ -136,22 +136,27 @@ class Task:
 
     def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
         """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
-        start = self.previous
-        if self.kinds is None:
-            if self.given is None:
-                raise ValueError(self._nothing_left())
-            rows = self.given
-        elif (
-            self.learner.strategy_ is None
-        ):  # the result is the prior if there is one constraint that the prior satisfies
-            sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
-            rows = self.with_given(Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<="))
-            start = settings["loss"] = None
-        else:
+        rows, start = self.given, self.previous
+        if self.kinds is None and rows is None:
+            n_dropped = self.learner.n_dropped_constraints_
+            why = "n_constraints=0 ignores y, and constraints is None."
+            if n_dropped:
+                why = f"{n_dropped} name a sample that is not in sample_id, and no labels are used."
+            raise ValueError(f"no constraint is left: {why}")
+        if self.kinds is not None:
             try:
-                rows = self.with_given(problem.pairs(self))
+                if self.learner.strategy_ is None:  # one constraint that the prior satisfies
+                    sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+                    drawn = Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<=")
+                    start = settings["loss"] = None
+                else:
+                    drawn = problem.pairs(self)
+                if self.weight is not None:
+                    drawn = weighted(drawn, self.weight, is_drawn=True)
+                rows = drawn if rows is None else drawn + rows
             except NothingToCompare as nothing:
                 rows = self.without_labels(nothing)
+        assert rows is not None
         if start is not None and len(start.dual) != rows.n_constraints:
             start = None
         return problem.solve(rows, warm_start=start, callback=callback_of(self.learner), **settings), rows
@@ -163,24 +168,11 @@ class Task:
         given = {"rng": rng, "percentiles": learner.percentiles, "is_balanced": is_balanced} | options
         return random_pairs(points, self.kinds, learner.n_constraints, **given)
 
-    def with_given(self, drawn: Constraints) -> Constraints:
-        """Rows that were drawn, then the given ones."""
-        if self.weight is not None:
-            drawn = weighted(drawn, self.weight, is_drawn=True)
-        return drawn if self.given is None else drawn + self.given
-
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
         kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
         warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
         return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
-
-    def _nothing_left(self) -> str:
-        """The message of the error if there is neither a constraint nor a label."""
-        n_dropped = self.learner.n_dropped_constraints_
-        if n_dropped:
-            return f"no constraint is left: {n_dropped} name a sample that is not in sample_id, and no labels are used."
-        return "no constraint is left: n_constraints=0 ignores y, and constraints is None."
 
 
 # ---------------------------------------------------------------------- passes
@@ -245,7 +237,7 @@ class _Passes:
 
     def run(self, n_passes: int, problem: TrainingProblem, kinds: Any, sample: np.ndarray | None = None) -> None:
         """Up to ``n_passes`` passes over all points, or over a sample of them."""
-        learner = self.task.learner
+        task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
         is_told = self.after is None and sample is None
         points = kinds.compared(drawing.most_points, generator(self.seed), is_told=is_told)
@@ -253,19 +245,21 @@ class _Passes:
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
             before = earlier[-1] if earlier else None
-            # rows between neighbours in the last metric
             try:
                 space = problem.space(None if self.last is None else self.last.result, kinds.ordered)
                 told = is_told and before is None
-                drawn = neighbor_constraints(space, kinds, points, drawing, typical=self.typical, is_told=told)
-                rows = self.task.with_given(drawn)
+                rows = neighbor_constraints(space, kinds, points, drawing, typical=self.typical, is_told=told)
             except NothingToCompare as nothing:
                 if self.last is not None:  # the learned metric maps points of different classes to one point
                     return
-                rows = self.task.without_labels(nothing)
+                rows = task.without_labels(nothing)
             else:
                 if self.typical is None:
-                    self.typical = float(np.median(np.abs(drawn.bound[drawn.sense > 0])))
+                    self.typical = float(np.median(np.abs(rows.bound[rows.sense > 0])))
+                if task.weight is not None:
+                    rows = weighted(rows, task.weight, is_drawn=True)
+                if task.given is not None:
+                    rows = rows + task.given
             found = self._solved(problem, rows, before, sample)
             if found is None:
                 return
@@ -322,15 +316,6 @@ class _Passes:
 
 
 # ---------------------------------------------------------------------- the learner
-@on_one_blas_thread
-class ResultLearner(AllOrNothing):
-    """A learner with a ``result_`` and its constraints; model files contain both."""
-
-    result_: MatrixResult
-    constraints_: Constraints
-    n_iter_: int
-
-
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -402,7 +387,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
         ``settings`` are those of the learners that are compared, besides ``QUICKLY``.
         """
-        rows, codes = self._sample(task)
+        rows, codes = compared_rows(task.X.shape[0], task.kinds)
         sample = task.X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else task.X[rows]
         quick = type(self)(**self.get_params(deep=False) | QUICKLY | settings)
 
@@ -427,13 +412,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         elif strategy == "random" and self.strategy == "auto":
             return RANDOM_WEIGHT
         return usual_weight(1.0, n) if strategy == "neighbors" else 1.0
-
-    def _sample(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Evenly spaced rows and their classes. The class is -1 if it is unknown, and for all rows if y does not contain classes."""
-        n = task.X.shape[0]
-        rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
-        kinds = task.kinds.of_rows(rows)
-        return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
 
     # ------------------------------------------------------------------ fit
     def fit(

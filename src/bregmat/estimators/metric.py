@@ -16,7 +16,7 @@ from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import validated
-from bregmat.estimators.choice import scaled_or_not
+from bregmat.estimators.choice import compared_rows, scaled_or_not
 from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.learner import MANY_POINTS, ConstraintLearner, Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
@@ -316,7 +316,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds of random pairs and of given constraints have the units of the data
             if task.given is None and task.kinds is not None and self.strategy in ("auto", "neighbors", None):
-                rows, codes = self._sample(task)
+                rows, codes = compared_rows(task.X.shape[0], task.kinds)
                 self.prior_, self.comparison_ = scaled_or_not(task.X[rows], codes)
         super()._decide(task)
 
