@@ -1,4 +1,4 @@
-"""What MetricLearner and KernelLearner share: parameters, the course of a fit, and constraints named by samples.
+"""What MetricLearner and KernelLearner share: parameters, the course of a fit, and passes over the neighbours of each point.
 
 How a fit runs:
 

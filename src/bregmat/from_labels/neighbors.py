@@ -7,7 +7,7 @@ points in their units, points in a learned map, or a kernel. Memory grows with t
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
 
@@ -298,8 +298,9 @@ class Neighbors:
 
 
 class Space(Protocol):
-    """Points whose squared distances to some of them are measured."""
+    """Points among which neighbours are searched, in memory (:class:`SpaceInMemory`) or in blocks."""
 
+    @abstractmethod
     def nearest(self, kinds: Any, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """The nearest points that belong together with some points, and the nearest apart from them.
 
@@ -313,20 +314,22 @@ class Space(Protocol):
             Number of neighbours of each sort.
         """
 
+    @abstractmethod
     def sq_distances(self, rows: np.ndarray) -> np.ndarray:
         """Squared distances of points (row numbers, shape (m,)) to the possible neighbours, up to rounding."""
 
+    @abstractmethod
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of points are identical up to rounding, shape (m,)."""
 
 
-class SpaceInMemory(ABC):
-    """Neighbours among some points by blocks of their squared distances.
+class SpaceInMemory(Space):
+    """Neighbours by blocks of squared distances.
 
     Attributes
     ----------
     among : ndarray of int
-        Row numbers of the points that may be neighbours, and of those whose neighbours are wanted.
+        Row numbers of the possible neighbours, and of the points whose neighbours are wanted.
     sizes : ndarray, shape (n,)
         Squared norms of all points, the scale for rounding errors of squared distances.
     work : float
@@ -338,16 +341,8 @@ class SpaceInMemory(ABC):
     work: float
 
     @abstractmethod
-    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
-        """Squared distances of points (row numbers, shape (m,)) to those of ``among``, up to rounding."""
-
-    @abstractmethod
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
-
-    @abstractmethod
-    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Which pairs of points are identical up to rounding, shape (m,)."""
 
     def nearest(self, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """Neighbours of both sorts by one pass over all distances.
@@ -371,7 +366,9 @@ class SpaceInMemory(ABC):
             for part in parts[start:stop]:
                 sq, group = self.sq_distances(points[part]), kinds.codes[points[part]]
                 sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
-                cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
+                cuts = np.flatnonzero(
+                    np.diff(group, prepend=-1, append=-1)
+                )  # points of a group have the same candidates
                 for a, b in zip(cuts, cuts[1:]):
                     some, one, i = sq[a:b], part[a:b], points[part[a:b]]
                     relation = kinds.relation[group[a]][group_of]
@@ -379,6 +376,7 @@ class SpaceInMemory(ABC):
                     k = min(n_alike, len(alike))
                     targets[one, :k], near[one, :k] = self._closest(some[:, alike], i, among[alike], k)
                     some[:, relation != APART] = np.inf
+                    # copies among the points apart are no neighbours
                     first = some.argmin(axis=1)
                     rounding = COINCIDENT * (self.sizes[i] + self.sizes[among[first]])
                     may = np.flatnonzero(some[np.arange(len(i)), first] <= rounding)
