@@ -462,11 +462,11 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            has_names = sample_id is not None or constraints is not None
-            names = row_names(X, constraints, to_numpy("sample_id", sample_id)) if has_names else None
+            is_given = sample_id is not None or constraints is not None
+            names = row_names(X, constraints, to_numpy("sample_id", sample_id)) if is_given else None
             space, y = working_space(X) if is_foreign(X) else None, to_numpy("y", y)
             X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
-            if has_names:
+            if is_given:
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             if y is None and constraints is None:
@@ -519,10 +519,10 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         as_loss(self.loss)
-        if self.strategy != "neighbors":
-            check_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
+        if self.strategy != "neighbors":
+            check_percentiles(self.percentiles)
         Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
