@@ -5,9 +5,9 @@
 The learner sees the leading principal components of the training images, `make_pipeline(PCA(164), MetricLearner())`. With its defaults,
 the rows of the last pass are those of 10,000 images; with --all-points those of all images, at a heavier slack weight.
 "normalized": `make_pipeline(Normalizer(), PCA(164), MetricLearner())`, so that the distance of two images does not depend on how thick
-their strokes are. "upright": `make_pipeline(FunctionTransformer(upright), Normalizer(), PCA(164), MetricLearner())`, so that slanted and
-upright images of a digit are near, too. Both are preprocessing and no learning. CPU seconds are of the pipeline's fit on one thread, all steps
-included, without reading and the search over the test images. All 60,000 images are neighbours.
+their strokes are. "upright": `make_pipeline(FunctionTransformer(upright), Normalizer(), PCA(164), MetricLearner())`, so that slanted
+and upright images of a digit are near, too. Both are preprocessing and no learning. CPU seconds are of the pipeline's fit on one thread,
+all steps included, without reading and the search over the test images. All 60,000 images are neighbours.
 """
 
 from __future__ import annotations
