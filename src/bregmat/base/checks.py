@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, choices, limits, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
+"""Checks of arguments: numbers, choices, limits, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
 
 ``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
 converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
@@ -128,6 +128,38 @@ def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") 
         shown = ", ".join(repr(option) for option in known)
         raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}.")
     return value
+
+
+def as_percentiles(percentiles: Any) -> tuple[float, float]:
+    """A lower and an upper percentile, 0 to 100."""
+    try:
+        lower, upper = map(float, percentiles)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
+    if not 0 <= lower <= upper <= 100:
+        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
+    return lower, upper
+
+
+def generator(random_state: Any = None) -> np.random.Generator:
+    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
+    if random_state is None:
+        return np.random.default_rng()
+    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
+        raise TypeError(f"random_state must be an integer, a Generator, a RandomState or None; got {random_state!r}.")
+    if random_state < 0:
+        raise ValueError(f"random_state must be at least 0; got {random_state}.")
+    return np.random.default_rng(int(random_state))
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise as :func:`generator` would, without advancing a RandomState."""
+    if not isinstance(random_state, np.random.RandomState):
+        generator(random_state)
 
 
 # ---------------------------------------------------------------------- arrays and columns

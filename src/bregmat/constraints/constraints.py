@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_numbers, rows_text
+from bregmat.base.checks import as_column, as_numbers, as_percentiles, generator, rows_text
 from bregmat.base.points import as_points, row_names
-from bregmat.base.sampling import check_percentiles, generator, sq_distance_percentiles, sq_distances
+from bregmat.base.sampling import sq_distance_percentiles, sq_distances
 from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
 from bregmat.constraints.relations import (
     BUILT_IN,
@@ -288,7 +288,7 @@ class Constraints(ConstraintRows):
                 "or X, to take percentiles of its squared distances."
             )
         else:
-            points, wanted = as_points("X", X), check_percentiles(percentiles)
+            points, wanted = as_points("X", X), as_percentiles(percentiles)
             near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, generator(random_state))
         sense = np.where(is_similar, "<=", ">=")
         return cls.sq_distance(i, j, np.where(is_similar, near, far), sense, weight=weight)
@@ -378,7 +378,7 @@ class Constraints(ConstraintRows):
         ValueError
             Rows of another kind, of both kinds, or pairs with "==".
         """
-        wanted, rng = check_percentiles(percentiles), generator(random_state)
+        wanted, rng = as_percentiles(percentiles), generator(random_state)
         if self.where("is_comparison").all():
             return self._with_median_margin(X, sample_id)
         if not self.where("is_sq_distance").all() or (self.sense == 0).any():

@@ -26,10 +26,17 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from bregmat.base.arrays import to_numpy, working_space
-from bregmat.base.checks import as_choice, as_column, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.checks import (
+    as_choice,
+    as_column,
+    as_percentiles,
+    check_flag,
+    check_integer,
+    check_positive,
+    rows_text,
+)
 from bregmat.base.html import listed
 from bregmat.base.points import row_names
-from bregmat.base.sampling import check_percentiles
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
@@ -264,7 +271,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         as_loss(self.loss)
-        check_percentiles(self.percentiles)
+        as_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
         Drawing(self.n_neighbors, self.n_impostors, self.form)

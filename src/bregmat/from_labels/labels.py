@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, check_integer, rows_text
+from bregmat.base.checks import as_choice, as_percentiles, check_integer, generator, rows_text
 from bregmat.base.points import as_points
-from bregmat.base.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
+from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.kinds import as_kinds
@@ -117,7 +117,7 @@ def constraints_from_labels(
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_constraints", n_constraints, 1)
     drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
-    percentiles = check_percentiles(percentiles)
+    percentiles = as_percentiles(percentiles)
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
