@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.arrays import to_numpy
+from bregmat.base.arrays import array_space
 
 SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
@@ -163,6 +163,29 @@ def check_random_state(random_state: Any) -> None:
 
 
 # ---------------------------------------------------------------------- arrays and columns
+_KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64")
+
+
+def to_numpy(name: str, x: Any) -> Any:
+    """An array of another library as a NumPy array; other objects unchanged.
+
+    Raises ``TypeError``, which names the argument, for an array that records gradients: they are not supported.
+    """
+    space = None if isinstance(x, np.ndarray) else array_space(x)
+    if space is None:
+        return x
+    check_no_gradient(name, x)
+    if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
+        x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
+    return space.fetch(x)
+
+
+def check_no_gradient(name: str, x: Any) -> None:
+    """Raise for an array that records gradients."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")
+
+
 def as_numbers(
     name: str, values: Any, *, booleans: bool = False, complex_too: bool = False, copy: bool = False
 ) -> np.ndarray:
@@ -184,9 +207,10 @@ def as_numbers(
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
+    if not isinstance(values, np.ndarray | float | int):
+        values = to_numpy(name, values)
     try:
-        is_here = isinstance(values, np.ndarray | float | int)  # not an array of another library
-        array = np.asarray(values if is_here else to_numpy(name, values))
+        array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}.") from error
     kind = array.dtype.kind

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text
+from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text, to_numpy
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}

@@ -25,7 +25,7 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import to_numpy, working_space
+from bregmat.base.arrays import working_space
 from bregmat.base.checks import (
     as_choice,
     as_column,
@@ -34,6 +34,7 @@ from bregmat.base.checks import (
     check_integer,
     check_positive,
     rows_text,
+    to_numpy,
 )
 from bregmat.base.html import listed
 from bregmat.base.points import row_names
@@ -216,8 +217,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            names = row_names(X, constraints, to_numpy("sample_id", sample_id))
-            space, y = working_space(X), to_numpy("y", y)
+            names = row_names(X, constraints, sample_id)
+            space, y = None if isinstance(X, np.ndarray) else working_space(X), to_numpy("y", y)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
