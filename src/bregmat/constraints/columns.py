@@ -190,13 +190,6 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
     return inverse.reshape(len(arrays), c).T, ids
 
 
-def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
-    """Ascending distinct numbers among 0 ... most - 1, without sorting."""
-    mark = np.zeros(most, dtype=bool)
-    mark[numbers] = True
-    return np.flatnonzero(mark)
-
-
 def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:
     """Arrays of positions stacked to one new array; missing columns are unused (-1)."""
     stacked = np.full((sum(map(len, indices)), max([index.shape[1] for index in indices])), -1, dtype=np.int64)

@@ -18,7 +18,8 @@ from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
-from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.relations import COMPARISON
 from bregmat.from_labels.kinds import ALIKE, APART, Kinds
 from bregmat.typing import Form, Strategy
 
@@ -358,7 +359,7 @@ def rows_between(
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
         if typical is not None:
             margin *= typical / np.median(margin)
-        return Constraints.comparison(i, j, i, l, margin=margin, weight=TOTAL_WEIGHT / len(i))
+        return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
     apart = sq[np.isfinite(sq) & (sq > 0)]
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
     (p, a), (q, b) = (near >= 0).nonzero(), (far >= 0).nonzero()
