@@ -218,7 +218,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         with self._fitting():
             self._check_parameters()
             names = row_names(X, constraints, sample_id)
-            space, y = None if isinstance(X, np.ndarray) else working_space(X), to_numpy("y", y)
+            space = None if isinstance(X, np.ndarray) else working_space(X)
+            y = to_numpy("y", y)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
