@@ -19,7 +19,7 @@ from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
 from bregmat.constraints.constraints import Constraints, rows_of
-from bregmat.constraints.relations import COMPARISON
+from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.from_labels.kinds import ALIKE, APART, Kinds
 from bregmat.typing import Form, Strategy
 
@@ -364,8 +364,9 @@ def rows_between(
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
     (p, a), (q, b) = (near >= 0).nonzero(), (far >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
-    alike = Constraints.sq_distance(points[p], near[p, a], margin, "<=", weight=weight)
-    return alike + Constraints.sq_distance(points[q], far[q, b], 2.0 * margin, ">=", weight=weight)
+    index = np.stack([points[np.concatenate([p, q])], np.concatenate([near[p, a], far[q, b]])], axis=1)
+    is_alike = np.arange(len(index)) < len(p)
+    return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
 
 
 def comparable(kinds: Kinds) -> np.ndarray:
