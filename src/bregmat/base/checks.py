@@ -107,7 +107,8 @@ def check_limits(
         Smallest ``max_iter`` allowed.
     """
     check_positive("tol", tol, finite=True)
-    check_integer("max_iter", max_iter, fewest)
+    if max_iter is not None:
+        check_integer("max_iter", max_iter, fewest)
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
     if callback is not None and not callable(callback):
