@@ -25,7 +25,8 @@ from bregmat import (
     save,
 )
 from bregmat.base import arrays as library
-from bregmat.base.arrays import array_space, to_numpy
+from bregmat.base.arrays import array_space
+from bregmat.base.checks import to_numpy
 from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
 from bregmat.operators.linear_maps import Operator

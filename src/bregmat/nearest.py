@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.arrays import ArraySpace
+from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.points import handed_in
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pose_problem, singular_rows_of
@@ -113,15 +113,12 @@ def nearest_kernel(
     D = as_divergence(divergence)
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
     options = Options(D, loss, slack_weight, *solving, executor, block_size, checkpoint)
-    if is_for_blocks(executor, block_size, constraints, prior.G0 if isinstance(prior, Factor) else prior):
+    data = prior.G0 if isinstance(prior, Factor) else prior
+    if is_for_blocks(executor, block_size, constraints, data):
         from bregmat.sharded.nearest import nearest_kernel_sharded
 
         return nearest_kernel_sharded(prior, constraints, options)
-    if isinstance(prior, Factor):
-        G0, space = handed_in("prior factor G0", prior.G0)
-        prior = Factor(G0)
-    else:
-        prior, space = handed_in("prior", prior)
+    space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 

@@ -11,8 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.iterates import Iterate
 from bregmat.objective.row_losses import RowLosses

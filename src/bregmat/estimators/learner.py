@@ -25,11 +25,19 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import to_numpy, working_space
-from bregmat.base.checks import as_choice, as_column, check_flag, check_integer, check_positive, rows_text
+from bregmat.base.arrays import working_space
+from bregmat.base.checks import (
+    as_choice,
+    as_column,
+    as_percentiles,
+    check_flag,
+    check_integer,
+    check_positive,
+    rows_text,
+    to_numpy,
+)
 from bregmat.base.html import listed
 from bregmat.base.points import row_names
-from bregmat.base.sampling import check_percentiles
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.constraints.columns import check_unique, similar_name
 from bregmat.constraints.constraints import Constraints
@@ -209,8 +217,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            names = row_names(X, constraints, to_numpy("sample_id", sample_id))
-            space, y = working_space(X), to_numpy("y", y)
+            names = row_names(X, constraints, sample_id)
+            space = None if isinstance(X, np.ndarray) else working_space(X)
+            y = to_numpy("y", y)
             X = self._checked_points(X)
             given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
@@ -264,7 +273,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         as_loss(self.loss)
-        check_percentiles(self.percentiles)
+        as_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
         Drawing(self.n_neighbors, self.n_impostors, self.form)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_matrix, check_integer
+from bregmat.base.checks import as_matrix, check_integer, to_numpy
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
@@ -54,7 +53,7 @@ class MetricProblem(TrainingProblem):
     def space(self, result: MatrixResult | None) -> PointSpace:
         X, prior = self.points.points, self.prior
         if result is not None:
-            return PointSpace(np.asarray(result.transform(X)))
+            return PointSpace(result.coordinates.transform(X, result.iterate))
         if prior is None:
             return PointSpace(X)
         return PointSpace(X @ prior.G0 if isinstance(prior, Factor) else np.asarray(X @ root_of_prior(prior)))

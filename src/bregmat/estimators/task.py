@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.arrays import ArraySpace
-from bregmat.base.sampling import NothingToCompare, generator
+from bregmat.base.checks import generator
+from bregmat.base.sampling import NothingToCompare
 from bregmat.base.threads import cached_property, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of

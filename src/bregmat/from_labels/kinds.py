@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import rows_text
+from bregmat.base.checks import rows_text, to_numpy
 from bregmat.constraints.columns import is_missing
 
 MOST_BINS = 10  # of a continuous target

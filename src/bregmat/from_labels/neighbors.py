@@ -18,7 +18,8 @@ from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
-from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.from_labels.kinds import ALIKE, APART, Kinds
 from bregmat.typing import Form, Strategy
 
@@ -358,13 +359,14 @@ def rows_between(
         margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
         if typical is not None:
             margin *= typical / np.median(margin)
-        return Constraints.comparison(i, j, i, l, margin=margin, weight=TOTAL_WEIGHT / len(i))
+        return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
     apart = sq[np.isfinite(sq) & (sq > 0)]
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
     (p, a), (q, b) = (near >= 0).nonzero(), (far >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
-    alike = Constraints.sq_distance(points[p], near[p, a], margin, "<=", weight=weight)
-    return alike + Constraints.sq_distance(points[q], far[q, b], 2.0 * margin, ">=", weight=weight)
+    index = np.stack([points[np.concatenate([p, q])], np.concatenate([near[p, a], far[q, b]])], axis=1)
+    is_alike = np.arange(len(index)) < len(p)
+    return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
 
 
 def comparable(kinds: Kinds) -> np.ndarray:

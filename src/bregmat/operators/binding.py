@@ -10,7 +10,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.linalg import sq_norms
-from bregmat.constraints.columns import LowRankMatrix, distinct
+from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.rows import ResolvedRows, Terms
 from bregmat.operators.compound import SignedSums, Stacked
@@ -156,7 +156,7 @@ def bind(
         rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
     if len(resolved.terms.row):
-        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding, mapped))
+        parts.append(_bound_terms(resolved.terms, Z, rows, rounding, mapped))
     if len(resolved.whole):
         assert rounding is not None
         parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
@@ -165,13 +165,12 @@ def bind(
 
 def _bound_terms(
     t: Terms,
-    c: int,
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding | None,
     mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
 ) -> tuple[np.ndarray, Operator]:
-    """Numbers and operator of the rows that name samples, among c rows; without rounding, Z holds the vectors of the terms."""
+    """Numbers and operator of the rows that name samples; without rounding, Z holds the vectors of the terms."""
     errors: _Errors | None = None
     if rounding is None:
         plain: RankOneRows | PairGraph = RankOneRows(Z)
@@ -190,8 +189,8 @@ def _bound_terms(
     if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
         return t.row, plain
     # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
-    numbers = distinct(t.row, c)
-    slot = np.searchsorted(numbers, t.row)
+    is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
+    numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
     P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(numbers), len(t.row)))
     return numbers, _signed_sums(plain, P, errors)
 

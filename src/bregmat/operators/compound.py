@@ -9,7 +9,6 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.constraints.columns import distinct
 from bregmat.operators.linear_maps import MatrixRows, Operator, RankOneRows
 from bregmat.operators.pair_graph import PairGraph
 
@@ -44,7 +43,7 @@ class SignedSums(Operator):
     def restrict(self, rows: np.ndarray) -> SignedSums:
         """Some of the rows, with only the terms that they use."""
         P = self.P[rows]
-        used = distinct(P.indices, P.shape[1])
+        used = np.flatnonzero(np.bincount(P.indices, minlength=P.shape[1]))
         return SignedSums(self.base.restrict(used), P[:, used])
 
     def astype(self, dtype: type) -> SignedSums:

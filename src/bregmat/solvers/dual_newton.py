@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.checks import check_positive
-from bregmat.base.linalg import eigvalsh
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import armijo, eigvalsh
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import add_diagonal, eigh
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import add_diagonal, armijo, eigh
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.iterates import Iterate, iterate_at_prior

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.solvers.preconditioners import fourth_moment, heavy_block, heavy_rows
 
