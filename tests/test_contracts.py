@@ -10,12 +10,11 @@ import scipy.sparse as sp
 from bregmat import nearest_kernel
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.losses import OwnSlack, own_slack
+from bregmat.objective.losses import Hard, OwnSlack, ScalarLoss, SquaredHinge, own_slack
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.scalar_losses import Hard, ScalarLoss, SquaredHinge
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.linear_maps import MatrixRows, smat, svec
+from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
+from bregmat.operators.linear_maps import smat, svec
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from cases import (
     DIVERGENCES,

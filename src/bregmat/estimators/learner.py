@@ -39,8 +39,7 @@ from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, bes
 from bregmat.estimators.task import Task, TrainingProblem, weighted
 from bregmat.from_labels.kinds import as_kinds
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing
-from bregmat.objective.losses import as_loss
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss, as_loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
 from bregmat.run.result import MatrixResult, SolverError, check

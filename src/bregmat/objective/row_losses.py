@@ -13,7 +13,7 @@ from bregmat.objective.spectral import SpectralDivergence
 
 @dataclass(frozen=True, eq=False)
 class WeightedBounds:
-    """The c rows before their losses are chosen: the argument of :meth:`bregmat.objective.scalar_losses.Loss.bind`."""
+    """The c rows before their losses are chosen: the argument of :meth:`bregmat.objective.losses.Loss.bind`."""
 
     divergence: SpectralDivergence  # of the problem
     bound: np.ndarray

@@ -13,9 +13,8 @@ from bregmat.base.linalg import sq_norms
 from bregmat.constraints.columns import LowRankMatrix, distinct
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.rows import ResolvedRows, Terms
-from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
+from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
 SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped

@@ -16,8 +16,7 @@ from bregmat._kernels.arrays import OuterRows
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.linalg import blocks
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.linear_maps import OuterProducts, RankOneRows, svec_index
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import OuterProducts, PairGraph, RankOneRows, svec_index
 
 # numbers in the vectors of a block of rows: 128 MB, of which up to six exist at once
 BLOCK = 2**24

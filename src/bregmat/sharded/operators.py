@@ -8,8 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from bregmat.operators.linear_maps import Operator, drawn_numbers
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import Operator, PairGraph, drawn_numbers
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
 
 

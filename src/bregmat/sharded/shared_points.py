@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.linear_maps import Operator
-from bregmat.operators.pair_graph import PairGraph, is_identity
+from bregmat.operators.linear_maps import Operator, PairGraph, is_identity
 
 MAX_DERIVED = 4  # arrays of the size of the points that a process keeps beside the points themselves
 

@@ -16,7 +16,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.certificates.problem import FEASIBLE, MatrixCertificate, Problem, Proof, clip_dual, with_met_rows
 from bregmat.constraints.constraints import Constraints
 from bregmat.objective.divergences import Frobenius
-from bregmat.objective.scalar_losses import SquaredHinge
+from bregmat.objective.losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
 
 SIZE = 1e-3  # natural size of the objective, over the norm of C times the largest bound over the norm of its row
