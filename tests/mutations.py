@@ -82,7 +82,7 @@ MUTATIONS = (
         "return min(1.0, 0.999 / top) if top > 0 else 0.0",
         "return min(1.0, 1.5 / top) if top > 0 else 0.0",
     ),
-    ("certificates/problem.py", "- float(L.conjugate(mu).sum()) - rounding", "- rounding"),
+    ("certificates/problem.py", "- float(conjugate) - rounding", "- rounding"),
     (
         "certificates/problem.py",
         "upper = objective + float(np.abs(mu) @ met.missed) + rounding",

@@ -262,7 +262,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("n_constraints", self.n_constraints, 0)
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
-        as_loss(self.loss)
+        if self.loss is not None:
+            as_loss(self.loss)
         check_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)

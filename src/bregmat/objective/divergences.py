@@ -65,6 +65,12 @@ class LogDet(SpectralDivergence):
         """``phi*(t) = -sum (1 + log(-t))``."""
         return float(-(1.0 + np.log(-t)).sum())
 
+    def dual_gain(self, t0: np.ndarray, A: np.ndarray, t: np.ndarray) -> tuple[float, float]:
+        """``sum (1 + log(-t)) - sum (1 + log(-t0))``, since ``t psi(t) = -1``; each logarithm is computed once."""
+        log0, log = np.log(-t0), np.log(-t)
+        size = len(t0) + len(t) + np.abs(log0).sum() + np.abs(log).sum()
+        return float((1.0 + log).sum() - (1.0 + log0).sum()), float(size)
+
     def barrier_inverse(self, t: np.ndarray, tau: np.ndarray | float) -> np.ndarray:
         """``-(1 + tau) / t``: the barrier is the divergence itself, so ``-1/x - tau/x = t``."""
         return -(1.0 + tau) / t

@@ -90,24 +90,39 @@ class ScalarLoss(Loss):
         h = STEP * (q if self.is_positive else np.maximum(np.abs(q), 1.0))
         return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
 
-    def bind(self, rows: WeightedBounds) -> RowLosses:
-        """This loss on every soft row in its domain."""
+    def bind(self, rows: WeightedBounds, scale: np.ndarray | None = None, gamma: np.ndarray | None = None) -> RowLosses:
+        """This loss on the soft rows in its domain, the squared hinge on the other soft rows.
+
+        Parameters
+        ----------
+        rows : WeightedBounds
+            c rows.
+        scale, gamma : ndarray, shape (c,), optional
+            Scales, and slack weights, if they are not the units and weights of the rows.
+        """
         hard = np.isinf(rows.gamma)
         able = rows.bound > 0 if self.is_positive else np.ones(len(hard), dtype=bool)
+        other = 1 if isinstance(self, SquaredHinge) else 2
+        kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
         sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
-        return bound_rows(rows, sense, self, able, rows.unit.copy(), rows.gamma)
+        scale = rows.unit if scale is None else scale
+        gamma = np.where(hard, 1.0, rows.gamma if gamma is None else gamma)
+        # a loss without a scale has its weight changed instead: d(c p, c b) = c^degree d(p, b)
+        bound, own, weight = rows.bound / rows.scale, scale / rows.scale, gamma / rows.worth
+        if self.degree is not None:
+            soft = kind == 1
+            own[soft], weight[soft] = scale[soft], gamma[soft] * (rows.scale**self.degree / rows.worth)
+        return RowLosses(bound, sense, weight, own, (Hard(), self, SquaredHinge()), kind)
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows; infinite if a value is outside the domain of the loss.
+        """Sum of the losses of violated rows with values in the domain of the loss.
 
         Parameters
         ----------
         p, b, g, scale : ndarray, shape (k,)
             Values, bounds, slack weights, scales of some rows.
         """
-        if self.is_positive and self.is_outside(p, b).any():
-            return np.inf
         return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -204,29 +219,6 @@ class ScalarLoss(Loss):
         near = np.abs(xi - y) <= 1e-4 * size
         slope = self.derivatives(middle, b, g, scale)[1] + (tau / middle**2 if self.is_positive else 0.0)
         return np.where(near, 1.0 / slope, (xi - y) / np.where(near, 1.0, first - mu))
-
-
-def bound_rows(
-    rows: WeightedBounds, sense: np.ndarray, loss: ScalarLoss, able: np.ndarray, scale: np.ndarray, gamma: np.ndarray
-) -> RowLosses:
-    """Losses of rows: hard rows, the given loss on the soft rows in its domain, the squared hinge on the others.
-
-    Parameters
-    ----------
-    rows : WeightedBounds
-        c rows.
-    sense : ndarray of int8, shape (c,)
-        +1, -1, or 0 where both sides count.
-    loss : ScalarLoss
-    able : ndarray of bool, shape (c,)
-        Rows in the domain of the loss.
-    scale, gamma : ndarray, shape (c,)
-        Scales in units of the values, slack weights.
-    """
-    hard = np.isinf(rows.gamma)
-    other = 1 if isinstance(loss, SquaredHinge) else 2
-    kind = np.where(hard, 0, np.where(able, 1, other)).astype(np.int8)
-    return RowLosses(rows.bound, sense, np.where(hard, 1.0, gamma), scale, (Hard(), loss, SquaredHinge()), kind)
 
 
 # ---------------------------------------------------------------- squares
@@ -345,10 +337,6 @@ class Hard(ScalarLoss):
         """The bound itself, fixed."""
         return b.copy(), np.zeros(len(b))
 
-    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
-        """Every dual weight is possible."""
-        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
-
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """0: the bound does not move."""
         return np.zeros(len(b))
@@ -357,10 +345,9 @@ class Hard(ScalarLoss):
 # ---------------------------------------------------------------- the slack of a divergence
 @dataclass(frozen=True)
 class OwnSlack(ScalarLoss):
-    """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22); the meaning of ``loss=None``.
+    """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22), from link, inverse link and phi of any divergence.
 
-    It applies to rows with a positive bound; others get the squared hinge. This class derives it from link, inverse link and phi of
-    any divergence; those of the library have explicit formulas (:func:`own_slack`).
+    Those of the library have explicit formulas (:func:`own_slack`).
     """
 
     name: ClassVar[str] = "own_slack"
@@ -399,12 +386,6 @@ class OwnSlack(ScalarLoss):
         """``phi'(q) - (tau / g) / q = phi'(c) + mu scale / g``, by the inverse of the divergence."""
         return scale * self.divergence.barrier_inverse(mu * scale / g + self.divergence.link(b / scale), tau / g)
 
-    def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The slack of values and bounds as they are, in the units of the rows."""
-        able = rows.bound > 0
-        scale = np.where(able, 1.0, rows.unit)
-        return bound_rows(rows, rows.sense, own_slack(self.divergence), able, scale, rows.gamma)
-
 
 def _log_quotient(p: np.ndarray, b: np.ndarray) -> np.ndarray:
     """``log(p / b)``: as ``log1p((p - b) / b)`` near the bound, where the quotient would lose digits."""
@@ -424,8 +405,6 @@ class ItakuraSaito(OwnSlack):
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
-        if (p <= 0).any():
-            return np.inf
         return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
 
     def bound_size(self, q: Any, b: Any) -> Any:
@@ -468,8 +447,6 @@ class RelativeEntropy(OwnSlack):
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
-        if self.is_outside(p, b).any():
-            return np.inf
         return float((g * (p * np.where(p > 0, _log_quotient(p, b), 0.0) - (p - b))).sum())
 
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -498,6 +475,19 @@ def own_slack(divergence: SpectralDivergence) -> ScalarLoss:
     """The slack of a divergence, by its explicit formulas if there are any."""
     special = _EXPLICIT.get(type(divergence))
     return OwnSlack(divergence) if special is None else special()
+
+
+class DivergenceSlack(Loss):
+    """The divergence's own slack of values and bounds as they are; the meaning of ``loss=None``.
+
+    It applies to rows with a positive bound; others get the squared hinge.
+    """
+
+    name: ClassVar[str] = "divergence_slack"
+
+    def bind(self, rows: WeightedBounds) -> RowLosses:
+        """The slack with scale 1, which leaves values and bounds as they are."""
+        return own_slack(rows.divergence).bind(rows, np.where(rows.bound > 0, 1.0, rows.unit))
 
 
 @dataclass(frozen=True)
@@ -536,7 +526,7 @@ class RelativeSlack(Loss):
         else:
             with np.errstate(over="ignore", divide="ignore"):
                 gamma[on] /= rows.bound[on] ** degree
-        return bound_rows(rows, rows.sense, slack, on, scale, gamma)
+        return slack.bind(rows, scale, gamma)
 
 
 LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ")
@@ -544,10 +534,8 @@ for _cls in (RelativeSlack, Squared, SquaredHinge):
     LOSSES.add(_cls)
 
 
-def as_loss(loss: Any) -> Loss | None:
-    """A loss object from an object, a string that names one, or None (the divergence's own slack)."""
-    if loss is None:
-        return None
+def as_loss(loss: Any) -> Loss:
+    """A loss object from an object or a string that names one; the functions of a class of a user are checked."""
     found: Loss = LOSSES.resolve(loss)
     if isinstance(found, ScalarLoss) and not type(found).__module__.startswith("bregmat."):
         check_loss(found)

@@ -143,21 +143,22 @@ class ShardedLosses:
     def __init__(self, shards: Shards, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
         self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
+        self.has_positive = any(loss.is_positive for loss, _ in groups)
         self._losses = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
         self.bound, self.sense, self.gamma, self.hard = (
             Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")
         )
         # sums over all rows, and one number for each row
-        self.value, self.value_rounding, self.conjugate_size = (
-            partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_size")
+        self.value, self.value_rounding, self.conjugate_sum = (
+            partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_sum")
         )
-        self.conjugate, self.strengths = partial(self._column, "conjugate"), partial(self._column, "strengths")
+        self.strengths = partial(self._column, "strengths")
 
     def _column(self, method: str, *args: Any) -> Any:
         return Column(self.shards, Expression(call_method, method, self._losses, *args))
 
-    def _sum(self, method: str, *args: Any) -> float:
-        return float(self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add))
+    def _sum(self, method: str, *args: Any) -> Any:
+        return self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add)
 
     def _pair(self, expression: Expression) -> tuple[Any, Any]:
         first, second = (Column(self.shards, Expression(operator.getitem, expression, k)) for k in (0, 1))

@@ -97,8 +97,8 @@ class SemidefiniteProgram(Problem):
             if self.trace_weights is None or not np.isfinite(lowest):
                 return -np.inf, mu
             mu = mu - lowest * (1.0 + 1e-9) * self.trace_weights
-        L = self.rows.losses
-        bound = -float(L.conjugate(mu).sum()) - ROUNDINGS * EPS * float(L.conjugate_size(mu))
+        conjugate, size = self.rows.losses.conjugate_sum(mu)
+        bound = -float(conjugate) - ROUNDINGS * EPS * float(size)
         return (bound if np.isfinite(bound) else -np.inf), mu
 
     def _forming_error(self, mu: np.ndarray) -> float:
