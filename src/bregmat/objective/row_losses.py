@@ -68,7 +68,6 @@ class RowLosses:
         self.hard = np.array([loss.is_hard for loss in kinds])[kind]
         self.is_positive = np.array([loss.is_positive for loss in kinds])[kind]
         self.has_hard = bool(self.hard.any())
-        self.has_positive = bool(self.is_positive.any())
         self._s = sense.astype(float)
         self._equality = sense == 0
         self._has_equality = bool(self._equality.any())

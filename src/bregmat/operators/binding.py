@@ -154,76 +154,66 @@ def bind(
     if rounding is None and not are_terms:
         rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
-    if len(resolved.terms.row):
-        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding, mapped))
+    t = resolved.terms
+    if len(t.row):
+        terms, errors = _rank_one_terms(t, Z, rows, rounding, mapped)
+        if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
+            parts.append((t.row, terms))
+        else:
+            # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
+            numbers = distinct(t.row, len(constraints.bound))
+            slot = np.searchsorted(numbers, t.row)
+            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(slot)))), shape=(len(numbers), len(slot)))
+            parts.append((numbers, _signed_sums(terms, P, errors)))
     if len(resolved.whole):
         assert rounding is not None
         parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
     return parts[0][1] if len(parts) == 1 else Stacked(parts)
 
 
-def _bound_terms(
+def _rank_one_terms(
     t: Terms,
-    c: int,
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding | None,
     mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
-) -> tuple[np.ndarray, Operator]:
-    """Numbers and operator of the rows that name samples, among c rows; without rounding, Z holds the vectors of the terms."""
-    errors: _Errors | None = None
+) -> tuple[RankOneRows | PairGraph, _Errors | None]:
+    """Terms as pairs where they outnumber the points, otherwise as vectors, 0 where they may be rounding; and their errors.
+
+    Without rounding, Z holds the vectors of the terms. The errors are None if they are in proportion to the entries.
+    """
     if rounding is None:
-        plain: RankOneRows | PairGraph = RankOneRows(Z)
-    else:
-        # positions of the two points of every term among the rows that are held
-        place = np.arange(len(Z), dtype=np.int32)
-        if rows is not None:
-            place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-            place[rows] = np.arange(len(rows), dtype=np.int32)
-        a, b = place[t.a], place[t.b]
-        plain = _rank_one_terms(t, Z, a, b, rounding, mapped)
-        if not rounding.is_exact:
-            second = np.where(t.sign == 0, a, b)
-            lengths = rounding.lengths
-            errors = _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
-    if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
-        return t.row, plain
-    # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
-    numbers = distinct(t.row, c)
-    slot = np.searchsorted(numbers, t.row)
-    P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(numbers), len(t.row)))
-    return numbers, _signed_sums(plain, P, errors)
-
-
-def _rank_one_terms(
-    t: Terms,
-    Z: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    rounding: Rounding,
-    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
-) -> RankOneRows | PairGraph:
-    """Terms on the points a and b of Z: pairs where they outnumber the points, otherwise vectors; 0 where they may be rounding."""
+        return RankOneRows(Z), None
+    # positions of the two points of every term among the rows that are held
+    place = np.arange(len(Z), dtype=np.int32)
+    if rows is not None:
+        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+    a, b, sign = place[t.a], place[t.b], t.sign
+    second = np.where(sign == 0, a, b)
     op: RankOneRows | PairGraph
     if len(a) > len(Z) and len(a) * Z.shape[1] > MIN_PAIR_ENTRIES:
-        op = PairGraph(Z, a, b, t.sign)
+        op = PairGraph(Z, a, b, sign)
     else:
-        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
     if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
         short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             op = RankOneRows(op.vectors(np.arange(len(a)))) if isinstance(op, PairGraph) else op
-            op.V[short] = mapped(a[short], b[short], t.sign[short, None])
-    zero = rounding.vanishing(op.vectors, squares, a, np.where(t.sign == 0, a, b))
+            op.V[short] = mapped(a[short], b[short], sign[short, None])
+    zero = rounding.vanishing(op.vectors, squares, a, second)
     if isinstance(op, RankOneRows):
         op.V[zero] = 0.0
     elif len(zero):  # z_a - z_a is exactly 0
-        b, sign = b.copy(), t.sign.copy()
+        b, sign = b.copy(), sign.copy()
         b[zero], sign[zero] = a[zero], -1
         op = PairGraph(Z, a, b, sign)
-    return op
+    if rounding.is_exact:
+        return op, None
+    lengths = rounding.lengths
+    return op, _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
 
 
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:

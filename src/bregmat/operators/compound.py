@@ -143,7 +143,7 @@ class SignedSums(Operator):
 
     def norms(self) -> np.ndarray:
         """Upper bounds of the Frobenius norms, by the triangle inequality."""
-        return abs(self.P) @ self.base.norms()
+        return abs(self.P) @ self.base.values_diagonal(None)  # |v v'| = |v|^2
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """Upper bounds of ``<A_i, Psi o A_i>``, by the triangle inequality ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""

@@ -70,8 +70,8 @@ class Operator(Protocol):
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
 
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors ``v_i`` of some rows (numbers of any shape), shape (..., r); only if ``is_rank_one``."""
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
+        """The vectors ``v_i`` of some rows (numbers of any shape, or a slice), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
@@ -177,6 +177,23 @@ class OuterProducts(Operator):
     def extents(self, w: np.ndarray) -> np.ndarray:
         return np.diag(self.adjoint(w))
 
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        k, l, weight = svec_index(self.r)
+        weight = weight if S is None else weight * S[k, l]
+        columns = np.ascontiguousarray(self.vectors(slice(None)).T)  # reading whole rows is faster than reading columns
+        found = columns[k]
+        found *= columns[l]
+        found *= weight[:, None]
+        return found.T
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        if S is not None:
+            return super().gram(S)
+        V = self.vectors(slice(None))
+        G = V @ V.T
+        G *= G
+        return G
+
 
 class RankOneRows(OuterProducts):
     """One vector per row: ``p_i = v_i' X v_i``."""
@@ -205,17 +222,7 @@ class RankOneRows(OuterProducts):
     def astype(self, dtype: type) -> RankOneRows:
         return RankOneRows(self.V.astype(dtype))
 
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        k, l, weight = svec_index(self.r)
-        weight = weight if S is None else weight * S[k, l]
-        columns = np.ascontiguousarray(self.V.T)  # reading whole rows is faster than reading columns
-        found = columns[k]
-        found *= columns[l]
-        found *= weight[:, None]
-        return found.T
-
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows (numbers of any shape), shape (..., r)."""
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
         return self.V[rows]
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
@@ -223,13 +230,6 @@ class RankOneRows(OuterProducts):
         if Psi is None:
             return squares.sum(axis=1) ** 2
         return np.einsum("ij,ij->i", squares @ Psi, squares)
-
-    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        if S is not None:
-            return super().gram(S)
-        G = self.V @ self.V.T
-        G *= G
-        return G
 
     def outer(self) -> OuterRows:
         """One term a row."""
@@ -358,12 +358,7 @@ class PairGraph(OuterProducts):
         made._squares = self._squares
         return made
 
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2)."""
-        return RankOneRows(self.vectors(np.arange(self.c))).features(S)
-
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
-        """The vectors of some rows, of any shape: (..., r)."""
         found = self.Z.take(self.b[rows], axis=0)
         found *= self.sign[rows][..., None]
         found += self.Z.take(self.a[rows], axis=0)
@@ -377,9 +372,6 @@ class PairGraph(OuterProducts):
         for rows in blocks(self.c, self.r, max(2**14, 256 * self.r)):
             out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
         return out
-
-    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        return RankOneRows(self.vectors(np.arange(self.c))).gram(S)
 
     def outer(self) -> OuterRows:
         """One term for each row, its vector given by the pair."""

@@ -143,7 +143,6 @@ class ShardedLosses:
     def __init__(self, shards: Shards, groups: list[tuple[Any, Any]], expression: Expression | None = None) -> None:
         self.shards, self.groups = shards, groups
         self.has_hard = any(loss.is_hard for loss, _ in groups)
-        self.has_positive = any(loss.is_positive for loss, _ in groups)
         self._losses = losses = Expression(get_attribute, "losses", SHARD) if expression is None else expression
         self.bound, self.sense, self.gamma, self.hard = (
             Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")

@@ -152,7 +152,7 @@ class MirrorNewton(SolverWithNeeds):
         """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
         L = problem.losses
         further = []
-        if L.has_positive and not L.has_hard:
+        if not L.has_hard:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 further.append(
