@@ -11,6 +11,7 @@ Other operators are in :mod:`bregmat.operators.compound`: rows with a matrix eac
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import lru_cache, partial
 from typing import ClassVar, Protocol
 
@@ -242,18 +243,12 @@ class PairGraph(OuterProducts):
     points_a_vector: ClassVar[float] = 1  # with fewer rows than points over this, vectors take less memory
 
     def __init__(
-        self,
-        Z: np.ndarray,
-        a: np.ndarray,
-        b: np.ndarray,
-        sign: np.ndarray,
-        graph: tuple | None = None,
-        squares: np.ndarray | None = None,
+        self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, squares: np.ndarray | None = None
     ) -> None:
         self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
         self.c, self.r = len(a), Z.shape[1]
-        self._graph = graph
-        self._order: tuple | None = None  # order of the pairs, once it is computed
+        self._graph: tuple | None = None  # adjacency lists and order of the pairs, once they are computed
+        self._order: tuple | None = None
         self._squares = squares  # squared lengths of the vectors, once they are computed
 
     @property
@@ -336,13 +331,13 @@ class PairGraph(OuterProducts):
     def product_flops(self) -> float:
         return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
 
-    def congruence(self, F: np.ndarray) -> PairGraph:
-        return self if is_identity(F) else self._with(self.Z @ F)
-
-    def _with(self, Z: np.ndarray) -> PairGraph:
-        """The same pairs of other points."""
-        made = type(self)(Z, self.a, self.b, self.sign, self._graph)
-        made._order = self._order
+    def congruence(
+        self, F: np.ndarray, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+    ) -> PairGraph:
+        if F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F))):  # the frame of the prior
+            return self
+        made = copy(self)  # with the same graph and order
+        made.Z, made.r, made._squares = product(self.Z, F), F.shape[1], None
         return made
 
     def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
@@ -354,8 +349,8 @@ class PairGraph(OuterProducts):
         return type(self)(self.Z, a, b, sign, squares=squares)
 
     def astype(self, dtype: type) -> PairGraph:
-        made = self._with(self.Z.astype(dtype))
-        made._squares = self._squares
+        made = copy(self)
+        made.Z = self.Z.astype(dtype)
         return made
 
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
@@ -394,8 +389,3 @@ def one_term_a_row(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray
     index = np.arange(c + 1, dtype=np.int64)
     Z = np.ascontiguousarray(Z, dtype=float)
     return OuterRows(index, np.ones(c), Z, a.astype(np.int32), b.astype(np.int32), sign.astype(np.int8), np.zeros(c))
-
-
-def is_identity(F: np.ndarray) -> bool:
-    """Whether F is the identity."""
-    return F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F)))
