@@ -67,7 +67,8 @@ class ScalarLoss(Loss):
     is_hard: ClassVar[bool] = False
     is_smooth: ClassVar[bool] = True
     projection_code: ClassVar[int | None] = None  # code of the compiled projection onto one row; None: there is none
-    degree: ClassVar[int | None] = None  # value(c p, c b, g) = c^degree value(p, b, g), for a loss that uses no scale
+    # value(c p, c b, g) = c^degree value(p, b, g), for a loss that uses no scale; 0 if only the quotient of p and b matters
+    degree: ClassVar[int | None] = None
 
     @abstractmethod
     def cost(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -135,10 +136,6 @@ class ScalarLoss(Loss):
         """
         q, c = self._inside(p / scale), b / scale
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
-
-    def bound_size(self, q: Any, b: Any) -> Any:
-        """Size of the bound whose rounding enters values and conjugates at q, per row."""
-        return np.abs(b)
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
         """Conjugate per row, ``inf`` outside its domain.
@@ -275,6 +272,10 @@ class SquaredHinge(ScalarLoss):
         d = scale * scale / g
         return b + mu * d, d
 
+    def slope_range(self, b: Any, g: Any, scale: Any) -> Any:
+        """Every dual weight is possible."""
+        return np.full(len(b), -np.inf), np.full(len(b), np.inf)
+
     def chord(self, xi: Any, mu: Any, b: Any, g: Any, scale: Any, tau: Any) -> Any:
         """``scale^2 / g``: the slope of the loss is linear."""
         return scale * scale / g
@@ -347,7 +348,7 @@ class Hard(ScalarLoss):
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22), from link, inverse link and phi of any divergence.
 
-    Those of the library have explicit formulas (:func:`own_slack`).
+    Those of the library have explicit formulas (``EXPLICIT``).
     """
 
     name: ClassVar[str] = "own_slack"
@@ -407,10 +408,6 @@ class ItakuraSaito(OwnSlack):
         """Sum of the losses of violated rows, by the relative excess; the general formula cancels near the bound."""
         return float((g * ((p - b) / b - _log_quotient(p, b))).sum())
 
-    def bound_size(self, q: Any, b: Any) -> Any:
-        """The smaller of value and bound: far below the bound only their quotient matters."""
-        return np.minimum(np.abs(q), np.abs(b))
-
     def derivatives(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
         """First and second derivative: ``g (1/b - 1/p)`` and ``g / p^2``."""
         return g * (1.0 / b - 1.0 / p), g / (p * p)
@@ -464,17 +461,11 @@ class RelativeEntropy(OwnSlack):
         return xi, xi / g
 
 
-_EXPLICIT: dict[type, type[ScalarLoss]] = {
-    LogDet: ItakuraSaito,
-    VonNeumann: RelativeEntropy,
-    Frobenius: SquaredHinge,  # with scale 1
+EXPLICIT: dict[type, ScalarLoss] = {
+    LogDet: ItakuraSaito(),
+    VonNeumann: RelativeEntropy(),
+    Frobenius: SquaredHinge(),  # with scale 1
 }
-
-
-def own_slack(divergence: SpectralDivergence) -> ScalarLoss:
-    """The slack of a divergence, by its explicit formulas if there are any."""
-    special = _EXPLICIT.get(type(divergence))
-    return OwnSlack(divergence) if special is None else special()
 
 
 class DivergenceSlack(Loss):
@@ -487,7 +478,8 @@ class DivergenceSlack(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack with scale 1, which leaves values and bounds as they are."""
-        return own_slack(rows.divergence).bind(rows, np.where(rows.bound > 0, 1.0, rows.unit))
+        slack = EXPLICIT.get(type(rows.divergence)) or OwnSlack(rows.divergence)
+        return slack.bind(rows, np.where(rows.bound > 0, 1.0, rows.unit))
 
 
 @dataclass(frozen=True)
@@ -518,7 +510,7 @@ class RelativeSlack(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack relative to the bounds: by the weight if the divergence is homogeneous, else by the scale."""
-        slack, on = own_slack(rows.divergence), rows.bound > 0
+        slack, on = EXPLICIT.get(type(rows.divergence)) or OwnSlack(rows.divergence), rows.bound > 0
         scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
         degree = rows.divergence.degree
         if degree is None:

@@ -104,7 +104,8 @@ class RowLosses:
             if loss.is_hard:
                 continue
             q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
-            e = eps * (np.abs(q) + loss.bound_size(q, b) + e)
+            near = np.minimum(np.abs(q), np.abs(b)) if loss.degree == 0 else np.abs(b)
+            e = eps * (np.abs(q) + near + e)
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
             first, _ = loss.derivatives(q[on], b[on], g[on], scale[on])
@@ -120,8 +121,9 @@ class RowLosses:
         for loss, rows in self.groups:
             m, b, g, scale = mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows]
             conjugate[rows] = loss.conjugate(m, b, g, scale)
-            xi, _ = loss.relaxed(m, b, g, scale)
-            size[rows] = np.abs(m) * (np.abs(xi) + loss.bound_size(xi, b))
+            xi = np.abs(loss.relaxed(m, b, g, scale)[0])
+            # where only the quotient of value and bound matters, the smaller of the two
+            size[rows] = np.abs(m) * (xi + (np.minimum(xi, np.abs(b)) if loss.degree == 0 else np.abs(b)))
         return np.array([conjugate.sum(), (np.abs(conjugate) + size).sum()])
 
     def outside(self, p: np.ndarray) -> np.ndarray:

@@ -225,39 +225,31 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
     sums = SignedSums(base, P)
     gone = np.zeros(sums.c, dtype=bool)
     for part, place in sums.blocks():
-        gone[part] = _cancelled(base, P.indices[place], P.data[place], errors)
+        terms, coef = P.indices[place], P.data[place]
+        V, size = base.vectors(terms), np.abs(coef)
+        # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
+        G = V @ V.transpose(0, 2, 1)
+        square = np.einsum("is,ist,it->i", coef, G * G, coef)
+        v = np.sqrt(np.einsum("isk,isk->is", V, V))
+        d = np.zeros_like(v) if errors is None else errors.lengths[terms]
+        natural = np.einsum("is,is->i", size, v * v)
+        off = np.einsum("is,is->i", size, d * (2.0 * v + d))
+        small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
+        for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
+            if not len(some):
+                continue
+            # (v + e)(v + e)' - v v' = v e' + e v' + e e', entry by entry, beside the rounding of the sum itself
+            W, scale = np.abs(V[some]), size[some][:, None, :]
+            E = np.zeros_like(W) if errors is None else errors.of(terms[some])
+            left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
+            cross = right @ W
+            noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
+            A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
+            gone[part[some]] = _is_rounding(A, noise).all(axis=-1)
     if gone.any():
         P.data[np.repeat(gone, np.diff(P.indptr))] = 0.0
         P.eliminate_zeros()
     return sums
-
-
-def _cancelled(
-    base: RankOneRows | PairGraph, terms: np.ndarray, coef: np.ndarray, errors: _Errors | None
-) -> np.ndarray:
-    """Which of the sums ``sum_t coef_t v_t v_t'`` of k terms each, shape (c, k), may be rounding; boolean, shape (c,)."""
-    V, size = base.vectors(terms), np.abs(coef)
-    # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
-    G = V @ V.transpose(0, 2, 1)
-    square = np.einsum("is,ist,it->i", coef, G * G, coef)
-    v = np.sqrt(np.einsum("isk,isk->is", V, V))
-    d = np.zeros_like(v) if errors is None else errors.lengths[terms]
-    natural = np.einsum("is,is->i", size, v * v)
-    off = np.einsum("is,is->i", size, d * (2.0 * v + d))
-    small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
-    gone = np.zeros(len(terms), dtype=bool)
-    for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
-        if not len(some):
-            continue
-        # (v + e)(v + e)' - v v' = v e' + e v' + e e', entry by entry, beside the rounding of the sum itself
-        W, scale = np.abs(V[some]), size[some][:, None, :]
-        E = np.zeros_like(W) if errors is None else errors.of(terms[some])
-        left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
-        cross = right @ W
-        noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
-        A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
-        gone[some] = _is_rounding(A, noise).all(axis=-1)
-    return gone
 
 
 def _bound_matrices(
