@@ -348,7 +348,7 @@ class Hard(ScalarLoss):
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22), from link, inverse link and phi of any divergence.
 
-    Those of the library have explicit formulas (``EXPLICIT``).
+    Those of the library have explicit formulas (``EXPLICIT_SLACKS``).
     """
 
     name: ClassVar[str] = "own_slack"
@@ -461,7 +461,7 @@ class RelativeEntropy(OwnSlack):
         return xi, xi / g
 
 
-EXPLICIT: dict[type, ScalarLoss] = {
+EXPLICIT_SLACKS: dict[type, ScalarLoss] = {
     LogDet: ItakuraSaito(),
     VonNeumann: RelativeEntropy(),
     Frobenius: SquaredHinge(),  # with scale 1
@@ -478,7 +478,7 @@ class DivergenceSlack(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack with scale 1, which leaves values and bounds as they are."""
-        slack = EXPLICIT.get(type(rows.divergence)) or OwnSlack(rows.divergence)
+        slack = EXPLICIT_SLACKS.get(type(rows.divergence)) or OwnSlack(rows.divergence)
         return slack.bind(rows, np.where(rows.bound > 0, 1.0, rows.unit))
 
 
@@ -487,8 +487,7 @@ class RelativeSlack(Loss):
     """The divergence's own slack of ``p / b`` against 1, ``gamma d(p / b, 1)`` (Kulis 2009, end of section 6.2.1).
 
     The same relative violation costs the same for bounds of any size, so the learned matrix does not change if a row and its bound
-    are multiplied by a number. Prefer it to the default for von Neumann and
-    Frobenius when bounds differ in size.
+    are multiplied by a number. Prefer it to the default for von Neumann and Frobenius when bounds differ in size.
 
     Notes
     -----
@@ -510,7 +509,8 @@ class RelativeSlack(Loss):
 
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack relative to the bounds: by the weight if the divergence is homogeneous, else by the scale."""
-        slack, on = EXPLICIT.get(type(rows.divergence)) or OwnSlack(rows.divergence), rows.bound > 0
+        slack = EXPLICIT_SLACKS.get(type(rows.divergence)) or OwnSlack(rows.divergence)
+        on = rows.bound > 0
         scale, gamma = np.where(on, 1.0, rows.unit), rows.gamma.copy()
         degree = rows.divergence.degree
         if degree is None:
