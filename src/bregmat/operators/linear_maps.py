@@ -334,6 +334,7 @@ class PairGraph(OuterProducts):
     def congruence(
         self, F: np.ndarray, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
     ) -> PairGraph:
+        """The operator of ``X -> F X F'``: the same pairs of the points ``product(Z, F)``."""
         if F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F))):  # the frame of the prior
             return self
         made = copy(self)  # with the same graph and order
