@@ -29,8 +29,7 @@ from bregmat.base.arrays import array_space
 from bregmat.base.checks import to_numpy
 from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
-from bregmat.operators.linear_maps import Operator
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import Operator, PairGraph
 from bregmat.solvers.newton_system import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 

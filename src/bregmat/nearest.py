@@ -16,7 +16,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pos
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
 from bregmat.run.result import MatrixResult, Record, Status

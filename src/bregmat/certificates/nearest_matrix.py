@@ -20,7 +20,7 @@ from bregmat.certificates.status import Record
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
-from bregmat.objective.losses import OwnSlack, as_loss
+from bregmat.objective.losses import DivergenceSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.foreign import on_space
@@ -137,8 +137,8 @@ def build_problem(
     zero = np.flatnonzero(bound == 0)
     if len(zero):
         unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
-    weighted = WeightedBounds(divergence, bound, sense, gamma, unit)
-    losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, worth)
+    losses = (DivergenceSlack() if loss is None else as_loss(loss)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
         raise ValueError(
@@ -156,7 +156,6 @@ def build_problem(
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
     span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    losses = losses.in_units(scale, worth)
     return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
 
 

@@ -369,8 +369,9 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
     rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
     gain, size = D.dual_gain(t0, A, t)
-    rounding += MODEST * EPS * (abs(problem.offset) + size + L.conjugate_size(mu))
-    bound = problem.offset + gain - float(L.conjugate(mu).sum()) - rounding
+    conjugate, conjugate_size = L.conjugate_sum(mu)
+    rounding += MODEST * EPS * float(abs(problem.offset) + size + conjugate_size)
+    bound = problem.offset + gain - float(conjugate) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
 
 

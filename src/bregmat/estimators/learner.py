@@ -47,8 +47,7 @@ from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, bes
 from bregmat.estimators.task import Task, TrainingProblem, weighted
 from bregmat.from_labels.kinds import as_kinds
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing
-from bregmat.objective.losses import as_loss
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss, as_loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
 from bregmat.run.result import MatrixResult, SolverError, check
@@ -272,7 +271,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("n_constraints", self.n_constraints, 0)
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
-        as_loss(self.loss)
+        if self.loss is not None:
+            as_loss(self.loss)
         as_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)

@@ -15,7 +15,7 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows

@@ -24,8 +24,8 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Certificate, Proof, dual_bound
 from bregmat.objective.divergences import Frobenius
+from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.scalar_losses import Hard
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.needs import MatrixState
 
