@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.problem import Certificate
-from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.coordinates.priors import iterate_at_prior
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.needs import MatrixState
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs

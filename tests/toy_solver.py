@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat import register
-from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.coordinates.priors import iterate_at_prior
 from bregmat.solvers.needs import MatrixState
 
 

@@ -25,7 +25,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.restoration import FEASIBLE, restore
 from bregmat.certificates.status import Status
 from bregmat.constraints.rows import excess_of
-from bregmat.coordinates.iterates import Iterate
+from bregmat.coordinates.priors import Iterate
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator

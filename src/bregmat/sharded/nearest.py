@@ -16,8 +16,7 @@ import scipy
 from bregmat.base.checks import check_integer
 from bregmat.base.points import handed_in
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.coordinates.iterates import Factored, Iterate
-from bregmat.coordinates.priors import Coordinates, Factor, metric_coordinates
+from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve
 from bregmat.run.result import ExitReason, MatrixResult, Status

@@ -17,7 +17,7 @@ from bregmat.base.linalg import eigvalsh
 from bregmat.base.numerics import armijo
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import clip_dual, dual_bound
-from bregmat.coordinates.iterates import Iterate, iterate_at_prior
+from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.mirror_newton import Stage

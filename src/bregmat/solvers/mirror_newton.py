@@ -15,7 +15,7 @@ from bregmat.base.linalg import add_diagonal, eigh
 from bregmat.base.numerics import armijo
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.coordinates.iterates import Iterate, iterate_at_prior
+from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 from bregmat.solvers.newton_system import solve_newton_system

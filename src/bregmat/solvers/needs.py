@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Nearness
-from bregmat.coordinates.iterates import Iterate
+from bregmat.coordinates.priors import Iterate
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.loop import State
 

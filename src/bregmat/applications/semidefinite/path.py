@@ -18,7 +18,7 @@ import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
-from bregmat.coordinates.iterates import Factored
+from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.cone_scalings import largest_step
 from bregmat.solvers.needs import MatrixState
