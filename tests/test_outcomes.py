@@ -12,8 +12,8 @@ import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.problem import Certificate
 from bregmat.coordinates.priors import iterate_at_prior
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
-from bregmat.solvers.needs import MatrixState
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 from states import saved_and_loaded
 from suite import matrices

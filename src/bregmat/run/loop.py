@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from bregmat.base.registry import Registry
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.problem import Certificate, Problem, Proof
+from bregmat.certificates.problem import Certificate, Nearness, Problem, Proof
+from bregmat.coordinates.priors import Iterate
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.result import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
@@ -20,6 +22,15 @@ BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not co
 SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
+
+# words for the needs that not every divergence or loss meets, in messages
+WORDS = {
+    "row_projections": "compiled projections onto one row",
+    "keeps_trace": "projections that keep the trace",
+    "projection_code": "a compiled projection",
+    "is_smooth": "a finite slack_weight on every row",
+    "is_hard": "hard rows",
+}
 
 
 class NoStart(ArithmeticError):
@@ -46,6 +57,31 @@ class State:
         return bool(np.isfinite(self.objective))
 
 
+class MatrixState(State):
+    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
+
+    dual: np.ndarray
+    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
+
+        @property
+        def iterate(self) -> Iterate: ...
+        @property
+        def values(self) -> np.ndarray: ...
+
+    @property
+    def last(self) -> Iterate | None:  # type: ignore[override]
+        """The matrix of this state."""
+        return self.iterate
+
+    def violation(self, problem: Nearness) -> float:
+        """Largest relative violation of a hard row; asked for only if there is one."""
+        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
+
+
 class Solver(Protocol):
     """A solver: frozen settings. Everything that changes is in the state."""
 
@@ -66,6 +102,35 @@ SOLVERS = Registry(
     needs=("works_on", "max_iter", "check", "init", "step"),
     before="'auto' or ",
 )
+
+
+class SolverWithNeeds:
+    """A solver that lists what it needs: names of attributes that must be neither None nor False."""
+
+    name: ClassVar[str]
+    works_on: ClassVar[str]
+    max_iter: ClassVar[int]
+    needs_divergence: ClassVar[tuple[str, ...]]
+    needs_loss: ClassVar[tuple[str, ...]]
+
+    def check(self, problem: Nearness, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
+        """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
+        D, missing = problem.divergence, []
+        # divergences and losses of users may lack an attribute
+        for need in self.needs_divergence:
+            if getattr(D, need, None) is None or getattr(D, need) is False:
+                have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
+                known = f", as of {' and '.join(have)}" if have else ""
+                missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+        for loss, rows in problem.losses.groups:
+            for need in self.needs_loss:
+                if getattr(loss, need, None) is None or getattr(loss, need) is False:
+                    slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+                    what = "are hard" if loss.is_hard else f"have {slack}"
+                    missing.append(f"{WORDS.get(need, need)} ({len(problem.losses.bound[rows])} rows {what})")
+        missing += further
+        if missing:
+            raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
 
 
 @dataclass(frozen=True, eq=False)

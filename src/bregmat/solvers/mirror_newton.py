@@ -17,7 +17,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
-from bregmat.solvers.needs import MatrixState, SolverWithNeeds
+from bregmat.run.loop import MatrixState, SolverWithNeeds
 from bregmat.solvers.newton_system import solve_newton_system
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first

@@ -27,7 +27,7 @@ from bregmat.objective.divergences import Frobenius
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.scalar_losses import Hard
 from bregmat.operators.linear_maps import Operator
-from bregmat.solvers.needs import MatrixState
+from bregmat.run.loop import MatrixState
 
 
 class DenseState(MatrixState, ABC):
