@@ -30,7 +30,7 @@ from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.pair_graph import PairGraph
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.mirror_newton import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 
 EQUAL = {"rtol": 1e-10, "atol": 1e-10}

@@ -11,20 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.checks import rows_text
-from bregmat.base.linalg import add_diagonal, eigh
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigh
 from bregmat.base.numerics import armijo
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
-from bregmat.operators.linear_maps import Operator
+from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.run.loop import MatrixState, SolverWithNeeds
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.newton_system import LinearSolution, by_euclidean_gradients
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
 SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
 ROWS_PER_ENTRY = 400  # rows per entry of the matrix, at least: with fewer, the sample costs more than it saves
 SAMPLE_STEPS = 12  # steps on a sample, at most
 STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
+DIRECT_FLOPS = 3e7  # a factorisation below this costs less than the overhead of conjugate gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +238,54 @@ class MirrorNewton(SolverWithNeeds):
             return replace(state, stalled=True)
         new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
         return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
+
+
+def solve_newton_system(
+    op: Operator,
+    h: np.ndarray,
+    S: np.ndarray | None,
+    B: np.ndarray,
+    *,
+    tol: float,
+    max_steps: int = 500,
+    direct_flops: float = DIRECT_FLOPS,
+    single: bool = True,
+    rough: tuple[Operator, np.ndarray] | None = None,
+) -> LinearSolution:
+    """Solve ``E + S o A*(h . A(S o E)) = B``.
+
+    Parameters
+    ----------
+    op : Operator
+        Rows with curvature, in the frame of the iterate.
+    h : ndarray, shape (c,)
+        Their curvatures, positive.
+    S : ndarray, shape (r, r), or None
+        Local metric; None is 1 everywhere.
+    B : ndarray, shape (r, r)
+    tol : float
+        Absolute tolerance on the Frobenius norm of the residual.
+    single : bool
+        Whether large systems take products in float32. The residual is recursive, so keep ``tol`` above 1e-6 |B|.
+    rough : (Operator, ndarray), optional
+        A sample of the rows, with weights that stand for the others, from which the preconditioner is made.
+    """
+    if op.c == 0:
+        return LinearSolution(B, 0, 0.0)
+    m = op.r * (op.r + 1) // 2
+    if op.factor_flops() <= direct_flops and not (op.is_sharded and op.c < m):
+        b = svec(B)
+        if op.c < m:
+            # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
+            few = op.features(S)
+            C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
+            if ok:
+                return LinearSolution(smat(b - few.T @ cholesky_solve(C, few @ b), op.r), 0, 0.0)
+        else:
+            C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
+            if ok:
+                return LinearSolution(smat(cholesky_solve(C, b), op.r), 0, 0.0)
+    return by_euclidean_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000, rough)
 
 
 def _transferred(state: SampledState) -> _Point | None:

@@ -15,7 +15,6 @@ from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
 from bregmat.solvers.mirror_newton import MirrorNewton
-from bregmat.solvers.newton_system import factor_flops
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -87,7 +86,7 @@ def plan_of(
     elif problem.is_always_feasible and problem.divergence.keeps_range:
         # Mirror Newton suits mild losses, dual Newton rows that can nearly all be met, the interior point everything else.
         order[0] = (DUAL, 25 if problem.c <= 3000 else 8)
-        is_large = factor_flops(problem.operator) > MAX_FACTOR_FLOPS
+        is_large = problem.operator.factor_flops() > MAX_FACTOR_FLOPS
         if problem.divergence.is_congruence_invariant or is_large:
             place = 0 if problem.divergence.is_congruence_invariant else 1
             order.insert(place, (MIRROR, 250 if is_large else 45))
