@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.arrays import ArraySpace
+from bregmat.base.checks import check_limits
 from bregmat.base.points import handed_in
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pose_problem, singular_rows_of
@@ -214,7 +215,11 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    options.check(len(constraints.bound))
+    check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
+    if options.checkpoint is not None:
+        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+    if options.warm_start is not None:
+        _check_warm_start(options.warm_start, len(constraints.bound))
     D = options.divergence
     posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
     outcome = None
@@ -225,7 +230,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     if outcome is None:
         outcome = _solve(posed.problem, options, options.tol)
     found = outcome.certificate
-    proof = found.in_units(posed.whole)
+    proof = found if posed.whole.scale == 1.0 else found.in_units(posed.whole)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return MatrixResult(
         **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
@@ -238,6 +243,16 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         weight_span=posed.whole.weight_span,
         singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
     )
+
+
+def _check_warm_start(warm_start: Any, n_constraints: int) -> None:
+    """Raise unless a warm start is a result with at most as many rows."""
+    if not isinstance(warm_start, MatrixResult):
+        raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
+    if len(warm_start.dual) > n_constraints:
+        raise ValueError(
+            f"warm_start has {len(warm_start.dual)} rows but there are {n_constraints} constraints; new rows go to the end."
+        )
 
 
 def _solve_on_face(posed: PosedProblem, options: Options) -> Outcome | None:

@@ -151,7 +151,9 @@ def build_problem(
         zero = np.flatnonzero(size == 0)
         if len(zero):
             zero = zero[operator.restrict(zero).norms() == 0]
-        check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
+        # differences of the given points are accurate, unless they vanish or leave the range of the prior
+        if len(zero) or place.dropped is not None or not constraints.where("is_difference").all():
+            check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
     if not ((size > 1.0 / MAX_SIZE) & (size < MAX_SIZE)).all():
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]

@@ -234,6 +234,8 @@ class Nearness:
         Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     weight_span : float
         Largest over smallest finite slack weight; 1 if there is none.
+    prior : ndarray, shape (r,)
+        Diagonal of M0.
     c, r : int
         Number of rows, and order of M.
     worth : float
@@ -253,6 +255,7 @@ class Nearness:
     scale: float = 1.0
     linked: np.ndarray | None = None
     weight_span: float = 1.0
+    prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
     worth: float = field(init=False)
@@ -265,12 +268,8 @@ class Nearness:
         worth = self.scale ** (self.divergence.degree or 0)
         share = (MODEST + np.sqrt(r)) * EPS
         facts = {"c": self.operator.c, "r": r, "worth": worth, "rounding_share": share}
-        vars(self).update(facts, is_always_feasible=not self.losses.has_hard)
-
-    @cached_property
-    def prior(self) -> np.ndarray:
-        """Diagonal of M0."""
-        return self.divergence.inverse_link(self.t0)
+        prior = self.divergence.inverse_link(self.t0)
+        vars(self).update(facts, prior=prior, is_always_feasible=not self.losses.has_hard)
 
     @cached_property
     def parallel_rows(self) -> ParallelRows:

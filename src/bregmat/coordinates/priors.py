@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
@@ -150,14 +150,14 @@ class Spectral:
         return symmetrize((self.F * self.x) @ self.F.T)
 
 
+@dataclass(frozen=True, eq=False)
 class Factored:
     """``M = L L'`` for LogDet with the identity as prior."""
 
-    x = None
-    S = None  # 1 everywhere
-
-    def __init__(self, L: np.ndarray, logdet: float) -> None:
-        self.F, self.logdet = L, logdet
+    F: np.ndarray  # L
+    logdet: float
+    x: ClassVar[None] = None
+    S: ClassVar[None] = None  # 1 everywhere
 
     def at(self, T: np.ndarray) -> Factored | None:
         """The iterate at mirror coordinates ``T = -M^-1``, or None outside the domain."""

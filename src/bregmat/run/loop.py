@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from bregmat.base.checks import rows_text
 from bregmat.base.registry import Registry
 from bregmat.base.threads import single_thread_blas, take_interrupt
 from bregmat.certificates.problem import Certificate, Nearness, Problem, Proof
@@ -112,22 +113,29 @@ class SolverWithNeeds:
     max_iter: ClassVar[int]
     needs_divergence: ClassVar[tuple[str, ...]]
     needs_loss: ClassVar[tuple[str, ...]]
+    starts_at_prior: ClassVar[bool] = False  # whether the loss of every row must be finite at the prior
 
     def check(self, problem: Nearness, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
         """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
-        D, missing = problem.divergence, []
+        D, L, missing = problem.divergence, problem.losses, []
         # divergences and losses of users may lack an attribute
         for need in self.needs_divergence:
             if getattr(D, need, None) is None or getattr(D, need) is False:
                 have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
                 known = f", as of {' and '.join(have)}" if have else ""
                 missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
-        for loss, rows in problem.losses.groups:
+        for loss, rows in L.groups:
             for need in self.needs_loss:
                 if getattr(loss, need, None) is None or getattr(loss, need) is False:
                     slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
                     what = "are hard" if loss.is_hard else f"have {slack}"
-                    missing.append(f"{WORDS.get(need, need)} ({len(problem.losses.bound[rows])} rows {what})")
+                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} rows {what})")
+        if self.starts_at_prior and not L.has_hard:
+            low = L.outside(problem.operator.values_diagonal(problem.prior))
+            if len(low):
+                missing.append(
+                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
+                )
         missing += further
         if missing:
             raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
@@ -191,8 +199,7 @@ class RunLog:
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
     watch: Callable[[int, Any], None] | None = None
-    # The function is looked up when a run starts, because tests put another clock in its place.
-    clock: float = field(default_factory=lambda: time.perf_counter())
+    clock: float = field(default_factory=time.perf_counter)
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
 

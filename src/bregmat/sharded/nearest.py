@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.checks import check_integer
+from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import handed_in
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
@@ -67,7 +67,7 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     if space is not None:
         raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
     rows = lazy_constraints(constraints)
-    options.check()
+    check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
     check_integer("block_size", options.block_size, 1)
     if np.ndim(options.slack_weight):
         raise TypeError("slack_weight must be one number for sharded rows; give each row its own with weight.")

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregmat.base.checks import rows_text
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigh
 from bregmat.base.numerics import armijo
 from bregmat.base.threads import cached_property
@@ -148,29 +147,26 @@ class MirrorNewton(SolverWithNeeds):
     max_iter = 200
     needs_divergence = ("from_diagonal", "divided")
     needs_loss = ("is_smooth",)
-
-    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
-        """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
-        L = problem.losses
-        further = []
-        if not L.has_hard:
-            low = L.outside(problem.operator.values_diagonal(problem.prior))
-            if len(low):
-                further.append(
-                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
-                )
-        super().check(problem, further=further)
+    starts_at_prior = True
 
     def init(
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
     ) -> MirrorNewtonState | SampledState:
         """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at the given matrix."""
-        iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
-        share, light = 1.0, 30.0
+        iterate = None if isinstance(start, np.ndarray) else start
+        if isinstance(start, np.ndarray):  # the mirror point T0 - A*(mu), with mu halved until it is in the domain
+            prior = iterate_at_prior(problem.divergence, problem.t0)
+            A = problem.operator.adjoint(start)
+            for _ in range(60):
+                iterate = prior.at(add_diagonal(-A, problem.t0))
+                if iterate is not None:
+                    break
+                A = 0.5 * A
+        stage, light = Stage(problem, 1.0), 30.0
         if start is None:  # the first stage is light: 30 is the geometric mean of the strengths of its rows
             strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
-            share = min(1.0, light / max(strength, 1e-300))
-        stage = Stage.of(problem, share, 1.0)
+            if strength > light:
+                stage = Stage.of(problem, light / strength, 1.0)
         if start is None and problem.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * problem.r * (problem.r + 1) / 2):
             rows = problem.operator.drawn(SAMPLE_SHARE)
             losses = stage.problem.losses.restrict(rows)
@@ -191,25 +187,6 @@ class MirrorNewton(SolverWithNeeds):
         """One inexact Newton step: on a sample as long as that helps, then on all rows, stage after stage."""
         if isinstance(state, SampledState):
             return self._sample_step(problem, state)
-        state = self._newton_step(problem, state)
-        is_far = state.excess > STAGE_TOL * abs(state.cost) and not state.stalled
-        if state.stage.is_last or is_far:
-            return state
-        stage = state.stage.next(problem)
-        return _measured(problem, stage, _point(stage.problem, state.iterate), state.tol)
-
-    def _sample_step(self, problem: NearestMatrix, state: SampledState) -> MirrorNewtonState | SampledState:
-        """A step on the sample; the first state of all rows if the sample is solved roughly."""
-        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
-        inner = self._newton_step(state.sample, state.inner)
-        if inner.is_finite():
-            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
-            is_falling = inner.objective < (1.0 - least_decrease) * last
-            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
-                return state
-        return _measured(problem, state.stage, _transferred(state) or _shrunk_prior(state.stage.problem), inner.tol)
-
-    def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         S, R, F, stage = state.metric, state.residual, state.cost, state.stage
         # E + S o A*(h . A(S o E)) = -S o R, solved until the residual falls by min(0.1, |S o R|)
         B = -R if S is None else -(S * R)
@@ -234,10 +211,28 @@ class MirrorNewton(SolverWithNeeds):
             return point, point.cost
 
         found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
-        if found is None:
-            return replace(state, stalled=True)
-        new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
-        return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
+        new = state
+        if found is not None:
+            new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
+        if found is None or (new.cost >= F and new.excess >= state.excess):
+            new = replace(new, stalled=True)
+        is_far = new.excess > STAGE_TOL * abs(new.cost) and not new.stalled
+        if stage.is_last or is_far:
+            return new
+        following = new.stage.next(problem)
+        return _measured(problem, following, _point(following.problem, new.iterate), new.tol)
+
+    def _sample_step(self, problem: NearestMatrix, state: SampledState) -> MirrorNewtonState | SampledState:
+        """A step on the sample; the first state of all rows if the sample is solved roughly."""
+        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
+        inner = self.step(state.sample, state.inner)
+        assert isinstance(inner, MirrorNewtonState)
+        if inner.is_finite():
+            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
+            is_falling = inner.objective < (1.0 - least_decrease) * last
+            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
+                return state
+        return _measured(problem, state.stage, _transferred(state) or _shrunk_prior(state.stage.problem), inner.tol)
 
 
 def solve_newton_system(
@@ -325,18 +320,6 @@ def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, 
         return E / S
     stable = -R - active.adjoint(h * active.values(S * E))
     return np.where(tiny, stable, E / np.where(tiny, 1.0, S))
-
-
-def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
-    """The mirror point ``T0 - A*(mu)``, with mu halved until it is in the domain."""
-    iterate = iterate_at_prior(problem.divergence, problem.t0)
-    A = problem.operator.adjoint(mu)
-    for _ in range(60):
-        moved = iterate.at(add_diagonal(-A, problem.t0))
-        if moved is not None:
-            return moved
-        A = 0.5 * A
-    return None
 
 
 def _shrunk_prior(problem: NearestMatrix) -> _Point:

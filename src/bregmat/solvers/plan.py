@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bregmat.base.checks import check_limits
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import SOLVERS, Solver
-from bregmat.run.result import MatrixResult
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
@@ -40,22 +38,6 @@ class Options:
     executor: Any
     block_size: int | None
     checkpoint: Any
-
-    def check(self, n_constraints: int | None = None) -> None:
-        """Raise for invalid limits and, unless rows are sharded (None), for a checkpoint and for a warm start with more rows."""
-        check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
-        if n_constraints is None:
-            return
-        if self.checkpoint is not None:
-            raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
-        if self.warm_start is None:
-            return
-        if not isinstance(self.warm_start, MatrixResult):
-            raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(self.warm_start).__name__}.")
-        if len(self.warm_start.dual) > n_constraints:
-            raise ValueError(
-                f"warm_start has {len(self.warm_start.dual)} rows but there are {n_constraints} constraints; new rows go to the end."
-            )
 
 
 def plan_of(
