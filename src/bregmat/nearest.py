@@ -235,7 +235,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     return MatrixResult(
         **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
-        last=outcome.last,
+        last=outcome.state.iterate,
         coordinates=posed.coordinates,
         dual=proof.dual,
         values=proof.values,

@@ -95,14 +95,13 @@ class Certificate:
             "violation": self.violation,
         }
 
-    def proves(self, tol: float) -> bool:
-        """Whether the gap is at most ``tol``; NaN, and a bound that exceeds ``upper`` by more than ``tol``, prove nothing."""
-        crossed = float(self.dual_bound - self.upper) / self.unit
-        return bool(np.isfinite(self.gap) and self.gap <= tol and not crossed > tol)
-
     def status(self, tol: float) -> Status:
-        """OPTIMAL, FEASIBLE or UNKNOWN: what the certificate proves."""
-        if self.proves(tol):
+        """What the certificate proves: OPTIMAL if the gap is at most ``tol``, else FEASIBLE or UNKNOWN.
+
+        NaN, and a bound that exceeds ``upper`` by more than ``tol``, prove nothing.
+        """
+        crossed = float(self.dual_bound - self.upper) / self.unit
+        if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:
             return Status.OPTIMAL
         return Status.FEASIBLE if self.is_feasible else Status.UNKNOWN
 
@@ -137,6 +136,8 @@ class Problem(ABC):
 
     size: ClassVar[float] = 1.0  # natural size of the objective, in units of the problem
     is_always_feasible: bool = False  # whether no proof of infeasibility needs to be sought; may be a property
+    retry_divisor: ClassVar[float] = 4.0  # factor by which the signal falls from one certificate to the next
+    retries_feasible: ClassVar[bool] = True  # whether the next certificate is computed at once if the point is feasible
 
     @property
     def certifies_cheaply(self) -> bool:
@@ -154,10 +155,6 @@ class Problem(ABC):
     def is_due(self, state: Any, tol: float) -> bool:
         """Whether the state's estimate of its gap is small enough to compute a certificate."""
         return state.signal <= 10.0 * tol * max(self.size, abs(state.objective))
-
-    def retry_below(self, certificate: Certificate, state: Any) -> float:
-        """Estimate of the gap below which the next certificate is computed, after one that did not end the run."""
-        return np.inf if np.isfinite(certificate.upper) else state.signal / 4.0
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """Objective, dual bound and violation of a step without a certificate; nan for numbers that are not known."""

@@ -58,7 +58,7 @@ class MarginCertificate(Certificate):
 
     def status(self, tol: float) -> Status:
         """OPTIMAL if the gap is at most ``tol``, else FEASIBLE for every machine and UNKNOWN without a machine."""
-        if self.proves(tol):
+        if super().status(tol) is Status.OPTIMAL:
             return Status.OPTIMAL
         return Status.FEASIBLE if self.is_finite else Status.UNKNOWN
 

@@ -45,7 +45,6 @@ class State:
     signal: float  # estimate of the absolute gap; inf if the solver has none
     stalled: bool
     finished: bool = False  # whether a stopping rule of the solver itself is met; most solvers have none
-    last: Any = None  # the point before a certificate restores feasibility; None if results do not keep it
     trace: Any = MappingProxyType({})  # arrays that only this solver records, by name; often a property
 
     @property
@@ -68,11 +67,6 @@ class MatrixState(State):
         def iterate(self) -> Iterate: ...
         @property
         def values(self) -> np.ndarray: ...
-
-    @property
-    def last(self) -> Iterate | None:  # type: ignore[override]
-        """The matrix of this state."""
-        return self.iterate
 
     def violation(self, problem: Nearness) -> float:
         """Largest relative violation of a hard row; asked for only if there is one."""
@@ -159,7 +153,7 @@ class Outcome:
     solver: str
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
-    last: Any = None  # point of the solver's last state
+    state: Any = None  # last state of the solver
     by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
 
     def __post_init__(self) -> None:
@@ -265,7 +259,10 @@ def solve(
 
 
 def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Outcome:
-    """Run a solver that can solve the problem: at most ``limit`` steps, only ``share`` of them if the signal does not fall fast."""
+    """The outcome of a solver that can solve the problem, with its best certificate.
+
+    It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
+    """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
     with single_thread_blas(), np.errstate(all="ignore"):
@@ -294,7 +291,18 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        return run.outcome(reason, iteration, state)
+        if reason is ExitReason.TIME:
+            problem.conclude(state)
+        if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
+            run.certify(state)
+        assert run.best is not None
+        best, status, rows = run.best, run.best.status(tol), None
+        if run.proof is not None:
+            status, rows = run.proof.status, run.proof.rows
+            best = replace(best, dual=run.proof.dual, upper=np.inf)
+        by_own_rule = reason is state.ended is ExitReason.TOLERANCE
+        story = iteration, log.seconds(), log.history, solver.name, rows, dict(state.trace), state, by_own_rule
+        return Outcome(best, status, reason, tol, *story)
 
 
 @dataclass(eq=False)
@@ -334,14 +342,15 @@ class _Run:
             if last:
                 problem.conclude(state)
             new = self.certify(state)
-            self.retry_below = problem.retry_below(new, state)
+            is_soon = problem.retries_feasible and np.isfinite(new.upper)
+            self.retry_below = np.inf if is_soon else state.signal / problem.retry_divisor
             figures = new.figures
         else:
             figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
         row = log.note(iteration, **figures)
         if log.callback is not None and log.callback(row):
             return ExitReason.INTERRUPTED
-        if self.proof is None and self.best is not None and self.best.proves(self.tol):
+        if self.proof is None and self.best is not None and self.best.status(self.tol) is Status.OPTIMAL:
             return ExitReason.TOLERANCE
         if not problem.is_always_feasible and self.contradiction(iteration, state, last):
             return ExitReason.CERTIFICATE
@@ -370,21 +379,6 @@ class _Run:
             if last and self.proof is None:
                 self.proof = self.problem.last_contradiction(state)
         return self.proof is not None
-
-    def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:
-        """The outcome of the run, with its best certificate."""
-        if reason is ExitReason.TIME:
-            self.problem.conclude(state)
-        if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-            self.certify(state)
-        assert self.best is not None
-        best, status, rows = self.best, self.best.status(self.tol), None
-        if self.proof is not None:
-            status, rows = self.proof.status, self.proof.rows
-            best = replace(best, dual=self.proof.dual, upper=np.inf)
-        log, own = self.log, reason is state.ended is ExitReason.TOLERANCE
-        story = iteration, log.seconds(), log.history, self.solver.name, rows, dict(state.trace), state.last, own
-        return Outcome(best, status, reason, self.tol, *story)
 
 
 def solve_in_turn(

@@ -139,7 +139,7 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
     return MatrixResult(
         **replace(outcome, certificate=proof).shared(),
         iterate=proof.iterate,
-        last=outcome.last,
+        last=outcome.state.iterate,
         coordinates=coordinates,
         dual=proof.dual,
         values=proof.values,

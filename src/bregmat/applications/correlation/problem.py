@@ -37,7 +37,6 @@ class DenseState(MatrixState, ABC):
     """
 
     spectrum: np.ndarray | None = None
-    last = None  # results of this folder do not keep it
 
     @abstractmethod
     def matrix(self) -> np.ndarray:
