@@ -56,6 +56,10 @@ class Certificate:
         Natural size of the objective, in units of the problem: the unit of the gap is at least this.
     missed : ndarray or None
         Violation of each hard row by rounding, in its own units; None if it is not part of ``upper``.
+    unit : float
+        The unit of the gap: ``max(size, |objective|)``.
+    gap : float
+        ``(upper - dual_bound) / unit``, never negative; inf if nothing is proven.
     """
 
     dual: np.ndarray
@@ -65,20 +69,15 @@ class Certificate:
     violation: float = 0.0
     size: float = 1.0
     missed: np.ndarray | None = None
+    unit: float = field(init=False)
+    gap: float = field(init=False)
 
-    @cached_property
-    def unit(self) -> float:
-        """The unit of the gap: ``max(size, |objective|)``."""
-        return max(self.size, abs(self.objective))
-
-    @cached_property
-    def gap(self) -> float:
-        """``(upper - dual_bound) / max(size, |objective|)``, never negative; inf if nothing is proven.
-
-        If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point, and nothing is proven.
-        """
+    def __post_init__(self) -> None:
+        unit = max(self.size, abs(self.objective))
         excess = self.upper - self.dual_bound
-        return max(excess, 0.0) / self.unit if np.isfinite(self.upper) and not excess < -CROSSED * self.unit else np.inf
+        # If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point.
+        is_proven = np.isfinite(self.upper) and not excess < -CROSSED * unit
+        vars(self).update(unit=unit, gap=max(excess, 0.0) / unit if is_proven else np.inf)
 
     @property
     def is_feasible(self) -> bool:
@@ -103,7 +102,7 @@ class Certificate:
         crossed = float(self.dual_bound - self.upper) / self.unit
         if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:
             return Status.OPTIMAL
-        return Status.FEASIBLE if self.is_feasible else Status.UNKNOWN
+        return Status.FEASIBLE if np.isfinite(self.upper) else Status.UNKNOWN
 
     def joined(self, new: Self) -> Self:
         """The point and the dual weights with the smallest gap, taken from two certificates of one problem.
