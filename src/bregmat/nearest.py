@@ -211,16 +211,27 @@ def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
 def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | None, options: Options) -> MatrixResult:
     """The certified result; ``space`` is where the points are, if that is not the host's memory."""
     clock = time.perf_counter()
-    _check(constraints, options)
-    D, tol, warm_start = options.divergence, options.tol, options.warm_start
+    if not isinstance(constraints, Constraints):
+        raise TypeError(
+            f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
+        )
+    D, tol, warm_start, c = options.divergence, options.tol, options.warm_start, len(constraints.bound)
+    check_limits(tol=tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
+    if options.checkpoint is not None:
+        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+    if not isinstance(warm_start, MatrixResult | None):
+        raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
+    n_warm = 0 if warm_start is None else len(warm_start.dual)
+    if n_warm > c:
+        raise ValueError(f"warm_start has {n_warm} rows but there are {c} constraints; new rows go to the end.")
     posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
-    while True:
+    while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = posed.problem, None, tol
         if posed.elimination is not None:
             aim = max(tol - ELIMINATION_GAP, 0.2 * tol)
         if warm_start is not None:
-            start = np.zeros(problem.c)
-            start[: len(warm_start.dual)] = warm_start.dual * (problem.scale / problem.worth)
+            start = np.zeros(c)
+            start[:n_warm] = warm_start.dual * (problem.scale / problem.worth)
         units = None if problem.worth == 1.0 else problem.record_in_units
         log = RunLog(options.callback, options.max_seconds, units)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
@@ -245,23 +256,3 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         weight_span=posed.whole.weight_span,
         singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
     )
-
-
-def _check(constraints: Any, options: Options) -> None:
-    """Raise for rows and options that the solvers of rows in memory do not accept."""
-    if not isinstance(constraints, Constraints):
-        raise TypeError(
-            f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
-        )
-    check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
-    if options.checkpoint is not None:
-        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
-    warm_start, c = options.warm_start, len(constraints.bound)
-    if warm_start is None:
-        return
-    if not isinstance(warm_start, MatrixResult):
-        raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
-    if len(warm_start.dual) > c:
-        raise ValueError(
-            f"warm_start has {len(warm_start.dual)} rows but there are {c} constraints; new rows go to the end."
-        )

@@ -158,7 +158,8 @@ def build_problem(
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
     span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    losses = losses.in_units(scale, worth)
+    if scale != 1.0:
+        losses = losses.in_units(scale, worth)
     return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
 
 

@@ -1,4 +1,7 @@
-"""The loop that drives every solver: limits, certificates, history, callback, interruption."""
+"""The loop that drives every solver: limits, certificates, history, callback, interruption.
+
+It also says what a solver and its state are, and has the base classes of those of problem (P).
+"""
 
 from __future__ import annotations
 
@@ -294,8 +297,8 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
         if reason is ExitReason.TIME:
             problem.conclude(state)
         if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-            run.certify(state)
-        assert run.best is not None
+            new = problem.certify(state)
+            run.best = new if run.best is None else run.best.joined(new)
         best, status, rows = run.best, run.best.status(tol), None
         if run.proof is not None:
             status, rows = run.proof.status, run.proof.rows
@@ -341,7 +344,8 @@ class _Run:
         if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:
                 problem.conclude(state)
-            new = self.certify(state)
+            new = problem.certify(state)
+            self.best = new if self.best is None else self.best.joined(new)
             is_soon = problem.retries_feasible and np.isfinite(new.upper)
             self.retry_below = np.inf if is_soon else state.signal / problem.retry_divisor
             figures = new.figures
@@ -359,12 +363,6 @@ class _Run:
         if is_spent:
             return ExitReason.MAX_ITER
         return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
-
-    def certify(self, state: Any) -> Certificate:
-        """The certificate of a state; the best point and the best bound so far are kept."""
-        new = self.problem.certify(state)
-        self.best = new if self.best is None else self.best.joined(new)
-        return new
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
