@@ -150,7 +150,7 @@ class Spectral:
         return symmetrize((self.F * self.x) @ self.F.T)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Factored:
     """``M = L L'`` for LogDet with the identity as prior."""
 
