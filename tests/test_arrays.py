@@ -30,7 +30,7 @@ from bregmat.base.checks import to_numpy
 from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
 from bregmat.operators.linear_maps import Operator, PairGraph
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.mirror_newton import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 
 EQUAL = {"rtol": 1e-10, "atol": 1e-10}

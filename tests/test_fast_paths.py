@@ -15,7 +15,7 @@ from bregmat.operators.compound import MatrixRows, SignedSums
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton, newton_system
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.mirror_newton import solve_newton_system
 from bregmat.solvers.preconditioners import fourth_moment, heavy_block
 from cases import OPERATORS, random_pairs
 

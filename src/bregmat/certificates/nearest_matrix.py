@@ -16,7 +16,7 @@ from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.given_rows import check_given_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.problem import MatrixCertificate, Nearness, Problem, Proof, dual_bound
-from bregmat.certificates.status import Record
+from bregmat.certificates.status import Record, Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
@@ -151,7 +151,9 @@ def build_problem(
         zero = np.flatnonzero(size == 0)
         if len(zero):
             zero = zero[operator.restrict(zero).norms() == 0]
-        check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
+        # differences of the given points are accurate, unless they vanish or leave the range of the prior
+        if len(zero) or place.dropped is not None or not constraints.where("is_difference").all():
+            check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
     if not ((size > 1.0 / MAX_SIZE) & (size < MAX_SIZE)).all():
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
@@ -214,7 +216,7 @@ class PosedProblem:
     def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
         """The certificate for all rows, from one of the problem that was solved."""
         certificate = self._with_eliminated_rows(found)
-        if certificate.proves(tol) or not certificate.is_feasible:
+        if certificate.status(tol) is not Status.FEASIBLE:
             return certificate
         # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
         exact = self.problem.certify(found, allowed=ROUNDED)

@@ -123,6 +123,11 @@ class Operator(Protocol):
         """Floating point operations of :meth:`values` and :meth:`adjoint` together."""
         return 4.0 * self.c * self.r**2
 
+    def factor_flops(self) -> float:
+        """Operations of a factorisation, over rows or over entries of a matrix."""
+        m = self.r * (self.r + 1) // 2
+        return float(min(self.c, m)) ** 2 * max(self.c, m)
+
     def outer(self) -> OuterRows:
         """The rows as sums of outer products and multiples of the identity."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.base.linalg import EPS, armijo, conjugate_gradients, eigh
-from bregmat.coordinates.iterates import Spectral
+from bregmat.coordinates.priors import Spectral
 
 
 @dataclass(frozen=True, eq=False)
