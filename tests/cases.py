@@ -24,9 +24,8 @@ from bregmat import (
     nearest_kernel,
 )
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
-from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.linear_maps import MatrixRows, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
+from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber

@@ -4,8 +4,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from bregmat._kernels.arrays import OuterRows, RowBounds
-from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
-from bregmat.objective.scalar_losses import Hard, SquaredHinge
+from bregmat.objective.losses import Hard, ItakuraSaito, RelativeEntropy, SquaredHinge
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # sums of some tens of products of numbers around 1
 SLACK = (

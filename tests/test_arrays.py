@@ -25,12 +25,12 @@ from bregmat import (
     save,
 )
 from bregmat.base import arrays as library
-from bregmat.base.arrays import array_space, to_numpy
+from bregmat.base.arrays import array_space
+from bregmat.base.checks import to_numpy
 from bregmat.operators.binding import bind
 from bregmat.operators.foreign import ArrayRows, on_space
-from bregmat.operators.linear_maps import Operator
-from bregmat.operators.pair_graph import PairGraph
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.operators.linear_maps import Operator, PairGraph
+from bregmat.solvers.mirror_newton import solve_newton_system
 from sharded_cases import hard_problem, soft_problem
 
 EQUAL = {"rtol": 1e-10, "atol": 1e-10}

@@ -10,12 +10,11 @@ import scipy.sparse as sp
 from bregmat import nearest_kernel
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.losses import OwnSlack, own_slack
+from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, OwnSlack, ScalarLoss, SquaredHinge
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.scalar_losses import Hard, ScalarLoss, SquaredHinge
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.linear_maps import MatrixRows, smat, svec
+from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
+from bregmat.operators.linear_maps import smat, svec
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
 from cases import (
     DIVERGENCES,
@@ -61,7 +60,7 @@ def slope(f, x):
 
 def test_registries_are_complete():
     assert {type(D) for D in DIVERGENCES} == set(NAMED.values())
-    assert {type(own_slack(D)) for D in DIVERGENCES} <= {type(loss) for loss in LOSSES} | {OwnSlack}
+    assert {type(loss) for loss in EXPLICIT_SLACKS.values()} <= {type(loss) for loss in LOSSES}
     assert set(SOLVERS) == set(SOLVER_CLASSES)
 
 
@@ -243,7 +242,9 @@ class OnlyThree(ScalarLoss):
         return c + m
 
 
-DERIVED = [(OwnSlack(D), own_slack(D)) for D in DIVERGENCES] + [(OnlyThree(), SquaredHinge())]
+DERIVED = [(OwnSlack(D), EXPLICIT_SLACKS.get(type(D)) or OwnSlack(D)) for D in DIVERGENCES] + [
+    (OnlyThree(), SquaredHinge())
+]
 
 
 @pytest.mark.parametrize(("derived", "written"), DERIVED, ids=lambda x: x.name)

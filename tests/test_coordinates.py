@@ -12,8 +12,7 @@ from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
-from bregmat.coordinates.iterates import Factored, Spectral, iterate_at_prior
-from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
+from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence

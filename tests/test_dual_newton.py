@@ -13,7 +13,7 @@ from bregmat.certificates import restoration
 from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
-from bregmat.coordinates.iterates import iterate_at_prior
+from bregmat.coordinates.priors import iterate_at_prior
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows

@@ -10,10 +10,10 @@ from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.scalar_losses import Hard
 from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
-from bregmat.operators.linear_maps import MatrixRows
+from bregmat.operators.compound import MatrixRows
 from bregmat.run.loop import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned

@@ -11,12 +11,11 @@ from scipy.optimize import lsq_linear
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
 from bregmat.operators import binding
 from bregmat.operators.binding import bind
-from bregmat.operators.compound import SignedSums
-from bregmat.operators.linear_maps import MatrixRows, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.compound import MatrixRows, SignedSums
+from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.solvers import mirror_newton, newton_system
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.solvers.mirror_newton import solve_newton_system
 from bregmat.solvers.preconditioners import fourth_moment, heavy_block
 from cases import OPERATORS, random_pairs
 

@@ -8,10 +8,9 @@ from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.scalar_losses import Squared, SquaredHinge
+from bregmat.objective.losses import Squared, SquaredHinge
 from bregmat.operators.binding import bind
-from bregmat.operators.linear_maps import RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.run.loop import solve
 from bregmat.run.result import Status
 from bregmat.solvers import interior_point, newton_system, preconditioners

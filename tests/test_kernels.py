@@ -6,7 +6,7 @@ import pytest
 from bregmat._kernels import pairs as kernels
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import PairGraph
 
 # sums of r = 9 products in any order; a few units in the last place of terms of about 30
 TOLERANCE = {np.float64: {"rtol": 1e-12, "atol": 1e-12}, np.float32: {"rtol": 1e-5, "atol": 1e-4}}

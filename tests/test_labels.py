@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
-from bregmat.base.sampling import PairGroups, generator
+from bregmat.base.checks import generator
+from bregmat.base.sampling import PairGroups
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.from_labels.neighbors import label_codes
 

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import lsq_linear
 
-from bregmat.base.linalg import cholesky
-from bregmat.base.numerics import Exchanges, armijo, conjugate_gradients, pivot_in_box
+from bregmat.base.linalg import Exchanges, armijo, cholesky, conjugate_gradients, pivot_in_box
 
 
 def positive_definite(rng, n, spread=10.0):

@@ -7,10 +7,9 @@ import bregmat
 from bregmat import Constraints, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.objective.divergences import LogDet
-from bregmat.operators import pair_graph
+from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
-from bregmat.operators.linear_maps import drawn_numbers
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import PairGraph, drawn_numbers
 from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
@@ -184,8 +183,8 @@ def test_gathers_in_their_own_order_give_the_same_values(n, rng, monkeypatch):
     X += X.T
     plain = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
     assert plain._ordered()[0] is None
-    monkeypatch.setattr(pair_graph, "SORTED_WORK", 0)
-    monkeypatch.setattr(pair_graph, "NEAR_BYTES", 10_000)
+    monkeypatch.setattr(linear_maps, "SORTED_WORK", 0)
+    monkeypatch.setattr(linear_maps, "NEAR_BYTES", 10_000)
     sorted_ = PairGraph(Z, a, b, np.full(40_000, -1, np.int8))
     assert np.array_equal(np.sort(sorted_._ordered()[0]), np.arange(40_000))
     assert np.array_equal(sorted_.values(X), plain.values(X))

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
-from bregmat.coordinates.iterates import Spectral
+from bregmat.coordinates.priors import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended

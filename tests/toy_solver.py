@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat import register
-from bregmat.coordinates.iterates import iterate_at_prior
-from bregmat.solvers.needs import MatrixState
+from bregmat.coordinates.priors import iterate_at_prior
+from bregmat.run.loop import MatrixState
 
 
 class Point(MatrixState):

@@ -84,9 +84,9 @@ from .objective.divergences import Frobenius as Frobenius
 from .objective.divergences import LogDet as LogDet
 from .objective.divergences import VonNeumann as VonNeumann
 from .objective.losses import RelativeSlack as RelativeSlack
-from .objective.scalar_losses import ScalarLoss as ScalarLoss
-from .objective.scalar_losses import Squared as Squared
-from .objective.scalar_losses import SquaredHinge as SquaredHinge
+from .objective.losses import ScalarLoss as ScalarLoss
+from .objective.losses import Squared as Squared
+from .objective.losses import SquaredHinge as SquaredHinge
 from .objective.spectral import SpectralDivergence as SpectralDivergence
 from .online import (
     MatrixExponentiatedGradient as MatrixExponentiatedGradient,

@@ -9,16 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.arrays import ArraySpace
+from bregmat.base.arrays import ArraySpace, working_space
+from bregmat.base.checks import check_limits
 from bregmat.base.points import handed_in
 from bregmat.base.threads import tells_interrupts
-from bregmat.certificates.nearest_matrix import NearestMatrix, PosedProblem, pose_problem, singular_rows_of
+from bregmat.certificates.nearest_matrix import pose_problem, singular_rows_of
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import as_divergence
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve_in_turn
+from bregmat.run.loop import RunLog, Solver, solve_in_turn
 from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
@@ -113,15 +114,12 @@ def nearest_kernel(
     D = as_divergence(divergence)
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
     options = Options(D, loss, slack_weight, *solving, executor, block_size, checkpoint)
-    if is_for_blocks(executor, block_size, constraints, prior.G0 if isinstance(prior, Factor) else prior):
+    data = prior.G0 if isinstance(prior, Factor) else prior
+    if is_for_blocks(executor, block_size, constraints, data):
         from bregmat.sharded.nearest import nearest_kernel_sharded
 
         return nearest_kernel_sharded(prior, constraints, options)
-    if isinstance(prior, Factor):
-        G0, space = handed_in("prior factor G0", prior.G0)
-        prior = Factor(G0)
-    else:
-        prior, space = handed_in("prior", prior)
+    space = None if isinstance(data, np.ndarray) else working_space(data)
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 
@@ -214,50 +212,44 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         raise TypeError(
             f"constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense); got {type(constraints).__name__}."
         )
-    options.check(len(constraints.bound))
-    D = options.divergence
+    D, tol, warm_start, c = options.divergence, options.tol, options.warm_start, len(constraints.bound)
+    check_limits(tol=tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
+    if options.checkpoint is not None:
+        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
+    if not isinstance(warm_start, MatrixResult | None):
+        raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
+    n_warm = 0 if warm_start is None else len(warm_start.dual)
+    if n_warm > c:
+        raise ValueError(f"warm_start has {n_warm} rows but there are {c} constraints; new rows go to the end.")
     posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
-    outcome = None
-    if posed.elimination is not None:
-        outcome = _solve_on_face(posed, options)
-        if outcome is None:
-            posed = posed.unreduced()
-    if outcome is None:
-        outcome = _solve(posed.problem, options, options.tol)
+    while True:  # the smaller problem first, if directions were eliminated
+        problem, start, aim = posed.problem, None, tol
+        if posed.elimination is not None:
+            aim = max(tol - ELIMINATION_GAP, 0.2 * tol)
+        if warm_start is not None:
+            start = np.zeros(c)
+            start[:n_warm] = warm_start.dual * (problem.scale / problem.worth)
+        units = None if problem.worth == 1.0 else problem.record_in_units
+        log = RunLog(options.callback, options.max_seconds, units)
+        plan = plan_of(problem, options.solver, options.max_iter, start is not None)
+        outcome = solve_in_turn(problem, plan, tol=aim, start=start, log=log)
+        if posed.elimination is None or outcome.conflict is None:
+            break
+        posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     found = outcome.certificate
-    proof = found.in_units(posed.whole)
+    if posed.elimination is not None:
+        found = posed.certificate(found, tol)
+        outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
+    proof = found if posed.whole.scale == 1.0 else found.in_units(posed.whole)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return MatrixResult(
         **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
         iterate=proof.iterate,
-        last=outcome.last,
+        last=outcome.state.iterate,
         coordinates=posed.coordinates,
         dual=proof.dual,
         values=proof.values,
-        violation=posed.problem.violation(found.values),
+        violation=problem.violation(found.values),
         weight_span=posed.whole.weight_span,
         singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
     )
-
-
-def _solve_on_face(posed: PosedProblem, options: Options) -> Outcome | None:
-    """The outcome for all rows from the problem without the eliminated directions; None if the eliminated rows belong to a proof."""
-    tol = options.tol
-    outcome = _solve(posed.problem, options, max(tol - ELIMINATION_GAP, 0.2 * tol))
-    if outcome.conflict is not None:  # a proof of infeasibility must name the eliminated rows, too
-        return None
-    certificate = posed.certificate(outcome.certificate, tol)
-    return replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
-
-
-def _solve(problem: NearestMatrix, options: Options, tol: float) -> Outcome:
-    """The outcome of the solvers that the options name, one after the other."""
-    start = None
-    if options.warm_start is not None:
-        dual = options.warm_start.dual
-        start = np.zeros(problem.c)
-        start[: len(dual)] = dual * (problem.scale / problem.worth)
-    units = None if problem.worth == 1.0 else problem.record_in_units
-    log = RunLog(options.callback, options.max_seconds, units)
-    plan = plan_of(problem, options.solver, options.max_iter, start is not None)
-    return solve_in_turn(problem, plan, tol=tol, start=start, log=log)

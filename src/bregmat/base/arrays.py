@@ -135,26 +135,3 @@ def _is_on_host(x: Any) -> bool:
         return int(x.__dlpack_device__()[0]) == 1
     except (TypeError, ValueError, RuntimeError, BufferError):
         return False
-
-
-def to_numpy(name: str, x: Any) -> Any:
-    """The array as a NumPy array; other objects unchanged.
-
-    Raises ``TypeError``, which names the argument, for an array that records gradients: they are not supported.
-    """
-    space = array_space(x) if is_foreign(x) else None
-    if space is None:
-        return x
-    check_no_gradient(name, x)
-    if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
-        x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
-    return space.fetch(x)
-
-
-_KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64")
-
-
-def check_no_gradient(name: str, x: Any) -> None:
-    """Raise for an array that records gradients."""
-    if getattr(x, "requires_grad", False):
-        raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, choices, limits, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
+"""Checks of arguments: numbers, choices, limits, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
 
 ``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
 converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.arrays import to_numpy
+from bregmat.base.arrays import array_space
 
 SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
@@ -107,7 +107,8 @@ def check_limits(
         Smallest ``max_iter`` allowed.
     """
     check_positive("tol", tol, finite=True)
-    check_integer("max_iter", max_iter, fewest)
+    if max_iter is not None:
+        check_integer("max_iter", max_iter, fewest)
     if max_seconds is not None:
         check_positive("max_seconds", max_seconds)
     if callback is not None and not callable(callback):
@@ -130,7 +131,62 @@ def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") 
     return value
 
 
+def as_percentiles(percentiles: Any) -> tuple[float, float]:
+    """A lower and an upper percentile, 0 to 100."""
+    try:
+        lower, upper = map(float, percentiles)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
+    if not 0 <= lower <= upper <= 100:
+        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
+    return lower, upper
+
+
+def generator(random_state: Any = None) -> np.random.Generator:
+    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
+    if random_state is None:
+        return np.random.default_rng()
+    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
+        raise TypeError(f"random_state must be an integer, a Generator, a RandomState or None; got {random_state!r}.")
+    if random_state < 0:
+        raise ValueError(f"random_state must be at least 0; got {random_state}.")
+    return np.random.default_rng(int(random_state))
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise as :func:`generator` would, without advancing a RandomState."""
+    if not isinstance(random_state, np.random.RandomState):
+        generator(random_state)
+
+
 # ---------------------------------------------------------------------- arrays and columns
+_KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float64")
+
+
+def to_numpy(name: str, x: Any) -> Any:
+    """An array of another library as a NumPy array; other objects unchanged.
+
+    Raises ``TypeError``, which names the argument, for an array that records gradients: they are not supported.
+    """
+    space = None if isinstance(x, np.ndarray) else array_space(x)
+    if space is None:
+        return x
+    check_no_gradient(name, x)
+    if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
+        x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
+    return space.fetch(x)
+
+
+def check_no_gradient(name: str, x: Any) -> None:
+    """Raise for an array that records gradients."""
+    if getattr(x, "requires_grad", False):
+        raise TypeError(f"{name} must not record gradients, which are not followed here; pass {name}.detach().")
+
+
 def as_numbers(
     name: str, values: Any, *, booleans: bool = False, complex_too: bool = False, copy: bool = False
 ) -> np.ndarray:
@@ -152,9 +208,10 @@ def as_numbers(
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
+    if not isinstance(values, np.ndarray | float | int):
+        values = to_numpy(name, values)
     try:
-        is_here = isinstance(values, np.ndarray | float | int)  # not an array of another library
-        array = np.asarray(values if is_here else to_numpy(name, values))
+        array = np.asarray(values)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}.") from error
     kind = array.dtype.kind

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy
 
-from bregmat.base.arrays import ArraySpace, array_space, check_no_gradient, is_foreign, to_numpy, working_space
-from bregmat.base.checks import as_matrix, as_numbers, rows_text
+from bregmat.base.arrays import ArraySpace, array_space, is_foreign, working_space
+from bregmat.base.checks import as_matrix, as_numbers, check_no_gradient, rows_text, to_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +106,7 @@ def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:
         if getattr(constraints, "ids", None) is None or not hasattr(X, "iloc"):
             return None
         sample_id = X.index
-    names = np.asarray(sample_id)
+    names = np.asarray(to_numpy("sample_id", sample_id))
     if names.ndim != 1:
         raise ValueError(f"sample_id must be 1-dimensional, one name per row of X; got shape {names.shape}.")
     if names.dtype.kind == "O" and all(isinstance(v, str) for v in names):

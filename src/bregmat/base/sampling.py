@@ -20,27 +20,6 @@ PERCENTILE_PAIRS = 20_000  # pairs for percentiles of distances: the standard er
 MOST_CLASSES_PAIRED = 1000  # with more classes, pairs of classes are not listed (there are k^2 / 2)
 
 
-def generator(random_state: Any = None) -> np.random.Generator:
-    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    if isinstance(random_state, np.random.RandomState):
-        return np.random.default_rng(random_state.randint(0, 2**31, size=4))
-    if random_state is None:
-        return np.random.default_rng()
-    if not isinstance(random_state, int | np.integer) or isinstance(random_state, bool):
-        raise TypeError(f"random_state must be an integer, a Generator, a RandomState or None; got {random_state!r}.")
-    if random_state < 0:
-        raise ValueError(f"random_state must be at least 0; got {random_state}.")
-    return np.random.default_rng(int(random_state))
-
-
-def check_random_state(random_state: Any) -> None:
-    """Raise as :func:`generator` would, without advancing a RandomState."""
-    if not isinstance(random_state, np.random.RandomState):
-        generator(random_state)
-
-
 class NothingToCompare(ValueError):
     """No two points differ, so there is nothing that a metric could change.
 
@@ -195,17 +174,6 @@ def sq_distance_percentiles(
     # of pairs that differ, since a row with bound 0 has no slack
     near, far = np.percentile(sq_distances(points, i, j), percentiles)
     return float(near), float(far)
-
-
-def check_percentiles(percentiles: Any) -> tuple[float, float]:
-    """A lower and an upper percentile, 0 to 100."""
-    try:
-        lower, upper = map(float, percentiles)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"percentiles must be a pair (lower, upper); got {percentiles!r}.") from error
-    if not 0 <= lower <= upper <= 100:
-        raise ValueError(f"percentiles must satisfy 0 <= lower <= upper <= 100; got {percentiles!r}.")
-    return lower, upper
 
 
 def _offsets(counts: np.ndarray) -> np.ndarray:

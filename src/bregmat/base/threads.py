@@ -24,7 +24,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, wraps
 from types import FunctionType
-from typing import Any, NoReturn, ParamSpec, TypeVar, cast
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -83,7 +83,9 @@ def single_thread_blas() -> Iterator[None]:
     finally:
         with _lock:
             _holders.pop(holder, None)
-            _restore()
+            for place, owner in list(_before):
+                if not (_holders if owner is None else owner in _holders.values()):  # no holder limits this library
+                    _set_threads(_libraries()[place], _before.pop((place, owner)))
 
 
 def single_thread_for(order: int) -> AbstractContextManager[None]:
@@ -99,13 +101,6 @@ def _set_threads(library: Any, threads: int) -> None:
     let_go(force=True)
 
 
-def _restore() -> None:
-    """Restore the number of threads of the libraries that no holder limits."""
-    for place, owner in list(_before):
-        if not (_holders if owner is None else owner in _holders.values()):
-            _set_threads(_libraries()[place], _before.pop((place, owner)))
-
-
 def on_one_blas_thread(function: C) -> C:
     """Decorator: run a function under :func:`single_thread_blas`; for a class, its public methods and properties.
 
@@ -113,13 +108,7 @@ def on_one_blas_thread(function: C) -> C:
     begin with ``n_`` (counts), and ``settings``.
     """
     if not isinstance(function, type):
-
-        @wraps(function)
-        def inside(*arguments: Any, **named: Any) -> Any:
-            with single_thread_blas():
-                return function(*arguments, **named)
-
-        return cast(C, inside)
+        return single_thread_blas()(function)
     for name, member in list(vars(function).items()):
         if name.startswith(("_", "n_")) or name.endswith("_one") or name == "settings":
             continue
@@ -330,7 +319,9 @@ def _in_forked_child() -> None:
     _team.cache_clear()
     for holder in [holder for holder, thread in _holders.items() if thread != threading.get_ident()]:
         del _holders[holder]
-    _restore()
+    if _before:
+        with single_thread_blas():  # whose end restores the limits that have no holder
+            pass
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,11 +16,11 @@ from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.given_rows import check_given_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.problem import MatrixCertificate, Nearness, Problem, Proof, dual_bound
-from bregmat.certificates.status import Record
+from bregmat.certificates.status import Record, Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
-from bregmat.objective.losses import OwnSlack, as_loss
+from bregmat.objective.losses import DivergenceSlack, as_loss
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.foreign import on_space
@@ -137,8 +137,8 @@ def build_problem(
     zero = np.flatnonzero(bound == 0)
     if len(zero):
         unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
-    weighted = WeightedBounds(divergence, bound, sense, gamma, unit)
-    losses = (as_loss(loss) or OwnSlack(divergence)).bind(weighted)
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, worth)
+    losses = (DivergenceSlack() if loss is None else as_loss(loss)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
         raise ValueError(
@@ -151,12 +151,13 @@ def build_problem(
         zero = np.flatnonzero(size == 0)
         if len(zero):
             zero = zero[operator.restrict(zero).norms() == 0]
-        check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
+        # differences of the given points are accurate, unless they vanish or leave the range of the prior
+        if len(zero) or place.dropped is not None or not constraints.where("is_difference").all():
+            check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
     if not ((size > 1.0 / MAX_SIZE) & (size < MAX_SIZE)).all():
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
     span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    losses = losses.in_units(scale, worth)
     return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
 
 
@@ -215,7 +216,7 @@ class PosedProblem:
     def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
         """The certificate for all rows, from one of the problem that was solved."""
         certificate = self._with_eliminated_rows(found)
-        if certificate.proves(tol) or not certificate.is_feasible:
+        if certificate.status(tol) is not Status.FEASIBLE:
             return certificate
         # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
         exact = self.problem.certify(found, allowed=ROUNDED)

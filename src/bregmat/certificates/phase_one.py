@@ -11,8 +11,15 @@ from functools import partial
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, logdet_of_factor, symmetrize, triangular_inverse
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import (
+    add_diagonal,
+    armijo,
+    cholesky,
+    cholesky_solve,
+    logdet_of_factor,
+    symmetrize,
+    triangular_inverse,
+)
 from bregmat.certificates.problem import Nearness
 from bregmat.operators.linear_maps import Operator, svec
 

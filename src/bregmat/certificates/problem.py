@@ -25,7 +25,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.restoration import FEASIBLE, restore
 from bregmat.certificates.status import Status
 from bregmat.constraints.rows import excess_of
-from bregmat.coordinates.iterates import Iterate
+from bregmat.coordinates.priors import Iterate
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator
@@ -56,6 +56,10 @@ class Certificate:
         Natural size of the objective, in units of the problem: the unit of the gap is at least this.
     missed : ndarray or None
         Violation of each hard row by rounding, in its own units; None if it is not part of ``upper``.
+    unit : float
+        The unit of the gap: ``max(size, |objective|)``.
+    gap : float
+        ``(upper - dual_bound) / unit``, never negative; inf if nothing is proven.
     """
 
     dual: np.ndarray
@@ -65,20 +69,15 @@ class Certificate:
     violation: float = 0.0
     size: float = 1.0
     missed: np.ndarray | None = None
+    unit: float = field(init=False)
+    gap: float = field(init=False)
 
-    @cached_property
-    def unit(self) -> float:
-        """The unit of the gap: ``max(size, |objective|)``."""
-        return max(self.size, abs(self.objective))
-
-    @cached_property
-    def gap(self) -> float:
-        """``(upper - dual_bound) / max(size, |objective|)``, never negative; inf if nothing is proven.
-
-        If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point, and nothing is proven.
-        """
+    def __post_init__(self) -> None:
+        unit = max(self.size, abs(self.objective))
         excess = self.upper - self.dual_bound
-        return max(excess, 0.0) / self.unit if np.isfinite(self.upper) and not excess < -CROSSED * self.unit else np.inf
+        # If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point.
+        is_proven = np.isfinite(self.upper) and not excess < -CROSSED * unit
+        vars(self).update(unit=unit, gap=max(excess, 0.0) / unit if is_proven else np.inf)
 
     @property
     def is_feasible(self) -> bool:
@@ -95,16 +94,15 @@ class Certificate:
             "violation": self.violation,
         }
 
-    def proves(self, tol: float) -> bool:
-        """Whether the gap is at most ``tol``; NaN, and a bound that exceeds ``upper`` by more than ``tol``, prove nothing."""
-        crossed = float(self.dual_bound - self.upper) / self.unit
-        return bool(np.isfinite(self.gap) and self.gap <= tol and not crossed > tol)
-
     def status(self, tol: float) -> Status:
-        """OPTIMAL, FEASIBLE or UNKNOWN: what the certificate proves."""
-        if self.proves(tol):
+        """What the certificate proves: OPTIMAL if the gap is at most ``tol``, else FEASIBLE or UNKNOWN.
+
+        NaN, and a bound that exceeds ``upper`` by more than ``tol``, prove nothing.
+        """
+        crossed = float(self.dual_bound - self.upper) / self.unit
+        if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:
             return Status.OPTIMAL
-        return Status.FEASIBLE if self.is_feasible else Status.UNKNOWN
+        return Status.FEASIBLE if np.isfinite(self.upper) else Status.UNKNOWN
 
     def joined(self, new: Self) -> Self:
         """The point and the dual weights with the smallest gap, taken from two certificates of one problem.
@@ -137,6 +135,8 @@ class Problem(ABC):
 
     size: ClassVar[float] = 1.0  # natural size of the objective, in units of the problem
     is_always_feasible: bool = False  # whether no proof of infeasibility needs to be sought; may be a property
+    retry_divisor: ClassVar[float] = 4.0  # factor by which the signal falls from one certificate to the next
+    retries_feasible: ClassVar[bool] = True  # whether the next certificate is computed at once if the point is feasible
 
     @property
     def certifies_cheaply(self) -> bool:
@@ -154,10 +154,6 @@ class Problem(ABC):
     def is_due(self, state: Any, tol: float) -> bool:
         """Whether the state's estimate of its gap is small enough to compute a certificate."""
         return state.signal <= 10.0 * tol * max(self.size, abs(state.objective))
-
-    def retry_below(self, certificate: Certificate, state: Any) -> float:
-        """Estimate of the gap below which the next certificate is computed, after one that did not end the run."""
-        return np.inf if np.isfinite(certificate.upper) else state.signal / 4.0
 
     def estimate(self, state: Any, works_on: str) -> dict[str, float]:
         """Objective, dual bound and violation of a step without a certificate; nan for numbers that are not known."""
@@ -234,6 +230,8 @@ class Nearness:
         Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     weight_span : float
         Largest over smallest finite slack weight; 1 if there is none.
+    prior : ndarray, shape (r,)
+        Diagonal of M0.
     c, r : int
         Number of rows, and order of M.
     worth : float
@@ -253,6 +251,7 @@ class Nearness:
     scale: float = 1.0
     linked: np.ndarray | None = None
     weight_span: float = 1.0
+    prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
     worth: float = field(init=False)
@@ -265,12 +264,8 @@ class Nearness:
         worth = self.scale ** (self.divergence.degree or 0)
         share = (MODEST + np.sqrt(r)) * EPS
         facts = {"c": self.operator.c, "r": r, "worth": worth, "rounding_share": share}
-        vars(self).update(facts, is_always_feasible=not self.losses.has_hard)
-
-    @cached_property
-    def prior(self) -> np.ndarray:
-        """Diagonal of M0."""
-        return self.divergence.inverse_link(self.t0)
+        prior = self.divergence.inverse_link(self.t0)
+        vars(self).update(facts, prior=prior, is_always_feasible=not self.losses.has_hard)
 
     @cached_property
     def parallel_rows(self) -> ParallelRows:
@@ -369,8 +364,9 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
     rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
     gain, size = D.dual_gain(t0, A, t)
-    rounding += MODEST * EPS * (abs(problem.offset) + size + L.conjugate_size(mu))
-    bound = problem.offset + gain - float(L.conjugate(mu).sum()) - rounding
+    conjugate, conjugate_size = L.conjugate_sum(mu)
+    rounding += MODEST * EPS * float(abs(problem.offset) + size + conjugate_size)
+    bound = problem.offset + gain - float(conjugate) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
 
 

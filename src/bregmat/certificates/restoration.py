@@ -11,10 +11,9 @@ from typing import Protocol
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.constraints.rows import excess_of
-from bregmat.coordinates.iterates import Iterate
+from bregmat.coordinates.priors import Iterate
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text
+from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text, to_numpy
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
@@ -189,13 +188,6 @@ def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]
     stacked = np.concatenate([np.broadcast_to(v, (c,)) for v in arrays.values()])
     ids, inverse = np.unique(stacked, return_inverse=True)
     return inverse.reshape(len(arrays), c).T, ids
-
-
-def distinct(numbers: np.ndarray, most: int) -> np.ndarray:
-    """Ascending distinct numbers among 0 ... most - 1, without sorting."""
-    mark = np.zeros(most, dtype=bool)
-    mark[numbers] = True
-    return np.flatnonzero(mark)
 
 
 def stacked_indices(indices: Sequence[np.ndarray]) -> np.ndarray:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_numbers, rows_text
+from bregmat.base.checks import as_column, as_numbers, as_percentiles, generator, rows_text
 from bregmat.base.points import as_points, row_names
-from bregmat.base.sampling import check_percentiles, generator, sq_distance_percentiles, sq_distances
+from bregmat.base.sampling import sq_distance_percentiles, sq_distances
 from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
 from bregmat.constraints.relations import (
     BUILT_IN,
@@ -71,9 +71,8 @@ class Constraints(ConstraintRows):
     """
 
     # ------------------------------------------------------------------ constructors
-    @classmethod
+    @staticmethod
     def _build(
-        cls,
         relation: Relation,
         index: np.ndarray,
         ids: Any,
@@ -88,19 +87,10 @@ class Constraints(ConstraintRows):
             raise ValueError("constraints are empty; give at least one row.")
         bound = relation.bound if bound is None else bound
         sense = relation.sense if sense is None else sense
-        relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
-        return cls(
-            np.full(c, relations.index(relation), dtype=np.int8),
-            index,
-            as_column("bound", bound, c, per="constraint", scalar=True, copy=True),  # made read-only
-            sense_codes(sense, c),
-            as_column(
-                "weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD, copy=True
-            ),
-            ids,
-            matrices,
-            relations,
-        )
+        bound = as_column("bound", bound, c, per="constraint", scalar=True)
+        senses = sense_codes(sense, c)
+        weight = as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD)
+        return rows_of(relation, index, bound, senses, weight, ids, matrices)
 
     @classmethod
     def _named(
@@ -288,7 +278,7 @@ class Constraints(ConstraintRows):
                 "or X, to take percentiles of its squared distances."
             )
         else:
-            points, wanted = as_points("X", X), check_percentiles(percentiles)
+            points, wanted = as_points("X", X), as_percentiles(percentiles)
             near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, generator(random_state))
         sense = np.where(is_similar, "<=", ">=")
         return cls.sq_distance(i, j, np.where(is_similar, near, far), sense, weight=weight)
@@ -378,7 +368,7 @@ class Constraints(ConstraintRows):
         ValueError
             Rows of another kind, of both kinds, or pairs with "==".
         """
-        wanted, rng = check_percentiles(percentiles), generator(random_state)
+        wanted, rng = as_percentiles(percentiles), generator(random_state)
         if self.where("is_comparison").all():
             return self._with_median_margin(X, sample_id)
         if not self.where("is_sq_distance").all() or (self.sense == 0).any():
@@ -399,3 +389,31 @@ class Constraints(ConstraintRows):
         if not apart.any():
             raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
         return replace(self, bound=np.full(self.n_constraints, -float(np.median(apart[apart > 0]))))
+
+
+def rows_of(
+    relation: Relation,
+    index: np.ndarray,
+    bound: np.ndarray | float,
+    sense: np.ndarray | int,
+    weight: np.ndarray | float,
+    ids: np.ndarray | None = None,
+    matrices: tuple[Any, ...] = (),
+) -> Constraints:
+    """Rows of one relation from columns that are known to be valid, which the constructors of :class:`Constraints` check.
+
+    Parameters
+    ----------
+    relation : Relation
+    index : ndarray of int, shape (c, k)
+        Row numbers of the samples, or positions in ``ids``.
+    bound, sense, weight : ndarray, shape (c,), or a number for all rows
+        Copied; a sense is +1 for "<=", -1 for ">=" and 0 for "==".
+    ids, matrices
+        As the attributes of :class:`Constraints`.
+    """
+    c = len(index)
+    relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
+    code = np.full(c, relations.index(relation), dtype=np.int8)
+    senses, weights = np.full(c, sense, dtype=np.int8), np.full(c, weight, dtype=float)
+    return Constraints(code, index, np.full(c, bound, dtype=float), senses, weights, ids, matrices, relations)

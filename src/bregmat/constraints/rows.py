@@ -80,7 +80,8 @@ class ConstraintRows:
     is_whole: np.ndarray = field(init=False)  # rows that involve all points
 
     def __post_init__(self) -> None:
-        check_finite("bound", self.bound)
+        if not np.isfinite(self.bound).all():
+            check_finite("bound", self.bound)  # which names the rows
         bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
         if len(bad):
             raise ValueError(

@@ -1,25 +1,46 @@
-"""From a prior to coordinates in which it is diagonal, and from these back to the data.
+"""From a prior to coordinates in which it is diagonal, the matrices in these, and from them back to the data.
 
 The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
 points are ``z_i = base_i R``, and the prior of M is diagonal. With LogDet ``M0 = I``. With other divergences R is a rotation; if they are
 homogeneous, the scale is the mean eigenvalue of the prior, so that the result does not depend on the units of the data. If the prior
 is the identity and the touched points span fewer dimensions, M differs from the identity on their span only.
+
+An iterate is a matrix ``M = F diag(x) F'`` inside the cone, with a local frame F for Newton's method. In the frame a step E in the
+local metric moves ``M`` by ``F (S o E) F'`` to first order, where S is the square root of the divided differences of the inverse link.
+There are two kinds with the same methods:
+
+* ``Spectral``: mirror coordinates ``T = U diag(t) U'``, ``M = psi(T)``, ``F = U``; for any divergence.
+* ``Factored``: ``M = L L'``, ``F = L``, ``S = 1``; for LogDet, which is invariant under congruence. Needs no eigenvectors.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_psd
-from bregmat.base.linalg import GRADED, blocks, dense, eigh, factor_svd, graded_eigh, graded_factor, product, sq_norms
+from bregmat.base.linalg import (
+    GRADED,
+    add_diagonal,
+    blocks,
+    cholesky,
+    dense,
+    eigh,
+    factor_svd,
+    graded_eigh,
+    graded_factor,
+    logdet_of_factor,
+    product,
+    sq_norms,
+    symmetrize,
+    triangular_inverse,
+)
 from bregmat.base.points import as_points
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.iterates import Iterate
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED, Rounding, bind
@@ -61,6 +82,141 @@ class Factor:
             raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
 
 
+# ---------------------------------------------------------------------- matrices in the coordinates
+class Spectral:
+    """Mirror coordinates ``T = U diag(t) U'`` of ``M = psi(T)``."""
+
+    def __init__(self, divergence: SpectralDivergence, t0: np.ndarray, t: np.ndarray, U: np.ndarray) -> None:
+        self.divergence, self.t0, self.t, self.F = divergence, t0, t, U
+        self.x = divergence.inverse_link(t)
+
+    def at(self, T: np.ndarray) -> Spectral | None:
+        """The iterate at mirror coordinates T, or None outside the domain."""
+        if not np.isfinite(T).all():
+            return None
+        t, U = eigh(T)
+        return Spectral(self.divergence, self.t0, t, U) if self.divergence.in_domain(t) else None
+
+    def with_factor(self, B: np.ndarray) -> Spectral | None:
+        """The iterate with ``M = B B'``, or None outside the domain."""
+        D = self.divergence
+        x, U = eigh(B @ B.T)
+        if D.keeps_range and x[0] <= 0:
+            return None
+        t = D.link(x if D.keeps_range else np.maximum(x, 0.0))
+        return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
+
+    @property
+    def S(self) -> np.ndarray:
+        """Square roots of the divided differences."""
+        return np.sqrt(self.divergence.divided(self.t))
+
+    def residual(self, A: np.ndarray) -> np.ndarray:
+        """``T - T0 + A`` in the frame, for an adjoint A given in the frame."""
+        return add_diagonal(A - (self.F.T * self.t0) @ self.F, self.t)
+
+    def mirror(self) -> np.ndarray:
+        """T in coordinates."""
+        return (self.F * self.t) @ self.F.T
+
+    def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Spectral | None:
+        """The iterate after the step ``T + alpha dT`` with dT in the frame, or None outside the domain."""
+        B = add_diagonal(alpha * dT, self.t)
+        if not np.isfinite(B).all():
+            return None
+        t, Q = eigh(B)
+        return Spectral(self.divergence, self.t0, t, self.F @ Q) if self.divergence.in_domain(t) else None
+
+    def value(self) -> float:
+        """``D(M, M0)``."""
+        return self.divergence.from_diagonal(self.x, self.F, self.t0)
+
+    def value_size(self) -> float:
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
+        at_prior = np.array_equal(self.t, self.t0) and np.array_equal(self.F, np.eye(len(self.t)))
+        return 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
+
+    def diagonal(self) -> np.ndarray:
+        """Diagonal of M."""
+        return (self.F * self.F) @ self.x
+
+    def factor(self) -> np.ndarray:
+        """B with ``M = B B'``."""
+        keep = self.x > 0
+        return self.F[:, keep] * np.sqrt(self.x[keep])
+
+    def matrix(self) -> np.ndarray:
+        """M."""
+        return symmetrize((self.F * self.x) @ self.F.T)
+
+
+@dataclass(eq=False)
+class Factored:
+    """``M = L L'`` for LogDet with the identity as prior."""
+
+    F: np.ndarray  # L
+    logdet: float
+    x: ClassVar[None] = None
+    S: ClassVar[None] = None  # 1 everywhere
+
+    def at(self, T: np.ndarray) -> Factored | None:
+        """The iterate at mirror coordinates ``T = -M^-1``, or None outside the domain."""
+        C, ok = cholesky(-T)
+        if not ok:
+            return None
+        L = triangular_inverse(C).T
+        return Factored(L, -logdet_of_factor(C))
+
+    def with_factor(self, B: np.ndarray) -> Factored | None:
+        """The iterate with ``M = B B'``, or None outside the cone."""
+        logdet = 2.0 * float(np.linalg.slogdet(B).logabsdet)
+        return Factored(B, logdet) if np.isfinite(logdet) else None
+
+    def residual(self, A: np.ndarray) -> np.ndarray:
+        """``L' (T - T0 + A*) L`` for an adjoint A given in the frame."""
+        return add_diagonal(A + self.F.T @ self.F, -1.0)
+
+    def mirror(self) -> np.ndarray:
+        """T in coordinates."""
+        inverse = np.linalg.inv(self.F)
+        return -(inverse.T @ inverse)
+
+    def moved(self, E: np.ndarray, dT: np.ndarray, alpha: float) -> Factored | None:
+        """The iterate at ``L (I + alpha E) L'``, or None outside the cone."""
+        C, ok = cholesky(add_diagonal(alpha * E, 1.0))
+        if not ok:
+            return None
+        return Factored(self.F @ C, self.logdet + logdet_of_factor(C))
+
+    def value(self) -> float:
+        """``tr M - logdet M - r``."""
+        return float(np.vdot(self.F, self.F)) - self.logdet - len(self.F)
+
+    def value_size(self) -> float:
+        """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
+        at_prior = np.array_equal(self.F, np.eye(len(self.F)))
+        return 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
+
+    def factor(self) -> np.ndarray:
+        """B with ``M = B B'``."""
+        return self.F
+
+    def matrix(self) -> np.ndarray:
+        """M."""
+        return self.F @ self.F.T
+
+
+Iterate = Spectral | Factored
+
+
+def iterate_at_prior(divergence: SpectralDivergence, t0: np.ndarray) -> Iterate:
+    """The iterate at the prior: ``Factored`` for LogDet, otherwise ``Spectral``."""
+    if divergence.is_congruence_invariant and (t0 == -1.0).all():
+        return Factored(np.eye(len(t0)), 0.0)
+    return Spectral(divergence, t0, np.array(t0, dtype=float), np.eye(len(t0)))
+
+
+# ---------------------------------------------------------------------- coordinates
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """Coordinates of a problem: points ``base @ R``, a diagonal prior with mirror coordinates ``t0``, and optionally a span."""

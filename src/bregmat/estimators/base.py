@@ -15,9 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat.base.checks import check_integer, check_limits
+from bregmat.base.checks import check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
-from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.kernels import KernelFunction

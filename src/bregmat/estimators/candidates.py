@@ -27,7 +27,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.multiclass import type_of_target
 
-from bregmat.base.sampling import generator
+from bregmat.base.checks import generator
 from bregmat.estimators.base import say
 from bregmat.estimators.learner import ConstraintLearner
 

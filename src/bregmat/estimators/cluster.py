@@ -17,11 +17,10 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bregmat.base.arrays import ArraySpace, MatrixThere, to_numpy
-from bregmat.base.checks import as_column, check_integer, check_positive
+from bregmat.base.arrays import ArraySpace, MatrixThere
+from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import handed_in
-from bregmat.base.sampling import check_random_state
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd

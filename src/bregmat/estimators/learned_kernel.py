@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import rows_text
+from bregmat.base.checks import generator, rows_text
 from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints, as_points
-from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare, generator
+from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor

@@ -26,10 +26,18 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import ArraySpace, is_foreign, to_numpy, working_space
-from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive
+from bregmat.base.arrays import ArraySpace, working_space
+from bregmat.base.checks import (
+    as_choice,
+    as_percentiles,
+    check_flag,
+    check_integer,
+    check_positive,
+    generator,
+    to_numpy,
+)
 from bregmat.base.points import row_names
-from bregmat.base.sampling import NothingToCompare, check_percentiles, generator
+from bregmat.base.sampling import NothingToCompare
 from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
@@ -38,8 +46,7 @@ from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, bes
 from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing, Space, as_kinds, neighbor_constraints
-from bregmat.objective.losses import as_loss
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss, as_loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
 from bregmat.run.result import ExitReason, MatrixResult, Record, SolverError, Status, check
@@ -463,8 +470,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         with self._fitting():
             self._check_parameters()
             is_given = sample_id is not None or constraints is not None
-            names = row_names(X, constraints, to_numpy("sample_id", sample_id)) if is_given else None
-            space, y = working_space(X) if is_foreign(X) else None, to_numpy("y", y)
+            names = row_names(X, constraints, sample_id) if is_given else None
+            space = None if isinstance(X, np.ndarray) else working_space(X)
+            y = to_numpy("y", y)
             X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
             if is_given:
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
@@ -518,11 +526,12 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         check_integer("n_constraints", self.n_constraints, 0)
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
-        as_loss(self.loss)
+        if self.loss is not None:
+            as_loss(self.loss)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
         if self.strategy != "neighbors":
-            check_percentiles(self.percentiles)
+            as_percentiles(self.percentiles)
         Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.arrays import array_space, is_foreign, to_numpy
-from bregmat.base.checks import rows_text
+from bregmat.base.arrays import array_space, is_foreign
+from bregmat.base.checks import rows_text, to_numpy
 from bregmat.base.linalg import blocks, product
 from bregmat.base.points import as_array_points, check_numeric
 from bregmat.base.threads import on_one_blas_thread

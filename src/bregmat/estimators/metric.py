@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_matrix, check_integer
+from bregmat.base.checks import as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -56,7 +55,7 @@ class MetricProblem(TrainingProblem):
     def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
         if result is not None:
-            X = np.asarray(result.transform(X))
+            X = result.coordinates.transform(X, result.iterate)
         elif isinstance(prior, Factor):
             X = X @ prior.G0
         elif prior is not None:

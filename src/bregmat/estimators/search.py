@@ -12,8 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.checks import as_choice, as_column, check_integer, check_positive
-from bregmat.base.sampling import check_random_state, generator
+from bregmat.base.checks import as_choice, as_column, check_integer, check_positive, check_random_state, generator
 from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.sampling import generator
+from bregmat.base.checks import generator
 from bregmat.base.threads import take_interrupt
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, check_integer, rows_text
+from bregmat.base.checks import as_choice, as_percentiles, check_integer, generator, rows_text
 from bregmat.base.points import as_points
-from bregmat.base.sampling import PairGroups, check_percentiles, differ, generator, sq_distance_percentiles
+from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.relations import SQ_DISTANCE
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, as_kinds, neighbor_constraints
-from bregmat.typing import Form, Labels, Points, RandomState, Sense, Strategy
+from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
 
@@ -116,7 +117,7 @@ def constraints_from_labels(
     as_choice("strategy", strategy, STRATEGIES)
     check_integer("n_constraints", n_constraints, 1)
     drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
-    percentiles = check_percentiles(percentiles)
+    percentiles = as_percentiles(percentiles)
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
@@ -160,9 +161,9 @@ def random_pairs(
     )
     draw = _balanced_pairs if is_balanced else _uniform_pairs
     same, different = draw(classes, n_constraints, rng, apart)
-    parts: tuple[tuple[Pairs, float, Sense], ...] = ((same, near_bound, "<="), (different, far_bound, ">="))
-    rows = [Constraints.sq_distance(*pairs, bound, sense) for pairs, bound, sense in parts if len(pairs[0])]
-    return rows[0] if len(rows) == 1 else rows[0] + rows[1]
+    index = np.concatenate([np.stack(same, axis=1), np.stack(different, axis=1)])
+    is_same = np.arange(len(index)) < len(same[0])
+    return rows_of(SQ_DISTANCE, index, np.where(is_same, near_bound, far_bound), np.where(is_same, 1, -1), 1.0)
 
 
 def _uniform_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, apart: Wanted) -> tuple[Pairs, Pairs]:

@@ -14,13 +14,13 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_choice, check_integer, rows_text
+from bregmat.base.checks import as_choice, check_integer, rows_text, to_numpy
 from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
 from bregmat.constraints.columns import is_missing
-from bregmat.constraints.constraints import Constraints
+from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.typing import Form, Strategy
 
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
@@ -496,7 +496,7 @@ def neighbor_constraints(
     margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
     if typical is not None:
         margin *= typical / np.median(margin)
-    return Constraints.comparison(i, j, i, l, margin=margin, weight=TOTAL_WEIGHT / len(i))
+    return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
 
 
 def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constraints:
@@ -506,8 +506,9 @@ def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constrain
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
     (p, a), (q, b) = (found.targets >= 0).nonzero(), (found.impostors >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
-    alike = Constraints.sq_distance(found.points[p], found.targets[p, a], margin, "<=", weight=weight)
-    return alike + Constraints.sq_distance(found.points[q], found.impostors[q, b], 2.0 * margin, ">=", weight=weight)
+    others = np.concatenate([found.targets[p, a], found.impostors[q, b]])
+    index, is_alike = np.stack([found.points[np.concatenate([p, q])], others], axis=1), np.arange(len(others)) < len(p)
+    return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
 
 
 def check_kinds(has_other: bool, has_target: bool, which: str) -> None:

@@ -46,19 +46,13 @@ class MarginCertificate(Certificate):
     margin_bound: float = np.nan  # if the classes cannot be separated: no margin is larger than this
     is_finite: bool = True  # whether there is a machine; for a hard margin, one without errors
 
-    @property
-    def unit(self) -> float:
-        """The absolute objective, to which the gap is relative."""
-        return abs(self.objective)
-
-    @property
-    def gap(self) -> float:
-        """``distance / unit``; inf if nothing is proven."""
-        return self.distance / self.unit if np.isfinite(self.distance) else np.inf
+    def __post_init__(self) -> None:
+        unit = abs(self.objective)
+        vars(self).update(unit=unit, gap=self.distance / unit if np.isfinite(self.distance) else np.inf)
 
     def status(self, tol: float) -> Status:
         """OPTIMAL if the gap is at most ``tol``, else FEASIBLE for every machine and UNKNOWN without a machine."""
-        if self.proves(tol):
+        if super().status(tol) is Status.OPTIMAL:
             return Status.OPTIMAL
         return Status.FEASIBLE if self.is_finite else Status.UNKNOWN
 

@@ -1,4 +1,4 @@
 """What is minimised: the divergence from the prior and the losses of violated constraints.
 
-Other rooms use ``LogDet``, ``VonNeumann``, ``Frobenius`` (``divergences``), the scalar losses and ``RowLosses`` (``row_losses``).
+Other rooms use ``LogDet``, ``VonNeumann``, ``Frobenius`` (``divergences``), the losses (``losses``) and ``RowLosses`` (``row_losses``).
 """

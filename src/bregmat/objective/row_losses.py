@@ -13,13 +13,15 @@ from bregmat.objective.spectral import SpectralDivergence
 
 @dataclass(frozen=True, eq=False)
 class WeightedBounds:
-    """The c rows before their losses are chosen: the argument of :meth:`bregmat.objective.scalar_losses.Loss.bind`."""
+    """The c rows before their losses are chosen: the argument of :meth:`bregmat.objective.losses.Loss.bind`."""
 
     divergence: SpectralDivergence  # of the problem
     bound: np.ndarray
     sense: np.ndarray  # int8: +1, -1, or 0 for equalities
     gamma: np.ndarray  # slack weights, dimensionless; rows of infinite weight are hard: their bound must hold
     unit: np.ndarray  # in which a violation is measured: |b| if b is not 0
+    scale: float = 1.0  # size of 1 in the values of the losses, in the units of the bounds
+    worth: float = 1.0  # size of 1 in the losses
 
 
 class RowLosses:
@@ -75,14 +77,6 @@ class RowLosses:
         bound, sense, gamma, scale = self.bound[rows], self.sense[rows], self.gamma[rows], self.scale[rows]
         return RowLosses(bound, sense, gamma, scale, self.kinds, self.kind[rows])
 
-    def in_units(self, scale: float, worth: float) -> RowLosses:
-        """The same losses for values divided by ``scale``, with the losses divided by ``worth``."""
-        gamma, own = self.gamma / worth, self.scale / scale
-        for loss, rows in self.groups:
-            if loss.degree is not None:
-                gamma[rows], own[rows] = self.gamma[rows] * (scale**loss.degree / worth), self.scale[rows]
-        return RowLosses(self.bound / scale, self.sense, gamma, own, self.kinds, self.kind)
-
     def weighted(self, gamma: np.ndarray) -> RowLosses:
         """The same losses with other slack weights."""
         return RowLosses(self.bound, self.sense, gamma, self.scale, self.kinds, self.kind)
@@ -97,7 +91,7 @@ class RowLosses:
         hit, total = self.violated(p), 0.0
         for loss, rows in self.groups:
             on = np.flatnonzero(hit) if isinstance(rows, slice) else rows[hit[rows]]
-            # the value of a user's loss may be finite outside its domain
+            # the formulas of the losses do not check their domain
             if loss.is_positive and loss.is_outside(p[on], self.bound[on]).any():
                 return np.inf
             total += loss.value(p[on], self.bound[on], self.gamma[on], self.scale[on])
@@ -110,7 +104,8 @@ class RowLosses:
             if loss.is_hard:
                 continue
             q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
-            e = eps * (np.abs(q) + loss.bound_size(q, b) + e)
+            near = np.minimum(np.abs(q), np.abs(b)) if loss.degree == 0 else np.abs(b)
+            e = eps * (np.abs(q) + near + e)
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
             first, _ = loss.derivatives(q[on], b[on], g[on], scale[on])
@@ -120,13 +115,16 @@ class RowLosses:
             total += float(np.abs(first) @ e[on] + 0.5 * np.abs(second) @ e[on] ** 2)
         return total
 
-    def conjugate_size(self, mu: np.ndarray) -> float:
-        """Sum of the absolute terms of :meth:`conjugate`; its rounding error is at most a multiple of EPS times this."""
-        xi = self.relaxed(mu)[0]
-        size = np.abs(xi)
+    def conjugate_sum(self, mu: np.ndarray) -> np.ndarray:
+        """Sum of :meth:`conjugate`, and of its absolute terms, shape (2,); the rounding error is a multiple of EPS times the second."""
+        conjugate, size = np.empty_like(mu), np.empty_like(mu)
         for loss, rows in self.groups:
-            size[rows] += loss.bound_size(xi[rows], self.bound[rows])
-        return float((np.abs(self.conjugate(mu)) + np.abs(mu) * size).sum())
+            m, b, g, scale = mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows]
+            conjugate[rows] = loss.conjugate(m, b, g, scale)
+            xi = np.abs(loss.relaxed(m, b, g, scale)[0])
+            # where only the quotient of value and bound matters, the smaller of the two
+            size[rows] = np.abs(m) * (xi + (np.minimum(xi, np.abs(b)) if loss.degree == 0 else np.abs(b)))
+        return np.array([conjugate.sum(), (np.abs(conjugate) + size).sum()])
 
     def outside(self, p: np.ndarray) -> np.ndarray:
         """Ascending numbers of violated rows with a value <= 0 whose loss is defined for positive values only."""

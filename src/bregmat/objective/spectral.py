@@ -249,36 +249,3 @@ def _same_range(overlap: np.ndarray, rtol: float, both: bool) -> bool:
     tol = max(np.sqrt(rtol), 1e-8)
     inside = bool((np.abs(overlap.sum(axis=1) - 1.0) < tol).all())
     return inside and (not both or bool((np.abs(overlap.sum(axis=0) - 1.0) < tol).all()))
-
-
-def check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarray) -> None:
-    """Raise unless every function returned one finite value for each argument.
-
-    Parameters
-    ----------
-    kind, name : str
-        Kind and name of the object, for the message.
-    values : dict of str to ndarray
-        The values that each function returned.
-    x : ndarray
-        The arguments.
-    """
-    for function, value in values.items():
-        if np.shape(value) != x.shape or not np.isfinite(value).all():
-            raise ValueError(f"{kind} {name!r}: {function} must give one finite value for each of {x}; got {value!r}.")
-
-
-def check_agreement(kind: str, name: str, claim: str, x: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
-    """Raise if two ways to compute the same number differ by more than difference quotients and rounding explain.
-
-    Parameters
-    ----------
-    kind, name, claim : str
-        Kind and name of the object, and the claim that is tested, for the message.
-    x, found, expected : ndarray, shape (k,)
-        Arguments, and the two results.
-    """
-    bad = np.flatnonzero(~(np.abs(found - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(found).max())))
-    if len(bad):
-        k = bad[0]
-        raise ValueError(f"{kind} {name!r}: {claim}; at {x[k]:g} got {found[k]:.8g} instead of {expected[k]:.8g}.")

@@ -12,7 +12,7 @@ from bregmat.base.linalg import eigh
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel
-from bregmat.objective.scalar_losses import Squared
+from bregmat.objective.losses import Squared
 from bregmat.online.bounds import largest_divergence, relative_entropy
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.losses import BuiltInLoss

@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import column_or_1d
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import check_positive
+from bregmat.base.checks import check_positive, to_numpy
 from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 

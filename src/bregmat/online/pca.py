@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.base.checks import as_matrix, check_integer, check_positive, rows_text
+from bregmat.base.checks import as_matrix, check_integer, check_positive, check_random_state, generator, rows_text
 from bregmat.base.linalg import eigvalsh, sq_norms
-from bregmat.base.sampling import check_random_state, generator
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.learner import StreamLearner, Undo

@@ -10,12 +10,11 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.linalg import sq_norms
-from bregmat.constraints.columns import LowRankMatrix, distinct
+from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.rows import ResolvedRows, Terms
-from bregmat.operators.compound import SignedSums, Stacked
-from bregmat.operators.linear_maps import VANISHING, MatrixRows, Operator, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
+from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
 SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
@@ -155,76 +154,66 @@ def bind(
     if rounding is None and not are_terms:
         rounding = Rounding(np.abs(Z))
     parts: list[tuple[np.ndarray, Operator]] = []
-    if len(resolved.terms.row):
-        parts.append(_bound_terms(resolved.terms, len(constraints.bound), Z, rows, rounding, mapped))
+    t = resolved.terms
+    if len(t.row):
+        terms, errors = _rank_one_terms(t, Z, rows, rounding, mapped)
+        if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
+            parts.append((t.row, terms))
+        else:
+            # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
+            is_first = np.diff(t.row, prepend=-1) > 0  # rows are ascending
+            numbers, slot = t.row[is_first], np.cumsum(is_first) - 1
+            P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(slot)))), shape=(len(numbers), len(slot)))
+            parts.append((numbers, _signed_sums(terms, P, errors)))
     if len(resolved.whole):
         assert rounding is not None
         parts += _bound_matrices(constraints, resolved.whole, Z, rows, rounding)
     return parts[0][1] if len(parts) == 1 else Stacked(parts)
 
 
-def _bound_terms(
+def _rank_one_terms(
     t: Terms,
-    c: int,
     Z: np.ndarray,
     rows: np.ndarray | None,
     rounding: Rounding | None,
     mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
-) -> tuple[np.ndarray, Operator]:
-    """Numbers and operator of the rows that name samples, among c rows; without rounding, Z holds the vectors of the terms."""
-    errors: _Errors | None = None
+) -> tuple[RankOneRows | PairGraph, _Errors | None]:
+    """Terms as pairs where they outnumber the points, otherwise as vectors, 0 where they may be rounding; and their errors.
+
+    Without rounding, Z holds the vectors of the terms. The errors are None if they are in proportion to the entries.
+    """
     if rounding is None:
-        plain: RankOneRows | PairGraph = RankOneRows(Z)
-    else:
-        # positions of the two points of every term among the rows that are held
-        place = np.arange(len(Z), dtype=np.int32)
-        if rows is not None:
-            place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
-            place[rows] = np.arange(len(rows), dtype=np.int32)
-        a, b = place[t.a], place[t.b]
-        plain = _rank_one_terms(t, Z, a, b, rounding, mapped)
-        if not rounding.is_exact:
-            second = np.where(t.sign == 0, a, b)
-            lengths = rounding.lengths
-            errors = _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
-    if (t.coef == 1.0).all() and not (t.row[1:] == t.row[:-1]).any():
-        return t.row, plain
-    # p_i = sum_t coef_t |z_a + sign z_b|^2 over the terms of row i
-    numbers = distinct(t.row, c)
-    slot = np.searchsorted(numbers, t.row)
-    P = scipy.sparse.csr_array((t.coef, (slot, np.arange(len(t.row)))), shape=(len(numbers), len(t.row)))
-    return numbers, _signed_sums(plain, P, errors)
-
-
-def _rank_one_terms(
-    t: Terms,
-    Z: np.ndarray,
-    a: np.ndarray,
-    b: np.ndarray,
-    rounding: Rounding,
-    mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None,
-) -> RankOneRows | PairGraph:
-    """Terms on the points a and b of Z: pairs where they outnumber the points, otherwise vectors; 0 where they may be rounding."""
+        return RankOneRows(Z), None
+    # positions of the two points of every term among the rows that are held
+    place = np.arange(len(Z), dtype=np.int32)
+    if rows is not None:
+        place = np.empty(int(rows[-1]) + 1, dtype=np.int32)
+        place[rows] = np.arange(len(rows), dtype=np.int32)
+    a, b, sign = place[t.a], place[t.b], t.sign
+    second = np.where(sign == 0, a, b)
     op: RankOneRows | PairGraph
     if len(a) > len(Z) and len(a) * Z.shape[1] > MIN_PAIR_ENTRIES:
-        op = PairGraph(Z, a, b, t.sign)
+        op = PairGraph(Z, a, b, sign)
     else:
-        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * t.sign[:, None]))
+        op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
     if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
         short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             op = RankOneRows(op.vectors(np.arange(len(a)))) if isinstance(op, PairGraph) else op
-            op.V[short] = mapped(a[short], b[short], t.sign[short, None])
-    zero = rounding.vanishing(op.vectors, squares, a, np.where(t.sign == 0, a, b))
+            op.V[short] = mapped(a[short], b[short], sign[short, None])
+    zero = rounding.vanishing(op.vectors, squares, a, second)
     if isinstance(op, RankOneRows):
         op.V[zero] = 0.0
     elif len(zero):  # z_a - z_a is exactly 0
-        b, sign = b.copy(), t.sign.copy()
+        b, sign = b.copy(), sign.copy()
         b[zero], sign[zero] = a[zero], -1
         op = PairGraph(Z, a, b, sign)
-    return op
+    if rounding.is_exact:
+        return op, None
+    lengths = rounding.lengths
+    return op, _Errors(lambda terms: rounding.of_pairs(a[terms], second[terms]), lengths[a] + lengths[second])
 
 
 def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, errors: _Errors | None) -> SignedSums:
@@ -236,39 +225,31 @@ def _signed_sums(base: RankOneRows | PairGraph, P: scipy.sparse.csr_array, error
     sums = SignedSums(base, P)
     gone = np.zeros(sums.c, dtype=bool)
     for part, place in sums.blocks():
-        gone[part] = _cancelled(base, P.indices[place], P.data[place], errors)
+        terms, coef = P.indices[place], P.data[place]
+        V, size = base.vectors(terms), np.abs(coef)
+        # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
+        G = V @ V.transpose(0, 2, 1)
+        square = np.einsum("is,ist,it->i", coef, G * G, coef)
+        v = np.sqrt(np.einsum("isk,isk->is", V, V))
+        d = np.zeros_like(v) if errors is None else errors.lengths[terms]
+        natural = np.einsum("is,is->i", size, v * v)
+        off = np.einsum("is,is->i", size, d * (2.0 * v + d))
+        small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
+        for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
+            if not len(some):
+                continue
+            # (v + e)(v + e)' - v v' = v e' + e v' + e e', entry by entry, beside the rounding of the sum itself
+            W, scale = np.abs(V[some]), size[some][:, None, :]
+            E = np.zeros_like(W) if errors is None else errors.of(terms[some])
+            left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
+            cross = right @ W
+            noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
+            A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
+            gone[part[some]] = _is_rounding(A, noise).all(axis=-1)
     if gone.any():
         P.data[np.repeat(gone, np.diff(P.indptr))] = 0.0
         P.eliminate_zeros()
     return sums
-
-
-def _cancelled(
-    base: RankOneRows | PairGraph, terms: np.ndarray, coef: np.ndarray, errors: _Errors | None
-) -> np.ndarray:
-    """Which of the sums ``sum_t coef_t v_t v_t'`` of k terms each, shape (c, k), may be rounding; boolean, shape (c,)."""
-    V, size = base.vectors(terms), np.abs(coef)
-    # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2 costs less than A; its own rounding is about 1e-16 natural^2
-    G = V @ V.transpose(0, 2, 1)
-    square = np.einsum("is,ist,it->i", coef, G * G, coef)
-    v = np.sqrt(np.einsum("isk,isk->is", V, V))
-    d = np.zeros_like(v) if errors is None else errors.lengths[terms]
-    natural = np.einsum("is,is->i", size, v * v)
-    off = np.einsum("is,is->i", size, d * (2.0 * v + d))
-    small = np.flatnonzero(square <= 1e-12 * natural**2 + 4.0 * off**2)
-    gone = np.zeros(len(terms), dtype=bool)
-    for some in np.array_split(small, 1 + len(small) * base.r**2 // 2**22):
-        if not len(some):
-            continue
-        # (v + e)(v + e)' - v v' = v e' + e v' + e e', entry by entry, beside the rounding of the sum itself
-        W, scale = np.abs(V[some]), size[some][:, None, :]
-        E = np.zeros_like(W) if errors is None else errors.of(terms[some])
-        left, right = W.transpose(0, 2, 1) * scale, E.transpose(0, 2, 1) * scale
-        cross = right @ W
-        noise = VANISHING * (left @ W) + cross + cross.transpose(0, 2, 1) + right @ E
-        A = (V[some].transpose(0, 2, 1) * coef[some][:, None, :]) @ V[some]
-        gone[some] = _is_rounding(A, noise).all(axis=-1)
-    return gone
 
 
 def _bound_matrices(

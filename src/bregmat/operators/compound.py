@@ -1,4 +1,4 @@
-"""Operators made of other operators: signed sums of rows, and several operators side by side."""
+"""Operators whose rows are not outer products: a matrix per row, signed sums of other rows, and several operators side by side."""
 
 from __future__ import annotations
 
@@ -9,11 +9,78 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.constraints.columns import distinct
-from bregmat.operators.linear_maps import MatrixRows, Operator, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec
 
 FEW = 50  # rows that are taken as matrices in a Gram matrix
+
+
+class MatrixRows(Operator):
+    """A symmetric r x r matrix per row."""
+
+    def __init__(self, A: np.ndarray) -> None:
+        self.A = A
+        self.c, self.r = A.shape[0], A.shape[1]
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """``tr(A_i X)``."""
+        return self.A.reshape(self.c, self.r**2) @ X.ravel()
+
+    def adjoint(self, w: np.ndarray) -> np.ndarray:
+        return (w @ self.A.reshape(self.c, self.r**2)).reshape(self.r, self.r)
+
+    def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
+        d = np.einsum("ikk->ik", self.A)
+        return d.sum(axis=1) if x is None else d @ x
+
+    def congruence(self, F: np.ndarray) -> MatrixRows:
+        return MatrixRows(F.T @ self.A @ F)
+
+    def restrict(self, rows: np.ndarray) -> MatrixRows:
+        return MatrixRows(self.A[rows])
+
+    def astype(self, dtype: type) -> MatrixRows:
+        return MatrixRows(self.A.astype(dtype))
+
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        return svec(self.A if S is None else self.A * S)
+
+    def sizes(self, prior: np.ndarray) -> np.ndarray:
+        values, U = np.linalg.eigh(self.A)
+        return np.einsum("ik,ijk,j->i", np.abs(values), U * U, prior)
+
+    def norms(self) -> np.ndarray:
+        return np.linalg.norm(self.A, axis=(1, 2))
+
+    def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
+        squares = self.A * self.A if Psi is None else self.A * self.A * Psi
+        return squares.sum(axis=(1, 2))
+
+    def extents(self, w: np.ndarray) -> np.ndarray:
+        S = np.einsum("i,ikl->kl", w, np.abs(self.A))
+        s = np.full(self.r, S.max(initial=0.0))
+        for _ in range(20):  # equilibrates S (Ruiz 2001): each round halves the remaining imbalance, in logarithms
+            root = np.sqrt(s)
+            s = root * (S / np.where(root > 0, root, 1.0)).max(axis=1, initial=0.0)
+        root = np.where(s > 0, np.sqrt(s), 1.0)
+        return s * (S / root / root[:, None]).max(initial=1.0)
+
+    def outer(self) -> OuterRows:
+        """Eigenvectors of each matrix; a multiple of the identity is stored as a shift."""
+        coef, vectors, counts, shift = [], [], np.zeros(self.c, np.int64), np.zeros(self.c)
+        for i, A in enumerate(self.A):
+            values, U = np.linalg.eigh(A)
+            size = np.abs(values).max(initial=0.0)
+            if values[-1] - values[0] <= 1e-14 * size:
+                shift[i] = values[-1]
+                continue
+            keep = np.abs(values) > 1e-15 * size * self.r
+            coef.append(values[keep])
+            vectors.append(U[:, keep].T)
+            counts[i] = keep.sum()
+        Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
+        rows = one_term_a_row(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
+        ptr = np.concatenate([[0], np.cumsum(counts)])
+        return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
 
 
 class SignedSums(Operator):
@@ -44,7 +111,7 @@ class SignedSums(Operator):
     def restrict(self, rows: np.ndarray) -> SignedSums:
         """Some of the rows, with only the terms that they use."""
         P = self.P[rows]
-        used = distinct(P.indices, P.shape[1])
+        used = np.flatnonzero(np.bincount(P.indices, minlength=P.shape[1]))
         return SignedSums(self.base.restrict(used), P[:, used])
 
     def astype(self, dtype: type) -> SignedSums:
@@ -75,7 +142,7 @@ class SignedSums(Operator):
 
     def norms(self) -> np.ndarray:
         """Upper bounds of the Frobenius norms, by the triangle inequality."""
-        return abs(self.P) @ self.base.norms()
+        return abs(self.P) @ self.base.values_diagonal(None)  # |v v'| = |v|^2
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """Upper bounds of ``<A_i, Psi o A_i>``, by the triangle inequality ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""

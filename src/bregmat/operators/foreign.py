@@ -16,8 +16,7 @@ from bregmat._kernels.arrays import OuterRows
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.linalg import blocks
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.linear_maps import OuterProducts, RankOneRows, svec_index
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import OuterProducts, PairGraph, RankOneRows, svec_index
 
 # numbers in the vectors of a block of rows: 128 MB, of which up to six exist at once
 BLOCK = 2**24
@@ -135,23 +134,16 @@ class ArrayRows(OuterProducts):
             ends = (*ends[:2], xp.astype(ends[2], kind))
         return ArrayRows(self.space, xp.astype(self.Z, kind), ends)
 
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows (numbers of any shape), copied to the host; shape (..., r)."""
-        rows = np.asarray(rows)
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
+        """The vectors of some rows, copied to the host."""
+        rows = np.arange(self.c)[rows]
         some = self.restrict(rows.ravel())
         found = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
         return np.concatenate([np.zeros((0, self.r)), *found]).reshape(*rows.shape, self.r)
 
-    def _rows_here(self) -> RankOneRows:
-        return RankOneRows(self.vectors(np.arange(self.c)))
-
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        """Rows ``svec(S o A_i)``; forms c x r (r + 1) / 2 entries, on the host."""
-        return self._rows_here().features(S)
-
     def outer(self) -> OuterRows:
         """One term a row, on the host."""
-        return self._rows_here().outer()
+        return RankOneRows(self.vectors(slice(None))).outer()
 
     def normal_matrix(self, h: np.ndarray, S: np.ndarray | None) -> np.ndarray:
         """``sum_i h_i f_i f_i'`` of the features, formed and multiplied on the device in blocks of rows."""

@@ -1,26 +1,31 @@
-"""The linear map of bound constraints, ``p_i = <A_i, X>``, and its adjoint ``sum w_i A_i``, in forms that differ in cost only.
+"""The linear map of bound constraints, ``p_i = <A_i, X>``, and its adjoint ``sum w_i A_i``; rows that are outer products.
 
 ====================  =============================================================  ===========================
 :class:`RankOneRows`  one vector per row, ``p_i = v_i' X v_i``                        c r^2 a product, c r memory
 :class:`PairGraph`    vectors ``z_a + s z_b`` named by pairs, never built            c r + n r^2, n r memory
-:class:`MatrixRows`   a symmetric r x r matrix per row                               c r^2
 ====================  =============================================================  ===========================
 
-Others are made of these (:mod:`bregmat.operators.compound`): signed sums of rows, and several operators side by side.
+Other operators are in :mod:`bregmat.operators.compound`: rows with a matrix each, signed sums of rows, operators side by side.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from copy import copy
+from functools import lru_cache, partial
 from typing import ClassVar, Protocol
 
 import numpy as np
 
+from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
+from bregmat.base.threads import in_parts
 
 VANISHING = 1e-13  # an entry below this share of the terms that it is the sum of may be rounding
+NEAR_BYTES = 2**20  # bytes of points that stay in the cache of one core
+SORTED_WORK = 5e6  # gathered entries of a pass from which sorting the pairs pays, as measured
+GATHERED = 8.0  # operations of a matrix product in the time of one operation on gathered points, as measured
 
 
 class Operator(Protocol):
@@ -66,8 +71,8 @@ class Operator(Protocol):
     def features(self, S: np.ndarray | None) -> np.ndarray:
         """Rows ``svec(S o A_i)``, shape (c, r (r + 1) / 2); None stands for 1."""
 
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors ``v_i`` of some rows (numbers of any shape), shape (..., r); only if ``is_rank_one``."""
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
+        """The vectors ``v_i`` of some rows (numbers of any shape, or a slice), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
@@ -117,6 +122,11 @@ class Operator(Protocol):
     def product_flops(self) -> float:
         """Floating point operations of :meth:`values` and :meth:`adjoint` together."""
         return 4.0 * self.c * self.r**2
+
+    def factor_flops(self) -> float:
+        """Operations of a factorisation, over rows or over entries of a matrix."""
+        m = self.r * (self.r + 1) // 2
+        return float(min(self.c, m)) ** 2 * max(self.c, m)
 
     def outer(self) -> OuterRows:
         """The rows as sums of outer products and multiples of the identity."""
@@ -173,6 +183,23 @@ class OuterProducts(Operator):
     def extents(self, w: np.ndarray) -> np.ndarray:
         return np.diag(self.adjoint(w))
 
+    def features(self, S: np.ndarray | None) -> np.ndarray:
+        k, l, weight = svec_index(self.r)
+        weight = weight if S is None else weight * S[k, l]
+        columns = np.ascontiguousarray(self.vectors(slice(None)).T)  # reading whole rows is faster than reading columns
+        found = columns[k]
+        found *= columns[l]
+        found *= weight[:, None]
+        return found.T
+
+    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
+        if S is not None:
+            return super().gram(S)
+        V = self.vectors(slice(None))
+        G = V @ V.T
+        G *= G
+        return G
+
 
 class RankOneRows(OuterProducts):
     """One vector per row: ``p_i = v_i' X v_i``."""
@@ -201,17 +228,7 @@ class RankOneRows(OuterProducts):
     def astype(self, dtype: type) -> RankOneRows:
         return RankOneRows(self.V.astype(dtype))
 
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        k, l, weight = svec_index(self.r)
-        weight = weight if S is None else weight * S[k, l]
-        columns = np.ascontiguousarray(self.V.T)  # reading whole rows is faster than reading columns
-        found = columns[k]
-        found *= columns[l]
-        found *= weight[:, None]
-        return found.T
-
-    def vectors(self, rows: np.ndarray) -> np.ndarray:
-        """The vectors of some rows (numbers of any shape), shape (..., r)."""
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
         return self.V[rows]
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
@@ -220,85 +237,146 @@ class RankOneRows(OuterProducts):
             return squares.sum(axis=1) ** 2
         return np.einsum("ij,ij->i", squares @ Psi, squares)
 
-    def gram(self, S: np.ndarray | None = None) -> np.ndarray:
-        if S is not None:
-            return super().gram(S)
-        G = self.V @ self.V.T
-        G *= G
-        return G
-
     def outer(self) -> OuterRows:
         """One term a row."""
         return one_term_a_row(self.V, np.arange(self.c), np.arange(self.c), np.zeros(self.c, np.int8))
 
 
-class MatrixRows(Operator):
-    """A symmetric r x r matrix per row."""
+class PairGraph(OuterProducts):
+    """Vectors ``z_a + sign z_b`` of the points Z, which are never formed all at once."""
 
-    def __init__(self, A: np.ndarray) -> None:
-        self.A = A
-        self.c, self.r = A.shape[0], A.shape[1]
+    points_a_vector: ClassVar[float] = 1  # with fewer rows than points over this, vectors take less memory
+
+    def __init__(
+        self, Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray, squares: np.ndarray | None = None
+    ) -> None:
+        self.Z, self.a, self.b, self.sign = np.ascontiguousarray(Z), a, b, sign
+        self.c, self.r = len(a), Z.shape[1]
+        self._graph: tuple | None = None  # adjacency lists and order of the pairs, once they are computed
+        self._order: tuple | None = None
+        self._squares = squares  # squared lengths of the vectors, once they are computed
+
+    @property
+    def n_vectors(self) -> int:
+        return len(self.Z)
+
+    @property
+    def graph(self) -> tuple:
+        """Adjacency lists of the n points: ``ptr`` (n + 1,), ``edge``, ``other`` and ``sign``; shared by congruent operators.
+
+        Entries ``ptr[u] ... ptr[u + 1] - 1`` of the others are the edges of point u, the points at their other ends, and their signs.
+        A term with sign 0 is the point alone and is listed once.
+        """
+        if self._graph is None:
+            m = self.c + np.count_nonzero(self.sign)
+            ptr, edge, other = np.empty(len(self.Z) + 1, np.int64), np.empty(m, np.int32), np.empty(m, np.int32)
+            kernels.adjacency_inplace(ptr, edge, other, self.a, self.b, self.sign)
+            self._graph = ptr, edge, other, self.sign[edge]
+        return self._graph
 
     def values(self, X: np.ndarray) -> np.ndarray:
-        """``tr(A_i X)``."""
-        return self.A.reshape(self.c, self.r**2) @ X.ravel()
+        """``(z_a + s z_b)' X (z_a + s z_b)``, from one product of the points with X."""
+        out = np.empty(self.c, self.Z.dtype)
+        self._gather(kernels.bilinear_inplace, out, self.Z, self._image(X))
+        return out
+
+    def _image(self, X: np.ndarray) -> np.ndarray:
+        return self.Z @ X
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
-        return (w @ self.A.reshape(self.c, self.r**2)).reshape(self.r, self.r)
+        """``Z' L(w) Z`` with L the weighted Laplacian of the pair graph."""
+        Y = np.empty_like(self.Z)
+        ptr, edge, other, sign = self.graph
+        product = partial(kernels.laplacian_product_inplace, Y, ptr, other, sign, w[edge], self.Z)
+        in_parts(product, len(Y), float(len(edge) * self.r))
+        return self.Z.T @ Y
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
-        d = np.einsum("ikk->ik", self.A)
-        return d.sum(axis=1) if x is None else d @ x
+        is_plain = x is None or bool((x == 1.0).all())
+        if is_plain and self._squares is not None:
+            return self._squares
+        out = np.empty(self.c)
+        self._gather(kernels.sq_norms_inplace, out, self.Z if x is None or is_plain else self.Z * np.sqrt(x))
+        if is_plain:
+            out.setflags(write=False)
+            self._squares = out
+        return out
 
-    def congruence(self, F: np.ndarray) -> MatrixRows:
-        return MatrixRows(F.T @ self.A @ F)
+    def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
+        """Run a compiled loop over all pairs, on several threads, in the order that finds most points in the cache."""
+        order, a, b, sign = self._ordered()
+        found = out if order is None else np.empty_like(out)
 
-    def restrict(self, rows: np.ndarray) -> MatrixRows:
-        return MatrixRows(self.A[rows])
+        def run(start: int, stop: int) -> None:
+            some = slice(start, stop)
+            kernel(found[some], *points, a[some], b[some], sign[some])
 
-    def astype(self, dtype: type) -> MatrixRows:
-        return MatrixRows(self.A.astype(dtype))
+        in_parts(run, self.c, float(self.c * self.r))
+        if order is not None:
+            out[order] = found
 
-    def features(self, S: np.ndarray | None) -> np.ndarray:
-        return svec(self.A if S is None else self.A * S)
+    def _ordered(self) -> tuple:
+        """The pairs sorted by blocks of second points, then of first points: (order or None, a, b, sign).
 
-    def sizes(self, prior: np.ndarray) -> np.ndarray:
-        values, U = np.linalg.eigh(self.A)
-        return np.einsum("ik,ijk,j->i", np.abs(values), U * U, prior)
+        A block has so many points that each first point has two or three pairs with it, for which it is read once. Congruent
+        operators share the order.
+        """
+        if self._order is None:
+            n, pieces = len(self.Z), -(-self.Z.nbytes // NEAR_BYTES)
+            if pieces == 1 or self.c * self.r < SORTED_WORK:
+                self._order = None, self.a, self.b, self.sign
+            else:
+                blocks = max(1, min(pieces, int(0.4 * self.c / n), 256))
+                groups = 2**16 // blocks
+                first, second = self.a // -(-n // groups), self.b // -(-n // blocks)
+                order = np.argsort((second * groups + first).astype(np.uint16), kind="stable").astype(np.int32)
+                self._order = order, self.a[order], self.b[order], self.sign[order]
+        return self._order
 
-    def norms(self) -> np.ndarray:
-        return np.linalg.norm(self.A, axis=(1, 2))
+    def product_flops(self) -> float:
+        return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
+
+    def congruence(
+        self, F: np.ndarray, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+    ) -> PairGraph:
+        """The operator of ``X -> F X F'``: the same pairs of the points ``product(Z, F)``."""
+        if F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F))):  # the frame of the prior
+            return self
+        made = copy(self)  # with the same graph and order
+        made.Z, made.r, made._squares = product(self.Z, F), F.shape[1], None
+        return made
+
+    def restrict(self, rows: np.ndarray) -> PairGraph | RankOneRows:
+        """Some of the rows; as vectors if there are fewer rows than points."""
+        a, b, sign = self.a[rows], self.b[rows], self.sign[rows]
+        if self.points_a_vector * len(a) <= len(self.Z):
+            return RankOneRows(self.Z[a] + self.Z[b] * sign[:, None])
+        squares = None if self._squares is None else self._squares[rows]
+        return type(self)(self.Z, a, b, sign, squares=squares)
+
+    def astype(self, dtype: type) -> PairGraph:
+        made = copy(self)
+        made.Z = self.Z.astype(dtype)
+        return made
+
+    def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
+        found = self.Z.take(self.b[rows], axis=0)
+        found *= self.sign[rows][..., None]
+        found += self.Z.take(self.a[rows], axis=0)
+        return found
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        squares = self.A * self.A if Psi is None else self.A * self.A * Psi
-        return squares.sum(axis=(1, 2))
-
-    def extents(self, w: np.ndarray) -> np.ndarray:
-        S = np.einsum("i,ikl->kl", w, np.abs(self.A))
-        s = np.full(self.r, S.max(initial=0.0))
-        for _ in range(20):  # equilibrates S (Ruiz 2001): each round halves the remaining imbalance, in logarithms
-            root = np.sqrt(s)
-            s = root * (S / np.where(root > 0, root, 1.0)).max(axis=1, initial=0.0)
-        root = np.where(s > 0, np.sqrt(s), 1.0)
-        return s * (S / root / root[:, None]).max(initial=1.0)
+        """``<A_i, Psi o A_i>`` of every row, from as many vectors at a time as stay in the cache of one core."""
+        if Psi is None:
+            return self.values_diagonal(None) ** 2
+        out = np.empty(self.c)
+        for rows in blocks(self.c, self.r, max(2**14, 256 * self.r)):
+            out[rows] = RankOneRows(self.vectors(rows)).squared_norms(Psi)
+        return out
 
     def outer(self) -> OuterRows:
-        """Eigenvectors of each matrix; a multiple of the identity is stored as a shift."""
-        coef, vectors, counts, shift = [], [], np.zeros(self.c, np.int64), np.zeros(self.c)
-        for i, A in enumerate(self.A):
-            values, U = np.linalg.eigh(A)
-            size = np.abs(values).max(initial=0.0)
-            if values[-1] - values[0] <= 1e-14 * size:
-                shift[i] = values[-1]
-                continue
-            keep = np.abs(values) > 1e-15 * size * self.r
-            coef.append(values[keep])
-            vectors.append(U[:, keep].T)
-            counts[i] = keep.sum()
-        Z = np.ascontiguousarray(np.concatenate(vectors)) if vectors else np.zeros((1, self.r))
-        rows = one_term_a_row(Z, np.arange(len(Z)), np.arange(len(Z)), np.zeros(len(Z), np.int8))
-        ptr = np.concatenate([[0], np.cumsum(counts)])
-        return rows._replace(ptr=ptr, coef=np.concatenate([*coef, np.zeros(0)]), shift=shift)
+        """One term for each row, its vector given by the pair."""
+        return one_term_a_row(self.Z, self.a, self.b, self.sign)
 
 
 def one_term_a_row(Z: np.ndarray, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> OuterRows:

@@ -10,10 +10,10 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.datasets import make_spd_matrix
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.checks import as_matrix, check_integer, check_positive
+from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
-from bregmat.base.sampling import generator, sq_distance_percentiles
+from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated

@@ -9,13 +9,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bregmat.base.checks import as_column, check_positive
-from bregmat.base.sampling import check_percentiles, generator, sq_distance_percentiles
+from bregmat.base.checks import as_column, as_percentiles, check_positive, generator
+from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
-from bregmat.objective.scalar_losses import Loss
+from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows
@@ -185,7 +185,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_percentiles(self.percentiles)
+        as_percentiles(self.percentiles)
         if isinstance(self.prior, str) and self.prior not in ("auto", *POINTS_PRIORS):
             raise ValueError(
                 'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array, for tuples have no classes; '

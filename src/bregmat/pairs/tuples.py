@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.arrays import to_numpy
-from bregmat.base.checks import as_column, rows_text
+from bregmat.base.checks import as_column, rows_text, to_numpy
 from bregmat.base.points import check_numeric
 
 _LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."

@@ -21,7 +21,10 @@ Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class QPCertificate(Certificate):
-    """A point in the box, multipliers of the rows, and what they prove together; attributes as in :class:`QPResult`."""
+    """A point in the box, multipliers of the rows, and what they prove together; attributes as in :class:`QPResult`.
+
+    ``size`` is the unit of the gap: the largest of the objective, its curved part, and a share of its terms.
+    """
 
     x: np.ndarray
     equality_dual: np.ndarray
@@ -31,17 +34,12 @@ class QPCertificate(Certificate):
     curvature_tolerance: float = 0.0
     excess: float | None = None  # objective - dual_bound if it was computed more accurately than these two
 
-    @property
-    def unit(self) -> float:
-        """What the gap is relative to: the largest of the objective, its curved part, and a share of its terms."""
-        return self.size
-
-    @property
-    def gap(self) -> float:
-        """``(upper - dual_bound) / size``, or ``excess / size``; inf if nothing is proven."""
-        if self.excess is None:
-            return super().gap
-        return self.excess / self.size if self.is_feasible else np.inf
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        gap = self.gap
+        if self.excess is not None:
+            gap = self.excess / self.size if self.is_feasible else np.inf
+        vars(self).update(unit=self.size, gap=gap)
 
     def joined(self, new: Self) -> Self:
         """The later certificate: the objective never rises."""

@@ -204,11 +204,6 @@ class QPState(State):
         """The reduced gradient, shape (n,)."""
         raise NotImplementedError
 
-    @property
-    def last(self) -> QPState:
-        """The state itself, for a solver that continues from it."""
-        return self
-
     def rising(self) -> Iterable[np.ndarray]:
         """Directions w, shape (n,), that raise the reduced gradient, such as ``A w = sqrt(A_ii)`` on the free variables."""
         return ()

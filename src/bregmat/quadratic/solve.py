@@ -110,7 +110,7 @@ def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Reques
     found = first.certificate
     is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
     is_solution = first.status is Status.OPTIMAL or (found.kkt_residual <= SOLVED and found.dual_bound > -np.inf)
-    if is_stopped or first.n_iter >= most or (is_solution and not first.last.is_rough):
+    if is_stopped or first.n_iter >= most or (is_solution and not first.state.is_rough):
         return first
     # A is singular on a free set, perhaps up to rounding
     before = log.before

@@ -63,15 +63,12 @@ class UpdatesCertificate(Certificate):
         """The point, shape (n,), ``0 <= x <= upper``."""
         return self.state.point.v
 
-    @property
-    def unit(self) -> float:
-        """What the gap of the proof is relative to."""
-        return super().unit if self.proof is None else self.proof.unit
-
-    @property
-    def gap(self) -> float:
-        """Gap of the proof; inf without one."""
-        return np.inf if self.proof is None else self.proof.gap
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.proof is None:
+            vars(self).update(gap=np.inf)
+        else:
+            vars(self).update(unit=self.proof.unit, gap=self.proof.gap)
 
     def joined(self, new: Self) -> Self:
         """The later certificate: F never rises."""

@@ -1,18 +1,24 @@
-"""The loop that drives every solver: limits, certificates, history, callback, interruption."""
+"""The loop that drives every solver: limits, certificates, history, callback, interruption.
+
+It also says what a solver and its state are, and has the base classes of those of problem (P).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from bregmat.base.checks import rows_text
 from bregmat.base.registry import Registry
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.problem import Certificate, Problem, Proof
+from bregmat.certificates.problem import Certificate, Nearness, Problem, Proof
+from bregmat.coordinates.priors import Iterate
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.result import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
@@ -20,6 +26,15 @@ BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not co
 SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
+
+# words for the needs that not every divergence or loss meets, in messages
+WORDS = {
+    "row_projections": "compiled projections onto one row",
+    "keeps_trace": "projections that keep the trace",
+    "projection_code": "a compiled projection",
+    "is_smooth": "a finite slack_weight on every row",
+    "is_hard": "hard rows",
+}
 
 
 class NoStart(ArithmeticError):
@@ -33,7 +48,6 @@ class State:
     signal: float  # estimate of the absolute gap; inf if the solver has none
     stalled: bool
     finished: bool = False  # whether a stopping rule of the solver itself is met; most solvers have none
-    last: Any = None  # the point before a certificate restores feasibility; None if results do not keep it
     trace: Any = MappingProxyType({})  # arrays that only this solver records, by name; often a property
 
     @property
@@ -44,6 +58,26 @@ class State:
     def is_finite(self) -> bool:
         """Whether no number has overflowed."""
         return bool(np.isfinite(self.objective))
+
+
+class MatrixState(State):
+    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
+
+    dual: np.ndarray
+    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
+
+        @property
+        def iterate(self) -> Iterate: ...
+        @property
+        def values(self) -> np.ndarray: ...
+
+    def violation(self, problem: Nearness) -> float:
+        """Largest relative violation of a hard row; asked for only if there is one."""
+        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
+
+    def is_finite(self) -> bool:
+        """Whether no number has overflowed."""
+        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
 
 
 class Solver(Protocol):
@@ -68,6 +102,42 @@ SOLVERS = Registry(
 )
 
 
+class SolverWithNeeds:
+    """A solver that lists what it needs: names of attributes that must be neither None nor False."""
+
+    name: ClassVar[str]
+    works_on: ClassVar[str]
+    max_iter: ClassVar[int]
+    needs_divergence: ClassVar[tuple[str, ...]]
+    needs_loss: ClassVar[tuple[str, ...]]
+    starts_at_prior: ClassVar[bool] = False  # whether the loss of every row must be finite at the prior
+
+    def check(self, problem: Nearness, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
+        """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
+        D, L, missing = problem.divergence, problem.losses, []
+        # divergences and losses of users may lack an attribute
+        for need in self.needs_divergence:
+            if getattr(D, need, None) is None or getattr(D, need) is False:
+                have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
+                known = f", as of {' and '.join(have)}" if have else ""
+                missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
+        for loss, rows in L.groups:
+            for need in self.needs_loss:
+                if getattr(loss, need, None) is None or getattr(loss, need) is False:
+                    slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
+                    what = "are hard" if loss.is_hard else f"have {slack}"
+                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} rows {what})")
+        if self.starts_at_prior and not L.has_hard:
+            low = L.outside(problem.operator.values_diagonal(problem.prior))
+            if len(low):
+                missing.append(
+                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
+                )
+        missing += further
+        if missing:
+            raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
+
+
 @dataclass(frozen=True, eq=False)
 class Outcome:
     """The best certificate of a run, and how the run went.
@@ -86,7 +156,7 @@ class Outcome:
     solver: str
     conflict: np.ndarray | None = None
     trace: dict[str, np.ndarray] = field(default_factory=dict)
-    last: Any = None  # point of the solver's last state
+    state: Any = None  # last state of the solver
     by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
 
     def __post_init__(self) -> None:
@@ -126,8 +196,7 @@ class RunLog:
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
     watch: Callable[[int, Any], None] | None = None
-    # The function is looked up when a run starts, because tests put another clock in its place.
-    clock: float = field(default_factory=lambda: time.perf_counter())
+    clock: float = field(default_factory=time.perf_counter)
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
 
@@ -193,7 +262,10 @@ def solve(
 
 
 def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, start: Any, log: RunLog) -> Outcome:
-    """Run a solver that can solve the problem: at most ``limit`` steps, only ``share`` of them if the signal does not fall fast."""
+    """The outcome of a solver that can solve the problem, with its best certificate.
+
+    It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
+    """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
     with single_thread_blas(), np.errstate(all="ignore"):
@@ -222,7 +294,18 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        return run.outcome(reason, iteration, state)
+        if reason is ExitReason.TIME:
+            problem.conclude(state)
+        if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
+            new = problem.certify(state)
+            run.best = new if run.best is None else run.best.joined(new)
+        best, status, rows = run.best, run.best.status(tol), None
+        if run.proof is not None:
+            status, rows = run.proof.status, run.proof.rows
+            best = replace(best, dual=run.proof.dual, upper=np.inf)
+        by_own_rule = reason is state.ended is ExitReason.TOLERANCE
+        story = iteration, log.seconds(), log.history, solver.name, rows, dict(state.trace), state, by_own_rule
+        return Outcome(best, status, reason, tol, *story)
 
 
 @dataclass(eq=False)
@@ -261,15 +344,17 @@ class _Run:
         if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:
                 problem.conclude(state)
-            new = self.certify(state)
-            self.retry_below = problem.retry_below(new, state)
+            new = problem.certify(state)
+            self.best = new if self.best is None else self.best.joined(new)
+            is_soon = problem.retries_feasible and np.isfinite(new.upper)
+            self.retry_below = np.inf if is_soon else state.signal / problem.retry_divisor
             figures = new.figures
         else:
             figures = {"gap": np.nan} | problem.estimate(state, self.solver.works_on)
         row = log.note(iteration, **figures)
         if log.callback is not None and log.callback(row):
             return ExitReason.INTERRUPTED
-        if self.proof is None and self.best is not None and self.best.proves(self.tol):
+        if self.proof is None and self.best is not None and self.best.status(self.tol) is Status.OPTIMAL:
             return ExitReason.TOLERANCE
         if not problem.is_always_feasible and self.contradiction(iteration, state, last):
             return ExitReason.CERTIFICATE
@@ -278,12 +363,6 @@ class _Run:
         if is_spent:
             return ExitReason.MAX_ITER
         return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
-
-    def certify(self, state: Any) -> Certificate:
-        """The certificate of a state; the best point and the best bound so far are kept."""
-        new = self.problem.certify(state)
-        self.best = new if self.best is None else self.best.joined(new)
-        return new
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
@@ -298,21 +377,6 @@ class _Run:
             if last and self.proof is None:
                 self.proof = self.problem.last_contradiction(state)
         return self.proof is not None
-
-    def outcome(self, reason: ExitReason, iteration: int, state: Any) -> Outcome:
-        """The outcome of the run, with its best certificate."""
-        if reason is ExitReason.TIME:
-            self.problem.conclude(state)
-        if self.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-            self.certify(state)
-        assert self.best is not None
-        best, status, rows = self.best, self.best.status(self.tol), None
-        if self.proof is not None:
-            status, rows = self.proof.status, self.proof.rows
-            best = replace(best, dual=self.proof.dual, upper=np.inf)
-        log, own = self.log, reason is state.ended is ExitReason.TOLERANCE
-        story = iteration, log.seconds(), log.history, self.solver.name, rows, dict(state.trace), state.last, own
-        return Outcome(best, status, reason, self.tol, *story)
 
 
 def solve_in_turn(

@@ -19,8 +19,7 @@ from bregmat.typing import Points
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from bregmat.coordinates.iterates import Iterate
-    from bregmat.coordinates.priors import Coordinates
+    from bregmat.coordinates.priors import Coordinates, Iterate
 
 __all__ = ["ExitReason", "MatrixResult", "Record", "Result", "SolverError", "Status", "check"]
 

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.checks import check_integer
+from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import handed_in
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.coordinates.iterates import Factored, Iterate
-from bregmat.coordinates.priors import Coordinates, Factor, metric_coordinates
+from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve
 from bregmat.run.result import ExitReason, MatrixResult, Status
@@ -68,7 +67,7 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     if space is not None:
         raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
     rows = lazy_constraints(constraints)
-    options.check()
+    check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
     check_integer("block_size", options.block_size, 1)
     if np.ndim(options.slack_weight):
         raise TypeError("slack_weight must be one number for sharded rows; give each row its own with weight.")
@@ -140,7 +139,7 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
     return MatrixResult(
         **replace(outcome, certificate=proof).shared(),
         iterate=proof.iterate,
-        last=outcome.last,
+        last=outcome.state.iterate,
         coordinates=coordinates,
         dual=proof.dual,
         values=proof.values,

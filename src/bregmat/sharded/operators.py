@@ -8,8 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from bregmat.operators.linear_maps import Operator, drawn_numbers
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import Operator, PairGraph, drawn_numbers
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, call_method, get_attribute
 
 
@@ -149,16 +148,16 @@ class ShardedLosses:
             Column(shards, Expression(get_attribute, name, losses)) for name in ("bound", "sense", "gamma", "hard")
         )
         # sums over all rows, and one number for each row
-        self.value, self.value_rounding, self.conjugate_size = (
-            partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_size")
+        self.value, self.value_rounding, self.conjugate_sum = (
+            partial(self._sum, name) for name in ("value", "value_rounding", "conjugate_sum")
         )
-        self.conjugate, self.strengths = partial(self._column, "conjugate"), partial(self._column, "strengths")
+        self.strengths = partial(self._column, "strengths")
 
     def _column(self, method: str, *args: Any) -> Any:
         return Column(self.shards, Expression(call_method, method, self._losses, *args))
 
-    def _sum(self, method: str, *args: Any) -> float:
-        return float(self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add))
+    def _sum(self, method: str, *args: Any) -> Any:
+        return self.shards.reduce(Expression(call_method, method, self._losses, *args), operator.add)
 
     def _pair(self, expression: Expression) -> tuple[Any, Any]:
         first, second = (Column(self.shards, Expression(operator.getitem, expression, k)) for k in (0, 1))

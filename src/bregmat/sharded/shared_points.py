@@ -6,14 +6,14 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from copy import copy
 from itertools import count
 from typing import Any
 
 import numpy as np
 
 from bregmat.operators.compound import with_leaves
-from bregmat.operators.linear_maps import Operator
-from bregmat.operators.pair_graph import PairGraph, is_identity
+from bregmat.operators.linear_maps import Operator, PairGraph
 
 MAX_DERIVED = 4  # arrays of the size of the points that a process keeps beside the points themselves
 
@@ -85,6 +85,10 @@ class SharedPoints:
             self._derived[next(self._numbers)] = Z, by, found
             return found
 
+    def product(self, Z: np.ndarray, F: np.ndarray) -> np.ndarray:
+        """``Z F``, one of the derived arrays."""
+        return self.derived(Z, F, lambda: Z @ F)
+
     def latest(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         """The same for an array that only the next shards of one pass need: one array is kept."""
         with self._lock:
@@ -123,8 +127,8 @@ class SharedPairs(PairGraph):
     def _image(self, X: np.ndarray) -> np.ndarray:
         return SHARED_POINTS.latest(self.Z, X, lambda: self.Z @ X)
 
-    def congruence(self, F: np.ndarray) -> Any:
-        return self if is_identity(F) else self._with(SHARED_POINTS.derived(self.Z, F, lambda: self.Z @ F))
+    def congruence(self, F: np.ndarray) -> Any:  # type: ignore[override]  # the product is always shared
+        return super().congruence(F, SHARED_POINTS.product)
 
     def restrict(self, rows: np.ndarray) -> Any:
         some = super().restrict(rows)
@@ -135,9 +139,9 @@ class SharedPairs(PairGraph):
         return some
 
     def astype(self, dtype: type) -> Any:
-        converted: Any = self._with(SHARED_POINTS.derived(self.Z, dtype, lambda: self.Z.astype(dtype)))
-        converted._squares = self._squares
-        return converted
+        made = copy(self)
+        made.Z = SHARED_POINTS.derived(self.Z, dtype, lambda: self.Z.astype(dtype))
+        return made
 
 
 def with_shared_points(op: Operator) -> Any:

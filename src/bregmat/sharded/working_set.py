@@ -17,8 +17,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
-from bregmat.operators.linear_maps import Operator, RankOneRows
-from bregmat.operators.pair_graph import PairGraph
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
 from bregmat.run.loop import Outcome, RunLog, solve_in_turn
 from bregmat.run.result import ExitReason, Status
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards

@@ -13,15 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.checks import check_positive
-from bregmat.base.linalg import eigvalsh
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import armijo, eigvalsh
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import clip_dual, dual_bound
-from bregmat.coordinates.iterates import Iterate, iterate_at_prior
+from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
+from bregmat.run.loop import MatrixState, SolverWithNeeds
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.mirror_newton import Stage
-from bregmat.solvers.needs import MatrixState, SolverWithNeeds
 
 # ratio of the cost of restoring hard rows to the remaining gain of the dual; 2 to 200 on random rows, both of second order
 RESTORING = 50.0

@@ -10,21 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregmat.base.checks import rows_text
-from bregmat.base.linalg import add_diagonal, eigh
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import add_diagonal, armijo, cholesky, cholesky_solve, eigh
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.coordinates.iterates import Iterate, iterate_at_prior
-from bregmat.operators.linear_maps import Operator
-from bregmat.solvers.needs import MatrixState, SolverWithNeeds
-from bregmat.solvers.newton_system import solve_newton_system
+from bregmat.coordinates.priors import Iterate, iterate_at_prior
+from bregmat.operators.linear_maps import Operator, smat, svec
+from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.newton_system import LinearSolution, by_euclidean_gradients
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
 SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
 ROWS_PER_ENTRY = 400  # rows per entry of the matrix, at least: with fewer, the sample costs more than it saves
 SAMPLE_STEPS = 12  # steps on a sample, at most
 STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
+DIRECT_FLOPS = 3e7  # a factorisation below this costs less than the overhead of conjugate gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,29 +146,26 @@ class MirrorNewton(SolverWithNeeds):
     max_iter = 200
     needs_divergence = ("from_diagonal", "divided")
     needs_loss = ("is_smooth",)
-
-    def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
-        """Besides the needs: the loss of every row must be finite at the prior, where the first step starts."""
-        L = problem.losses
-        further = []
-        if not L.has_hard:
-            low = L.outside(problem.operator.values_diagonal(problem.prior))
-            if len(low):
-                further.append(
-                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
-                )
-        super().check(problem, further=further)
+    starts_at_prior = True
 
     def init(
         self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
     ) -> MirrorNewtonState | SampledState:
         """Start at the prior, at the best of a few shrunk priors, at the mirror point of dual weights, or at the given matrix."""
-        iterate = _from_dual(problem, start) if isinstance(start, np.ndarray) else start
-        share, light = 1.0, 30.0
+        iterate = None if isinstance(start, np.ndarray) else start
+        if isinstance(start, np.ndarray):  # the mirror point T0 - A*(mu), with mu halved until it is in the domain
+            prior = iterate_at_prior(problem.divergence, problem.t0)
+            A = problem.operator.adjoint(start)
+            for _ in range(60):
+                iterate = prior.at(add_diagonal(-A, problem.t0))
+                if iterate is not None:
+                    break
+                A = 0.5 * A
+        stage, light = Stage(problem, 1.0), 30.0
         if start is None:  # the first stage is light: 30 is the geometric mean of the strengths of its rows
             strength = np.exp(np.log(problem.losses.strengths(problem.unit)).sum() / problem.c)
-            share = min(1.0, light / max(strength, 1e-300))
-        stage = Stage.of(problem, share, 1.0)
+            if strength > light:
+                stage = Stage.of(problem, light / strength, 1.0)
         if start is None and problem.c >= max(SAMPLE_FROM, ROWS_PER_ENTRY * problem.r * (problem.r + 1) / 2):
             rows = problem.operator.drawn(SAMPLE_SHARE)
             losses = stage.problem.losses.restrict(rows)
@@ -190,25 +186,6 @@ class MirrorNewton(SolverWithNeeds):
         """One inexact Newton step: on a sample as long as that helps, then on all rows, stage after stage."""
         if isinstance(state, SampledState):
             return self._sample_step(problem, state)
-        state = self._newton_step(problem, state)
-        is_far = state.excess > STAGE_TOL * abs(state.cost) and not state.stalled
-        if state.stage.is_last or is_far:
-            return state
-        stage = state.stage.next(problem)
-        return _measured(problem, stage, _point(stage.problem, state.iterate), state.tol)
-
-    def _sample_step(self, problem: NearestMatrix, state: SampledState) -> MirrorNewtonState | SampledState:
-        """A step on the sample; the first state of all rows if the sample is solved roughly."""
-        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
-        inner = self._newton_step(state.sample, state.inner)
-        if inner.is_finite():
-            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
-            is_falling = inner.objective < (1.0 - least_decrease) * last
-            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
-                return state
-        return _measured(problem, state.stage, _transferred(state) or _shrunk_prior(state.stage.problem), inner.tol)
-
-    def _newton_step(self, problem: NearestMatrix, state: MirrorNewtonState) -> MirrorNewtonState:
         S, R, F, stage = state.metric, state.residual, state.cost, state.stage
         # E + S o A*(h . A(S o E)) = -S o R, solved until the residual falls by min(0.1, |S o R|)
         B = -R if S is None else -(S * R)
@@ -233,10 +210,76 @@ class MirrorNewton(SolverWithNeeds):
             return point, point.cost
 
         found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
-        if found is None:
-            return replace(state, stalled=True)
-        new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
-        return replace(new, stalled=True) if new.cost >= F and new.excess >= state.excess else new
+        new = state
+        if found is not None:
+            new = _measured(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
+        if found is None or (new.cost >= F and new.excess >= state.excess):
+            new = replace(new, stalled=True)
+        is_far = new.excess > STAGE_TOL * abs(new.cost) and not new.stalled
+        if stage.is_last or is_far:
+            return new
+        following = new.stage.next(problem)
+        return _measured(problem, following, _point(following.problem, new.iterate), new.tol)
+
+    def _sample_step(self, problem: NearestMatrix, state: SampledState) -> MirrorNewtonState | SampledState:
+        """A step on the sample; the first state of all rows if the sample is solved roughly."""
+        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
+        inner = self.step(state.sample, state.inner)
+        assert isinstance(inner, MirrorNewtonState)
+        if inner.is_finite():
+            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
+            is_falling = inner.objective < (1.0 - least_decrease) * last
+            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
+                return state
+        return _measured(problem, state.stage, _transferred(state) or _shrunk_prior(state.stage.problem), inner.tol)
+
+
+def solve_newton_system(
+    op: Operator,
+    h: np.ndarray,
+    S: np.ndarray | None,
+    B: np.ndarray,
+    *,
+    tol: float,
+    max_steps: int = 500,
+    direct_flops: float = DIRECT_FLOPS,
+    single: bool = True,
+    rough: tuple[Operator, np.ndarray] | None = None,
+) -> LinearSolution:
+    """Solve ``E + S o A*(h . A(S o E)) = B``.
+
+    Parameters
+    ----------
+    op : Operator
+        Rows with curvature, in the frame of the iterate.
+    h : ndarray, shape (c,)
+        Their curvatures, positive.
+    S : ndarray, shape (r, r), or None
+        Local metric; None is 1 everywhere.
+    B : ndarray, shape (r, r)
+    tol : float
+        Absolute tolerance on the Frobenius norm of the residual.
+    single : bool
+        Whether large systems take products in float32. The residual is recursive, so keep ``tol`` above 1e-6 |B|.
+    rough : (Operator, ndarray), optional
+        A sample of the rows, with weights that stand for the others, from which the preconditioner is made.
+    """
+    if op.c == 0:
+        return LinearSolution(B, 0, 0.0)
+    m = op.r * (op.r + 1) // 2
+    if op.factor_flops() <= direct_flops and not (op.is_sharded and op.c < m):
+        b = svec(B)
+        if op.c < m:
+            # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
+            few = op.features(S)
+            C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
+            if ok:
+                return LinearSolution(smat(b - few.T @ cholesky_solve(C, few @ b), op.r), 0, 0.0)
+        else:
+            C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
+            if ok:
+                return LinearSolution(smat(cholesky_solve(C, b), op.r), 0, 0.0)
+    return by_euclidean_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000, rough)
 
 
 def _transferred(state: SampledState) -> _Point | None:
@@ -276,18 +319,6 @@ def _mirror_step(E: np.ndarray, S: np.ndarray, R: np.ndarray, active: Operator, 
         return E / S
     stable = -R - active.adjoint(h * active.values(S * E))
     return np.where(tiny, stable, E / np.where(tiny, 1.0, S))
-
-
-def _from_dual(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
-    """The mirror point ``T0 - A*(mu)``, with mu halved until it is in the domain."""
-    iterate = iterate_at_prior(problem.divergence, problem.t0)
-    A = problem.operator.adjoint(mu)
-    for _ in range(60):
-        moved = iterate.at(add_diagonal(-A, problem.t0))
-        if moved is not None:
-            return moved
-        A = 0.5 * A
-    return None
 
 
 def _shrunk_prior(problem: NearestMatrix) -> _Point:

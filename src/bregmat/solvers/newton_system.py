@@ -1,8 +1,8 @@
 """The linear systems of the Newton and interior-point solvers, over symmetric matrices and over rows.
 
 Both are an identity or a diagonal plus a positive semidefinite map: ``E + S o A*(h . A(S o E)) = B`` and
-``d . y + A(S o S o A*(y)) = rhs``. Small systems are factorised. Large ones are solved by preconditioned conjugate gradients
-(``preconditioners``), with products in float32 where these are accurate enough.
+``d . y + A(S o S o A*(y)) = rhs``. Large systems are solved by preconditioned conjugate gradients (``preconditioners``), with products
+in float32 where these are accurate enough. Small ones are factorised; ``mirror_newton`` does so for those over matrices itself.
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, symmetrize
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.solvers.preconditioners import fourth_moment, heavy_block, heavy_rows
 
-DIRECT_FLOPS = 3e7  # a factorisation below this costs less than the overhead of conjugate gradients
-SHARED_FLOPS = 2e10  # the same limit if several right-hand sides share the factorisation
+SHARED_FLOPS = 2e10  # a factorisation below this costs less than conjugate gradients for several right-hand sides
 BLOCK_FLOPS = 3e9  # the same limit if a heavy block can precondition the system instead
 MOST_FLOPS = 2e11  # the same limit if conjugate gradients cost more than the factorisation the last time
 FEW = 60  # conjugate gradient steps of a Newton system before the heavy block is formed, which costs about as much
@@ -37,54 +35,6 @@ class LinearSolution:
 Inverse = Callable[[np.ndarray, float], LinearSolution]
 # right-hand side -> y, -A_u*(y), conjugate gradient steps
 RowInverse = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, int]]
-
-
-def solve_newton_system(
-    op: Operator,
-    h: np.ndarray,
-    S: np.ndarray | None,
-    B: np.ndarray,
-    *,
-    tol: float,
-    max_steps: int = 500,
-    direct_flops: float = DIRECT_FLOPS,
-    single: bool = True,
-    rough: tuple[Operator, np.ndarray] | None = None,
-) -> LinearSolution:
-    """Solve ``E + S o A*(h . A(S o E)) = B``.
-
-    Parameters
-    ----------
-    op : Operator
-        Rows with curvature, in the frame of the iterate.
-    h : ndarray, shape (c,)
-        Their curvatures, positive.
-    S : ndarray, shape (r, r), or None
-        Local metric; None is 1 everywhere.
-    B : ndarray, shape (r, r)
-    tol : float
-        Absolute tolerance on the Frobenius norm of the residual.
-    single : bool
-        Whether large systems take products in float32. The residual is recursive, so keep ``tol`` above 1e-6 |B|.
-    rough : (Operator, ndarray), optional
-        A sample of the rows, with weights that stand for the others, from which the preconditioner is made.
-    """
-    if op.c == 0:
-        return LinearSolution(B, 0, 0.0)
-    m = op.r * (op.r + 1) // 2
-    if factor_flops(op) <= direct_flops and not (op.is_sharded and op.c < m):
-        b = svec(B)
-        if op.c < m:
-            # Woodbury: (I + Phi' h Phi)^-1 = I - Phi' (1/h + Phi Phi')^-1 Phi
-            few = op.features(S)
-            C, ok = cholesky(add_diagonal(few @ few.T, 1.0 / h))
-            if ok:
-                return LinearSolution(smat(b - few.T @ cholesky_solve(C, few @ b), op.r), 0, 0.0)
-        else:
-            C, ok = cholesky(add_diagonal(op.normal_matrix(h, S), 1.0))
-            if ok:
-                return LinearSolution(smat(cholesky_solve(C, b), op.r), 0, 0.0)
-    return _by_euclidean_gradients(op, h, S, B, tol, max_steps, single and op.c * op.r > 20_000, rough)
 
 
 def row_system(
@@ -112,7 +62,7 @@ def row_system(
     h, m = 1.0 / d, op.r * (op.r + 1) // 2
     has_block = op.c >= m and S is not None and op.is_rank_one and not op.is_sharded
     limit = max(BLOCK_FLOPS if has_block else SHARED_FLOPS, min(MOST_FLOPS, cg_steps * op.product_flops()))
-    is_small = factor_flops(op) <= limit
+    is_small = op.factor_flops() <= limit
     solve = _over_rows(op, h, unit, S) if is_small and op.c < m else None
     if solve is not None:
         return solve
@@ -172,12 +122,6 @@ def _over_entries(
     return solve
 
 
-def factor_flops(op: Operator) -> float:
-    """Operations of a factorisation, over rows or over entries of a matrix."""
-    m = op.r * (op.r + 1) // 2
-    return float(min(op.c, m)) ** 2 * max(op.c, m)
-
-
 # ---------------------------------------------------------------------- conjugate gradients
 def _product(op: Operator, h: np.ndarray, S: np.ndarray | None, single: bool) -> Callable[[np.ndarray], np.ndarray]:
     """``E -> E + S o A*(h . A(S o E))``; with ``single``, A and its adjoint are taken of float32 matrices of size 1."""
@@ -213,7 +157,7 @@ def _by_relative_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, mo
     return solve
 
 
-def _by_euclidean_gradients(
+def by_euclidean_gradients(
     op: Operator,
     h: np.ndarray,
     S: np.ndarray | None,
@@ -223,7 +167,15 @@ def _by_euclidean_gradients(
     single: bool,
     rough: tuple[Operator, np.ndarray] | None,
 ) -> LinearSolution:
-    """Conjugate gradients, absolute tolerance on the Frobenius norm; with a metric, a heavy block preconditions after ``FEW`` steps."""
+    """Conjugate gradients, absolute tolerance on the Frobenius norm; with a metric, a heavy block preconditions after ``FEW`` steps.
+
+    Parameters
+    ----------
+    op, h, S, B, tol, single, rough
+        As in :func:`bregmat.solvers.mirror_newton.solve_newton_system`.
+    most : int
+        Limit on steps.
+    """
     whole = (op, h, S)
     if single:
         op, h = op.astype(np.float32), h.astype(np.float32)

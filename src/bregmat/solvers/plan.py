@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bregmat.base.checks import check_limits
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import SOLVERS, Solver
-from bregmat.run.result import MatrixResult
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
 from bregmat.solvers.mirror_newton import MirrorNewton
-from bregmat.solvers.newton_system import factor_flops
 
 for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
@@ -41,22 +38,6 @@ class Options:
     executor: Any
     block_size: int | None
     checkpoint: Any
-
-    def check(self, n_constraints: int | None = None) -> None:
-        """Raise for invalid limits and, unless rows are sharded (None), for a checkpoint and for a warm start with more rows."""
-        check_limits(tol=self.tol, max_iter=self.max_iter, max_seconds=self.max_seconds, callback=self.callback)
-        if n_constraints is None:
-            return
-        if self.checkpoint is not None:
-            raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
-        if self.warm_start is None:
-            return
-        if not isinstance(self.warm_start, MatrixResult):
-            raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(self.warm_start).__name__}.")
-        if len(self.warm_start.dual) > n_constraints:
-            raise ValueError(
-                f"warm_start has {len(self.warm_start.dual)} rows but there are {n_constraints} constraints; new rows go to the end."
-            )
 
 
 def plan_of(
@@ -87,7 +68,7 @@ def plan_of(
     elif problem.is_always_feasible and problem.divergence.keeps_range:
         # Mirror Newton suits mild losses, dual Newton rows that can nearly all be met, the interior point everything else.
         order[0] = (DUAL, 25 if problem.c <= 3000 else 8)
-        is_large = factor_flops(problem.operator) > MAX_FACTOR_FLOPS
+        is_large = problem.operator.factor_flops() > MAX_FACTOR_FLOPS
         if problem.divergence.is_congruence_invariant or is_large:
             place = 0 if problem.divergence.is_congruence_invariant else 1
             order.insert(place, (MIRROR, 250 if is_large else 45))

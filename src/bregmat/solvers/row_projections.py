@@ -20,11 +20,11 @@ from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, 
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import clip_dual, dual_bound
-from bregmat.coordinates.iterates import Factored, Iterate, Spectral
+from bregmat.coordinates.priors import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
 from bregmat.operators.linear_maps import Operator, RankOneRows
-from bregmat.solvers.needs import MatrixState
+from bregmat.run.loop import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 

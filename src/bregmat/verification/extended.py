@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.arrays import to_numpy
+from bregmat.base.checks import to_numpy
 
 LONG = np.longdouble
 MOST_LONG = 3e8  # operations that are done in extended precision: about a second

@@ -13,8 +13,7 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.iterates import Factored
-from bregmat.coordinates.priors import Coordinates
+from bregmat.coordinates.priors import Coordinates, Factored
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import (

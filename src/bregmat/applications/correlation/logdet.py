@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import EPS, add_diagonal, armijo, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
 
 QUICK = 20  # steps after which the solver follows the path, which always converges; other problems take 3 to 10 steps
 

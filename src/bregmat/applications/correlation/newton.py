@@ -12,9 +12,8 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.base.linalg import EPS, eigh
-from bregmat.base.numerics import armijo, conjugate_gradients
-from bregmat.coordinates.iterates import Spectral
+from bregmat.base.linalg import EPS, armijo, conjugate_gradients, eigh
+from bregmat.coordinates.priors import Spectral
 
 
 @dataclass(frozen=True, eq=False)

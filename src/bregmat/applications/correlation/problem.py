@@ -24,10 +24,10 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Certificate, Proof, dual_bound
 from bregmat.objective.divergences import Frobenius
+from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.scalar_losses import Hard
 from bregmat.operators.linear_maps import Operator
-from bregmat.solvers.needs import MatrixState
+from bregmat.run.loop import MatrixState
 
 
 class DenseState(MatrixState, ABC):
@@ -37,7 +37,6 @@ class DenseState(MatrixState, ABC):
     """
 
     spectrum: np.ndarray | None = None
-    last = None  # results of this folder do not keep it
 
     @abstractmethod
     def matrix(self) -> np.ndarray:

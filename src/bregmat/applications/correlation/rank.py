@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationCertificate
-from bregmat.base.linalg import eigh, eigvalsh
-from bregmat.base.numerics import armijo
+from bregmat.base.linalg import armijo, eigh, eigvalsh
 from bregmat.certificates.problem import Problem
 from bregmat.run.loop import Outcome, RunLog, State, solve
 from bregmat.run.result import ExitReason

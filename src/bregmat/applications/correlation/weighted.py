@@ -18,7 +18,7 @@ from bregmat.applications.correlation.input import MatrixInput, aligned, read_fi
 from bregmat.applications.correlation.problem import CorrelationCertificate, shortfall
 from bregmat.base.checks import Labels, as_matrix, entry_text
 from bregmat.base.linalg import EPS, eigh
-from bregmat.certificates.problem import Certificate, Problem, Proof
+from bregmat.certificates.problem import Problem, Proof
 from bregmat.run.loop import State
 
 Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
@@ -46,6 +46,9 @@ class WeightedProblem(Problem):
     upper: np.ndarray
     unit: float
     min_eig: float
+    # a certificate costs two steps, and the signal falls to this share in about five steps
+    retry_divisor: ClassVar[float] = 30.0
+    retries_feasible: ClassVar[bool] = False
 
     @property
     def has_identity(self) -> bool:
@@ -98,10 +101,6 @@ class WeightedProblem(Problem):
         X = (1.0 - missing / (missing + 1.0 - self.min_eig)) * X
         np.fill_diagonal(X, 1.0)
         return X if shortfall(X, self.min_eig) == 0.0 else None
-
-    def retry_below(self, certificate: Certificate, state: _SplitState) -> float:  # type: ignore[override]
-        """A certificate costs two steps, and the estimate falls to this share in about five steps."""
-        return state.signal / 30.0
 
     # ------------------------------------------------------------------ proofs of infeasibility
     def dual_size(self, state: _SplitState) -> float:

@@ -11,8 +11,7 @@ import numpy as np
 from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
-from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits
-from bregmat.base.sampling import generator
+from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
 from bregmat.base.threads import tells_interrupts
 from bregmat.run.loop import RunLog, solve_in_turn
 from bregmat.run.result import Record

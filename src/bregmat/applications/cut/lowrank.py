@@ -8,7 +8,7 @@ from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
 from bregmat.applications.cut.rounding import smallest
-from bregmat.base.numerics import conjugate_gradients
+from bregmat.base.linalg import conjugate_gradients
 
 RANK = 30  # number of columns at the start; solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a proof takes long, so that few are computed

@@ -27,11 +27,6 @@ class CutCertificate(Certificate):
     x: np.ndarray
     relaxation_bound: float
 
-    @property
-    def unit(self) -> float:
-        """The unit of the gap is the cut, because weights have no natural size."""
-        return self.objective if self.objective > 0 else 1.0
-
     def joined(self, new: CutCertificate) -> CutCertificate:
         """The later certificate, because the problem itself keeps the best cut and the best bound."""
         return new
@@ -98,6 +93,7 @@ class BalancedCut(Problem):
             upper=value,
             dual_bound=self.lower,
             relaxation_bound=self.bound,
+            size=value if value > 0 else 1.0,  # the unit of the gap is the cut, because weights have no natural size
         )
 
     def conclude(self, state: CutState) -> None:

@@ -18,10 +18,10 @@ import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
-from bregmat.coordinates.iterates import Factored
+from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
+from bregmat.run.loop import MatrixState
 from bregmat.solvers.cone_scalings import largest_step
-from bregmat.solvers.needs import MatrixState
 
 REACH = 0.98  # largest step, relative to the distance to the boundary
 PROXIMAL = 1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent

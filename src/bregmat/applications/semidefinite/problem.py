@@ -16,7 +16,7 @@ from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.certificates.problem import FEASIBLE, MatrixCertificate, Problem, Proof, clip_dual, with_met_rows
 from bregmat.constraints.constraints import Constraints
 from bregmat.objective.divergences import Frobenius
-from bregmat.objective.scalar_losses import SquaredHinge
+from bregmat.objective.losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
 
 SIZE = 1e-3  # natural size of the objective, over the norm of C times the largest bound over the norm of its row
@@ -97,8 +97,8 @@ class SemidefiniteProgram(Problem):
             if self.trace_weights is None or not np.isfinite(lowest):
                 return -np.inf, mu
             mu = mu - lowest * (1.0 + 1e-9) * self.trace_weights
-        L = self.rows.losses
-        bound = -float(L.conjugate(mu).sum()) - ROUNDINGS * EPS * float(L.conjugate_size(mu))
+        conjugate, size = self.rows.losses.conjugate_sum(mu)
+        bound = -float(conjugate) - ROUNDINGS * EPS * float(size)
         return (bound if np.isfinite(bound) else -np.inf), mu
 
     def _forming_error(self, mu: np.ndarray) -> float:

@@ -168,7 +168,7 @@ def result_of(
     return SemidefiniteResult(
         **outcome.shared(),
         iterate=proof.iterate,
-        last=outcome.last,
+        last=outcome.state.iterate,
         coordinates=coordinates,
         dual=proof.dual,
         values=proof.values,

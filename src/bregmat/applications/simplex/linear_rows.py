@@ -9,8 +9,7 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.linalg import EPS, cholesky, cholesky_solve
-from bregmat.base.numerics import Exchanges, pivot_in_box
+from bregmat.base.linalg import EPS, Exchanges, cholesky, cholesky_solve, pivot_in_box
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.rows import excess_of
 

@@ -58,6 +58,8 @@ class DistributionState(State):
 class NearestDistribution(LinearRows, Problem):
     """``minimize KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, with its proofs."""
 
+    retries_feasible = False
+
     @property
     def certifies_cheaply(self) -> bool:
         """A certificate first restores violated rows by Newton's method."""
@@ -86,10 +88,6 @@ class NearestDistribution(LinearRows, Problem):
     def is_due(self, state: DistributionState, tol: float) -> bool:
         """The signal is a violation, and the gap is of second order in it."""
         return state.signal <= 10.0 * np.sqrt(tol)
-
-    def retry_below(self, certificate: Certificate, state: DistributionState) -> float:
-        """The next certificate is computed when the signal has fallen by a factor of four."""
-        return 0.25 * state.signal
 
     def estimate(self, state: DistributionState, works_on: str) -> dict[str, float]:
         """The dual bound and the largest violation are known at every step."""
