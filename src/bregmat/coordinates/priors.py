@@ -39,7 +39,7 @@ from bregmat.base.linalg import (
     symmetrize,
     triangular_inverse,
 )
-from bregmat.base.points import as_points
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
@@ -75,6 +75,8 @@ class Factor:
     G0: Any
 
     def __post_init__(self) -> None:
+        if isinstance(self.G0, CheckedPoints):
+            return
         if isinstance(self.G0, list | tuple):
             object.__setattr__(self, "G0", as_numbers("Factor: G0", self.G0))
         if getattr(self.G0, "ndim", None) != 2:

@@ -69,7 +69,8 @@ class MetricProblem(TrainingProblem):
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
-        return nearest_metric(self.points, rows, prior=self.prior, **settings)
+        prior = Factor(CheckedPoints(self.prior.G0)) if isinstance(self.prior, Factor) else self.prior
+        return nearest_metric(self.points, rows, prior=prior, **settings)
 
 
 @on_one_blas_thread
