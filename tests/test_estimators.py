@@ -472,7 +472,7 @@ def test_leading_components_of_many_features_are_those_of_few(rng, monkeypatch, 
     X, y = rng.normal(size=(30, 100)), np.arange(30) % 3
     params = {"n_constraints": 40, "n_components": 4, "prior": prior, "tol": 1e-8} | RANDOM
     want = MetricLearner(**params).fit(X, y).components_
-    monkeypatch.setattr("bregmat.estimators.linear_maps.MOST_FEATURES", 50)
+    monkeypatch.setattr("bregmat.estimators.metric.MOST_FEATURES", 50)
     got = MetricLearner(**params).fit(X, y).components_
     assert np.allclose(got, want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
     with pytest.raises(ValueError, match="n_components must be at most 29.*got 30"):

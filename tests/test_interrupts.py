@@ -193,7 +193,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.task.neighbor_constraints", interrupt)
+    monkeypatch.setattr("bregmat.estimators.learner.neighbor_constraints", interrupt)
     learner = MetricLearner()
     with pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
@@ -203,9 +203,9 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
 
 
 def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
-    from bregmat.estimators import task
+    from bregmat.estimators import learner as fitting
 
-    draw, calls = task.neighbor_constraints, []
+    draw, calls = fitting.neighbor_constraints, []
 
     def second(*arguments, **options):
         calls.append(arguments)
@@ -213,7 +213,7 @@ def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
             raise KeyboardInterrupt
         return draw(*arguments, **options)
 
-    monkeypatch.setattr(task, "neighbor_constraints", second)
+    monkeypatch.setattr(fitting, "neighbor_constraints", second)
     learner = MetricLearner(strategy="neighbors", random_state=0)
     with pytest.warns(RuntimeWarning, match="was interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)

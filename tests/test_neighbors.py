@@ -12,13 +12,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
-from bregmat.estimators import KernelLearner, task
+from bregmat.base.linalg import smallest
+from bregmat.estimators import KernelLearner
+from bregmat.estimators import learner as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.kinds import Kinds, as_kinds
 from bregmat.from_labels.labels import constraints_from_labels
-from bregmat.from_labels.neighbors import PointSpace, nearest_of_kinds
+from bregmat.from_labels.neighbors import Kinds, PointSpace, as_kinds
 
 
 @pytest.fixture(scope="module")
@@ -70,26 +71,27 @@ def test_pairs_in_the_place_of_comparisons(wine):
 
 def test_a_kernel_finds_the_same_neighbours(rng):
     X = rng.normal(size=(60, 5))
-    kinds = Kinds.of_classes(rng.integers(0, 3, 60))
+    kinds = Kinds(rng.integers(0, 3, 60))
     K = X @ X.T
-    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K))
-    found = [nearest_of_kinds(space, kinds, np.arange(60), 4, 4)[:2] for space in (PointSpace(X), of_kernel)]
-    for plain, kernel in zip(*found):
-        assert np.array_equal(plain.rows, kernel.rows)
-        assert np.allclose(plain.distances, kernel.distances)
+    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K), kinds.ordered)
+    plain, kernel = [s.nearest(kinds, np.arange(60), 4, 4) for s in (PointSpace(X, kinds.ordered), of_kernel)]
+    assert len(plain.points) == 60
+    assert np.array_equal(plain.targets, kernel.targets) and np.array_equal(plain.impostors, kernel.impostors)
+    assert np.allclose(plain.near, kernel.near) and np.allclose(plain.far, kernel.far)
 
 
 def test_the_search_is_the_same_in_blocks_of_any_size(rng, monkeypatch):
-    X, kinds, some = rng.normal(size=(90, 3)), Kinds.of_classes(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
+    X, kinds, some = rng.normal(size=(90, 3)), Kinds(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
     X[10:20] = X[40:50]
     some = some[kinds.codes[some] >= 0]
-    whole = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
+    whole = PointSpace(X, kinds.ordered).nearest(kinds, some, 5, 5)
     monkeypatch.setattr(neighbors, "BLOCK", 300)
-    parts = nearest_of_kinds(PointSpace(X), kinds, some, 5, 5)
-    assert np.array_equal(whole[0].rows, parts[0].rows) and np.array_equal(whole[1].rows, parts[1].rows)
-    assert np.array_equal(whole[2], parts[2]) and whole[2].any()
+    parts = PointSpace(X, kinds.ordered).nearest(kinds, some, 5, 5)
+    assert np.array_equal(whole.targets, parts.targets) and np.array_equal(whole.impostors, parts.impostors)
+    assert np.array_equal(whole.copies, parts.copies) and len(whole.copies)
     sizes = np.bincount(kinds.codes[kinds.codes >= 0], minlength=30)[kinds.codes[some]]
-    assert np.array_equal((whole[0].rows >= 0).sum(axis=1), np.minimum(sizes - 1, 5))
+    assert np.array_equal(whole.points, some[sizes > 1])
+    assert np.array_equal((whole.targets >= 0).sum(axis=1), np.minimum(sizes[sizes > 1] - 1, 5))
 
 
 def test_the_limit_leaves_out_points_and_the_seed_repeats(wine):
@@ -234,7 +236,7 @@ def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_pa
     assert ended.result_.history[-1].stage == 3
     bm.save(tmp_path / "model.bm", ended)
     assert bm.load(tmp_path / "model.bm").result_.exit_reason == "CYCLE"
-    monkeypatch.setattr(task, "SAME", -1.0)  # to the end, whatever comes again
+    monkeypatch.setattr(fitting, "SAME", -1.0)  # to the end, whatever comes again
     second, third, fourth, seventh = (learned(passes).result_ for passes in (2, 3, 4, 7))
     assert {one.exit_reason for one in (second, third, fourth, seventh)} == {"TOLERANCE"}
     assert np.array_equal(third.metric(), ended.result_.metric())
@@ -249,7 +251,7 @@ def test_the_same_active_rows_under_other_bounds_are_another_problem():
 
     def one(dual, bound, order=(0, 1, 2)):
         keys = np.arange(3)[list(order)]
-        return task._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
+        return fitting._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
 
     now = one([-1.0, -2.0, 0.0], [1.0, 2.0, 3.0])
     for before, is_the_same in (
@@ -286,7 +288,7 @@ def test_a_linear_kernel_and_a_metric_learn_the_same(wine):
 
 # ---------------------------------------------------------------------- few components
 def mapped(X, y, n_neighbors=2, n_impostors=3):
-    return Neighborhood(X, Kinds.of_classes(y), n_neighbors, n_impostors)
+    return Neighborhood(X, Kinds(y), n_neighbors, n_impostors)
 
 
 def test_components_are_ordered_by_what_impostors_are_farther_than_targets(wine):
@@ -376,7 +378,7 @@ def test_the_smallest_entries_of_long_rows_are_those_of_short_ones(rng, decimals
     values = rng.random((30, 2000)).round(decimals)
     values[:10, rng.permutation(2000)[:1000]] = np.inf
     values[10:12, 3:] = np.inf  # fewer finite entries than are wanted
-    found, columns = neighbors.smallest(values, 5)
+    found, columns = smallest(values, 5)
     chosen = np.sort(np.argpartition(values, 4, axis=1)[:, :5], axis=1)
     order = np.argsort(np.take_along_axis(values, chosen, axis=1), axis=1, kind="stable")
     assert np.array_equal(columns, np.take_along_axis(chosen, order, axis=1))
@@ -384,8 +386,8 @@ def test_the_smallest_entries_of_long_rows_are_those_of_short_ones(rng, decimals
 
 
 def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
-    monkeypatch.setattr(task, "MANY_POINTS", 300)
-    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    monkeypatch.setattr(fitting, "MANY_POINTS", 300)
+    monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     y = np.arange(400) % 2
     X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
     seen = []
@@ -399,14 +401,14 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     )
     assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
     some = np.unique(learner.constraints_.index)
-    monkeypatch.setattr(task, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
+    monkeypatch.setattr(fitting, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
     whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
 def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
-    monkeypatch.setattr(task, "MANY_POINTS", 300)
-    monkeypatch.setattr(task, "SAMPLED_POINTS", 100)
+    monkeypatch.setattr(fitting, "MANY_POINTS", 300)
+    monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
 
     def interrupt(record):

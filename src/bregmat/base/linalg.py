@@ -196,6 +196,39 @@ def factor_svd(G: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate([np.zeros(len(Vt) - len(sigma)), sigma[::-1]]), Vt[::-1].T
 
 
+def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k smallest entries of each row in ascending order, and their columns; all if there are fewer; shapes (m, min(k, n)).
+
+    Long rows are not partitioned as a whole. The k-th smallest of the minima of disjoint sets of columns is an upper bound of the k-th
+    smallest entry, and only the few entries up to the bound are sorted.
+    """
+    (m, n), n_sets = values.shape, max(8 * k, 64)
+    size = n // n_sets
+    if size < 8:
+        columns = np.broadcast_to(np.arange(n), values.shape)
+        if k < n:
+            columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
+        found = np.take_along_axis(values, columns, axis=1)
+        order = np.argsort(found, axis=1, kind="stable")  # of equal entries the one in the lower column is first
+        return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+    minima = values[:, : n_sets * size].reshape(m, size, n_sets).min(axis=1)
+    bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
+    rows, columns = np.nonzero(values <= bound[:, None])
+    entries = values[rows, columns]
+    order = np.lexsort((entries, rows))
+    first = np.searchsorted(rows, np.arange(m + 1))
+    kept = order[first[:-1, None] + np.arange(k)]
+    found, columns = entries[kept], columns[kept]
+    # rows in which the k-th entry is infinite or occurs again are partitioned, so that the choice does not depend on their length
+    following = np.append(entries[order], np.inf)[first[:-1] + k]
+    is_tied = (first[1:] - first[:-1] > k) & (following == found[:, -1])
+    for row in np.flatnonzero(is_tied | np.isinf(bound)):
+        some = np.sort(np.argpartition(values[row], k - 1)[:k])
+        columns[row] = some[np.argsort(values[row, some], kind="stable")]
+        found[row] = values[row, columns[row]]
+    return found, columns
+
+
 # ---------------------------------------------------------------------- conjugate gradients
 @dataclass(frozen=True, eq=False)
 class KrylovEnd:

@@ -17,8 +17,10 @@ from sklearn.utils.validation import validate_data
 
 from bregmat.base.checks import check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
-from bregmat.base.threads import call_under_way, raise_interrupt
+from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
+from bregmat.constraints.constraints import Constraints
 from bregmat.kernels import KernelFunction
+from bregmat.run.result import MatrixResult
 from bregmat.typing import KernelName
 
 
@@ -86,6 +88,15 @@ class AllOrNothing:
         worst = max(results, key=lambda result: result.gap)
         seconds = sum(result.seconds for result in results)
         return f"{len(results)} machines, {seconds:.2f} s in all; the one of the largest gap: {worst.ending}"
+
+
+@on_one_blas_thread
+class ResultLearner(AllOrNothing):
+    """A learner with a ``result_`` and its constraints; model files contain both."""
+
+    result_: MatrixResult
+    constraints_: Constraints
+    n_iter_: int
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

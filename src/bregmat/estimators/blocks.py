@@ -12,27 +12,25 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.linalg import blocks, dense, sq_norms
+from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.estimators.learner import Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
     inverse_covariance,
-    inverse_covariance_of,
-    inverse_deviations_of,
+    inverse_deviations,
     root_of_prior,
 )
-from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.kinds import Kinds, label_codes, too_few_labelled
 from bregmat.from_labels.neighbors import (
+    ALONE,
     BLOCK,
-    Nearest,
+    Kinds,
     Neighbors,
-    Space,
     check_kinds,
-    rows_between,
-    smallest,
-    warn_of_left_out,
+    label_codes,
+    too_few_labelled,
+    warn_of_points,
 )
 from bregmat.nearest import nearest_metric
 from bregmat.run.result import MatrixResult
@@ -100,7 +98,16 @@ class BlockLabels:
 
     def of_rows(self, numbers: np.ndarray) -> Kinds:
         """Classes of some rows, in memory."""
-        return replace(Kinds.of_classes(np.arange(self.counts.shape[1])), codes=self.code_of(numbers))
+        return Kinds(self.code_of(numbers), Kinds(np.arange(self.counts.shape[1])).relation)
+
+    def compared(self, most: float, rng: Any, *, is_told: bool) -> np.ndarray:
+        """Points that are not alone in their class, as :meth:`Kinds.compared` draws them."""
+        able = np.flatnonzero(self.sizes > 1)
+        check_kinds(len(self.sizes) > 1, len(able) > 0, "labelled point")
+        ranked, alone = Ranked(self, able, is_by_class=False), Ranked(self, np.flatnonzero(self.sizes == 1))
+        if is_told and len(alone):
+            warn_of_points(np.sort(alone[:]), ALONE)
+        return ranked[:] if len(ranked) <= most else ranked[np.sort(rng.choice(len(ranked), size=most, replace=False))]
 
 
 class Ranked:
@@ -222,6 +229,66 @@ def _nearest(
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class BlockSpace:
+    """Points in blocks, mapped by P (d, r), or as they are; all blocks are searched for neighbours.
+
+    Attributes
+    ----------
+    points : PointsInBlocks
+    P : ndarray, shape (d, r), or None
+    among : ndarray of int or Ranked
+        Row numbers of the labelled points.
+    """
+
+    points: PointsInBlocks
+    P: np.ndarray | None
+    among: Any
+
+    def nearest(self, kinds: BlockLabels, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+        """Exact neighbours: every block is searched, for some of the points at a time.
+
+        Parameters
+        ----------
+        kinds : BlockLabels
+        points, n_alike, n_apart
+            As in :meth:`bregmat.from_labels.neighbors.Space.nearest`.
+        """
+        Z, kind, found = self.points.cached(_mapped, self.P), kinds.code_of(points), []
+        for part in blocks(len(points), self.points.shape[1], QUERIES):
+            query = self._read(points[part]), points[part], kind[part]
+            found.append(self.points.reduce(_nearest, kinds.codes, Z, *query, (n_alike, n_apart), combine=_joined))
+        near, far = [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
+        sq, rows, size = far[0], far[1].astype(np.int64), sq_norms(self._read(points))
+        coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
+        is_left_out = (rows < 0) | coincides
+        kept = np.flatnonzero(~is_left_out.all(axis=1))
+        if not len(kept):
+            pair = int(points[0]), int(rows[0, 0])
+            raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
+        return Neighbors(
+            points[kept],
+            near[1][kept].astype(np.int64),
+            np.sqrt(near[0][kept]),
+            np.where(is_left_out, -1, rows)[kept],
+            np.where(is_left_out, np.inf, np.sqrt(sq))[kept],
+            copies=points[coincides.any(axis=1)],
+        )
+
+    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
+        """Squared distances of some points to those of ``among``."""
+        return np.array([sq_norms(point - self._read(self.among)) for point in self._read(rows)])
+
+    def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Which pairs of points are identical to 12 digits, shape (m,)."""
+        return ~self.points.differ(i, j)
+
+    def _read(self, numbers: np.ndarray) -> np.ndarray:
+        """Some points, mapped."""
+        Q = self.points[numbers]
+        return Q if self.P is None else Q @ self.P
+
+
 # ---------------------------------------------------------------------- the problem of a fit
 def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
     """The prior metric of that name for points in blocks, None for the identity."""
@@ -231,8 +298,8 @@ def block_prior(points: PointsInBlocks, name: str) -> Factor | None:
         raise ValueError('prior="within" needs points in memory; in blocks take "variance" or "covariance".')
     n, d = points.shape
     if name == "variance":
-        return Factor(sp.diags_array(inverse_deviations_of(*points.moments()), format="csr"))
-    return Factor(inverse_covariance_of(*points.scatter(), n) if d <= n else inverse_covariance(points[:]))
+        return Factor(sp.diags_array(inverse_deviations(points, points.moments()), format="csr"))
+    return Factor(inverse_covariance(points, points.scatter()) if d <= n else inverse_covariance(points[:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,59 +318,18 @@ class BlockProblem(TrainingProblem):
     prior: Any
     block_size: int | None
 
-    def space(self, result: MatrixResult | None) -> Space:
-        raise TypeError("points in blocks are not in memory as a whole.")
-
-    def _map(self, result: MatrixResult | None) -> Any:
+    def space(self, result: MatrixResult | None, among: Any) -> BlockSpace:
+        P: Any
         if result is not None:
-            return result.B
-        if self.prior is None or isinstance(self.prior, Factor):
-            return None if self.prior is None else dense(self.prior.G0)
-        return root_of_prior(self.prior)
+            P = result.B
+        elif self.prior is None or isinstance(self.prior, Factor):
+            P = None if self.prior is None else dense(self.prior.G0)
+        else:
+            P = root_of_prior(self.prior)
+        return BlockSpace(self.points, P, among)
 
     def pairs(self, task: Task) -> Constraints:
         return task.random_pairs(self.points, apart=self.points.differ)
-
-    def neighbors(self, result: MatrixResult | None, *given: Any, **options: Any) -> Constraints:
-        """Comparisons of neighbours. If there are too many points, those that are compared are drawn before the search."""
-        labels, drawing, rng = given
-        able = np.flatnonzero(labels.sizes > 1)
-        check_kinds(len(labels.sizes) > 1, len(able) > 0, "labelled point")
-        numbers = drawing.points(Ranked(labels, able, is_by_class=False), rng)
-        near, far = self._nearest(self._map(result), labels, numbers, (drawing.n_neighbors, drawing.n_impostors))
-        sq, rows = far[0], far[1].astype(np.int64)
-        size = sq_norms(self._read(numbers, self._map(result)))
-        coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
-        if options["is_first"]:
-            alone = np.sort(Ranked(labels, np.flatnonzero(labels.sizes == 1))[:])
-            warn_of_left_out(alone, numbers[coincides.any(axis=1)])
-        is_left_out = (rows < 0) | coincides
-        kept = np.flatnonzero(~is_left_out.all(axis=1))
-        if not len(kept):
-            pair = int(numbers[0]), int(rows[0, 0])
-            raise NothingToCompare("y gives different classes to identical points, and no others are near.", pair)
-        targets = Nearest(near[1].astype(np.int64), np.sqrt(near[0]))
-        others = Nearest(np.where(is_left_out, -1, rows), np.where(is_left_out, np.inf, np.sqrt(sq)))
-        found = Neighbors(numbers[kept], targets.of(kept), others.of(kept))
-        coincide = lambda i, j: ~self.points.differ(i, j)  # noqa: E731
-        return rows_between(found, coincide, drawing, options["typical"])
-
-    def sq_distance(self, i: int, j: int) -> float:
-        a, b = self._read(np.array([i, j]), self._map(None))
-        return float(sq_norms((a - b)[None])[0])
-
-    def _read(self, numbers: np.ndarray, P: Any) -> np.ndarray:
-        Q = self.points[numbers]
-        return Q if P is None else Q @ P
-
-    def _nearest(self, P: Any, labels: BlockLabels, numbers: np.ndarray, k: tuple[int, int]) -> list[np.ndarray]:
-        """Exact neighbours: every block is searched, for some of the points at a time."""
-        Z, kind = self.points.cached(_mapped, P), labels.code_of(numbers)
-        found = []
-        for part in blocks(len(numbers), self.points.shape[1], QUERIES):
-            query = self._read(numbers[part], P), numbers[part], kind[part]
-            found.append(self.points.reduce(_nearest, labels.codes, Z, *query, k, combine=_joined))
-        return [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
 
     def solve(self, rows: Any, **settings: Any) -> MatrixResult:
         points = self.points

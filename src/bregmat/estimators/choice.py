@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.linalg import dense, sq_norms
+from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.estimators.linear_maps import points_in_prior
-from bregmat.from_labels.neighbors import smallest
 from bregmat.run.result import SolverError
 from bregmat.typing import Strategy
 
@@ -45,6 +44,13 @@ def usual_weight(slack_weight: float, n: int) -> float:
     weight grows in proportion to n, up to five times.
     """
     return slack_weight * min(max(1.0, n / USUAL_ROWS), MOST_USUAL)
+
+
+def compared_rows(n: int, kinds: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Evenly spaced rows and their classes. The class is -1 if it is unknown, and for all rows if y does not contain classes."""
+    rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
+    some = kinds.of_rows(rows)
+    return rows, some.codes if some.are_classes else np.full(len(rows), -1)
 
 
 def shares_right(

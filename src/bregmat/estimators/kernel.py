@@ -17,8 +17,7 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
-from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.learner import ConstraintLearner, Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.run.result import MatrixResult

@@ -20,8 +20,8 @@ from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.neighbors import COINCIDENT, Distances, PointSpace, Space
+from bregmat.estimators.learner import Task, TrainingProblem
+from bregmat.from_labels.neighbors import COINCIDENT, PointSpace, SpaceInMemory
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
@@ -182,16 +182,18 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
 
 
 @dataclass(eq=False)
-class KernelSpace:
+class KernelSpace(SpaceInMemory):
     """Points of a kernel: ``block`` gives the kernel values for two arrays of row numbers."""
 
     block: Callable[[np.ndarray, np.ndarray], np.ndarray]
     sizes: np.ndarray  # k(x, x), shape (n,)
+    among: np.ndarray
     work: float = 0.0  # a user's kernel may not be called by several threads at once
 
-    def sq_distances_to(self, among: np.ndarray) -> Distances:
+    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
         """``k(x, x) + k(y, y) - 2 k(x, y)``."""
-        return lambda rows: self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
+        among = self.among
+        return self.sizes[rows, None] + self.sizes[among] - 2.0 * np.asarray(self.block(rows, among))
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """``k(x, x) + k(y, y) - 2 k(x, y)``, and 0 if that may be rounding."""
@@ -213,10 +215,10 @@ class FactorProblem(TrainingProblem):
 
     G0: Any
 
-    def space(self, result: MatrixResult | None) -> Space:
+    def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         if result is None:
-            return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0))
-        return PointSpace(np.asarray(result.transform(self.G0)))
+            return PointSpace(self.G0 if sp.issparse(self.G0) else np.asarray(self.G0), among)
+        return PointSpace(np.asarray(result.transform(self.G0)), among)
 
     def pairs(self, task: Task) -> Constraints:
         G0 = self.G0
@@ -252,16 +254,16 @@ class SpanProblem(TrainingProblem):
     touched: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     pivots: Pivots | None = None
 
-    def space(self, result: MatrixResult | None) -> Space:
+    def space(self, result: MatrixResult | None, among: np.ndarray) -> KernelSpace:
         X, base = self.X, self.base
         block = partial(base.block, X)
         if result is None:
-            return KernelSpace(block, base.diagonal(X))
+            return KernelSpace(block, base.diagonal(X), among)
         learned = self.map_of(result)
         g = learned.coordinates(X)
         h = g @ learned.change
         diagonal = base.diagonal(X) + np.einsum("ij,ij->i", h, g)
-        return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal)
+        return KernelSpace(lambda a, b: block(a, b) + h[a] @ g[b].T, diagonal, among)
 
     def pairs(self, task: Task) -> Constraints:
         """Pairs of different points of the kernel; bounds are percentiles of its distances."""

@@ -1,8 +1,8 @@
-"""What MetricLearner and KernelLearner share: parameters, the course of a fit, and constraints named by samples.
+"""What MetricLearner and KernelLearner share: parameters, the course of a fit, and passes over the neighbours of each point.
 
 How a fit runs:
 
-1. ``fit`` checks parameters and input and collects them in a :class:`bregmat.estimators.task.Task`.
+1. ``fit`` checks parameters and input and collects them in a :class:`Task`.
 2. ``_decide`` sets ``strategy_`` and ``slack_weight_``, by a comparison on held-out rows if they are "auto" (``choice``).
 3. ``_problem``, which each learner defines, combines the points and their prior into a ``TrainingProblem``.
 4. ``_learn`` calls ``Task.learn``, which draws constraints from the labels (``from_labels``), joins those of the caller, and has the
@@ -14,9 +14,10 @@ How a fit runs:
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -25,44 +26,303 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.arrays import working_space
+from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import (
     as_choice,
-    as_column,
     as_percentiles,
     check_flag,
     check_integer,
     check_positive,
-    rows_text,
+    generator,
     to_numpy,
 )
-from bregmat.base.html import listed
 from bregmat.base.points import row_names
-from bregmat.base.threads import held_interrupts, on_one_blas_thread
-from bregmat.constraints.columns import check_unique, similar_name
+from bregmat.base.sampling import NothingToCompare
+from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.base import AllOrNothing, check_run, say
-from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, usual_weight
-from bregmat.estimators.task import Task, TrainingProblem, weighted
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing
+from bregmat.estimators.base import ResultLearner, callback_of, check_run, say
+from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, best_strategy, compared_rows, usual_weight
+from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
+from bregmat.from_labels.labels import random_pairs
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, Space, as_kinds, neighbor_constraints
 from bregmat.objective.losses import Loss, as_loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
-from bregmat.run.result import MatrixResult, SolverError, check
+from bregmat.run.result import ExitReason, MatrixResult, Record, SolverError, Status, check
 from bregmat.typing import DivergenceName, Form, Labels, LossName, Points, RandomState, SolverName, Strategy, Values
 
-
-@on_one_blas_thread
-class ResultLearner(AllOrNothing):
-    """A learner with a ``result_`` and its constraints; model files contain both."""
-
-    result_: MatrixResult
-    constraints_: Constraints
-    n_iter_: int
+ACTIVE = 1e-9  # multiplier, relative to the largest, above which a row is active
+MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
+SAMPLED_POINTS = 2500
+SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
+SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
+SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
 
+class TrainingProblem(ABC):
+    """Training points and their prior: distances before and after learning, and the problem that is solved."""
+
+    @abstractmethod
+    def space(self, result: MatrixResult | None, among: Any) -> Space:
+        """Distances to some points (row numbers) before learning (None), or as learned."""
+
+    @abstractmethod
+    def pairs(self, task: Task) -> Constraints:
+        """Random pairs, as :func:`bregmat.constraints_from_labels` draws them."""
+
+    @abstractmethod
+    def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
+        """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric` with these settings."""
+
+    def sampled(self, rows: np.ndarray) -> TrainingProblem | None:
+        """The problem of some points, whose results also map the other points; None if there is no such problem."""
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Checked input of a fit, and the learner with its parameters.
+
+    Attributes
+    ----------
+    learner : ConstraintLearner
+    X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
+    given : Constraints or None
+        Constraints of the caller in row numbers of X, with the weights of their points.
+    kinds : Kinds, BlockLabels or None
+        Labels; None if there are none or if they are ignored.
+    previous : MatrixResult or None
+        Result of the fit before, for a warm start.
+    weight : ndarray, shape (n,), or None
+        Weights of the points, positive, with mean 1.
+    space : ArraySpace or None
+        Library and device of X if it was not NumPy.
+    names : ndarray, shape (n,), or None
+        Names of the points; None if they are row numbers.
+    """
+
+    learner: Any
+    X: Any
+    given: Constraints | None
+    kinds: Any
+    previous: MatrixResult | None = None
+    weight: np.ndarray | None = None
+    space: ArraySpace | None = None
+    names: np.ndarray | None = None
+
+    def learn(self, problem: TrainingProblem, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
+        """The result and its rows in row numbers: rows drawn from labels, then given ones.
+
+        ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
+        """
+        learner, n_passes = self.learner, self.learner.passes
+        settings = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
+        settings["slack_weight"] = learner.slack_weight_
+        if self.kinds is None or learner.strategy_ != "neighbors":
+            return self._learn_once(problem, settings)
+        # if points are drawn, every pass draws the same
+        passes = _Passes(self, settings, after, seed=int(generator(learner.random_state).integers(2**63)))
+        if after is not None:
+            passes.history, passes.seconds, passes.stage = list(after.history), after.seconds, after.history[-1].stage
+        sample = passes.sample(problem) if n_passes > 1 and self.X.shape[0] > MANY_POINTS else None
+        try:
+            if sample is not None:
+                passes.run(n_passes - 1, *sample)
+                n_passes = 1
+            if passes.last is None or passes.last.result.exit_reason is not ExitReason.INTERRUPTED:
+                passes.run(n_passes, problem, self.kinds)
+        except KeyboardInterrupt:  # between two passes, or before the first iterate of this one
+            if passes.last is None:
+                raise
+            take_interrupt()
+            passes.last = replace(passes.last, result=replace(passes.last.result, exit_reason=ExitReason.INTERRUPTED))
+        last, history = passes.last, passes.history
+        assert last is not None
+        return replace(last.result, history=history, n_iter=history[-1].iteration, seconds=passes.seconds), last.rows
+
+    def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
+        """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
+        rows, start = self.given, self.previous
+        if self.kinds is None and rows is None:
+            n_dropped = self.learner.n_dropped_constraints_
+            why = "n_constraints=0 ignores y, and constraints is None."
+            if n_dropped:
+                why = f"{n_dropped} name a sample that is not in sample_id, and no labels are used."
+            raise ValueError(f"no constraint is left: {why}")
+        if self.kinds is not None:
+            try:
+                if self.learner.strategy_ is None:  # one constraint that the prior satisfies
+                    sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+                    drawn = Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<=")
+                    start = settings["loss"] = None
+                else:
+                    drawn = problem.pairs(self)
+                if self.weight is not None:
+                    drawn = weighted(drawn, self.weight, is_drawn=True)
+                rows = drawn if rows is None else drawn + rows
+            except NothingToCompare as nothing:
+                rows = self.without_labels(nothing)
+        assert rows is not None
+        if start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        return problem.solve(rows, warm_start=start, callback=callback_of(self.learner), **settings), rows
+
+    def random_pairs(self, points: Any, **options: Any) -> Constraints:
+        """Random pairs of points, drawn with the parameters of the learner."""
+        learner = self.learner
+        rng, is_balanced = generator(learner.random_state), learner.strategy_ == "random"
+        given = {"rng": rng, "percentiles": learner.percentiles, "is_balanced": is_balanced} | options
+        return random_pairs(points, self.kinds, learner.n_constraints, **given)
+
+    def without_labels(self, nothing: NothingToCompare) -> Constraints:
+        """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
+        kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
+        warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
+        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
+
+
+# ---------------------------------------------------------------------- passes
+@dataclass(frozen=True, eq=False)
+class _Pass:
+    """One problem of several: its result, its rows and their keys."""
+
+    result: MatrixResult
+    rows: Constraints
+    keys: np.ndarray
+
+    @cached_property
+    def active(self) -> tuple[np.ndarray, np.ndarray]:
+        """Keys and bounds of the active rows, those with a multiplier: without the other rows the optimum is the same."""
+        size = np.abs(self.result.dual)
+        is_active = size > ACTIVE * size.max(initial=0.0)
+        keys, first = np.unique(self.keys[is_active], return_index=True)
+        return keys, self.rows.bound[is_active][first]
+
+    def repeats(self, other: _Pass) -> bool:
+        """Whether the active rows are those of another pass, and their bounds agree within the tolerance of the metric."""
+        (keys, bounds), (other_keys, other_bounds) = self.active, other.active
+        if not np.array_equal(keys, other_keys):
+            return False
+        change = np.abs(bounds - other_bounds).max(initial=0.0)
+        return bool(change <= SAME * np.abs(other_bounds).max(initial=0.0))
+
+
+@dataclass(eq=False)
+class _Passes:
+    """Constraints between neighbours, drawn and solved several times, each time in the metric learned before.
+
+    Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
+    the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
+    a sample.
+
+    All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
+    changing margins the scale would drift, and with it the influence of the prior.
+    """
+
+    task: Task
+    settings: dict[str, Any]
+    after: MatrixResult | None
+    seed: int
+    typical: float | None = None  # median margin of the first pass
+    last: _Pass | None = None
+    history: list[Record] = field(default_factory=list)
+    seconds: float = 0.0
+    stage: int = 0
+
+    def sample(self, problem: TrainingProblem) -> tuple[TrainingProblem, Any, np.ndarray] | None:
+        """A sample of the points: its problem, its kinds and its row numbers; None if all points are needed."""
+        task = self.task
+        if not (task.given is None and task.weight is None and task.previous is None):
+            return None
+        rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
+        sampled = problem.sampled(rows)
+        if sampled is None:
+            return None
+        kinds = task.kinds.of_rows(rows)
+        return (sampled, kinds, rows) if len(kinds.labelled) >= SAMPLED_PER_CLASS * len(kinds.relation) else None
+
+    def run(self, n_passes: int, problem: TrainingProblem, kinds: Any, sample: np.ndarray | None = None) -> None:
+        """Up to ``n_passes`` passes over all points, or over a sample of them."""
+        task, learner = self.task, self.task.learner
+        drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
+        is_told = self.after is None and sample is None
+        points = kinds.compared(drawing.most_points, generator(self.seed), is_told=is_told)
+        earlier: list[_Pass] = []
+        for left in range(n_passes - 1, -1, -1):
+            self.stage += 1
+            before = earlier[-1] if earlier else None
+            try:
+                space = problem.space(None if self.last is None else self.last.result, kinds.ordered)
+                told = is_told and before is None
+                rows = neighbor_constraints(space, kinds, points, drawing, typical=self.typical, is_told=told)
+            except NothingToCompare as nothing:
+                if self.last is not None:  # the learned metric maps points of different classes to one point
+                    return
+                rows = task.without_labels(nothing)
+            else:
+                if self.typical is None:
+                    self.typical = float(np.median(np.abs(rows.bound[rows.sense > 0])))
+                if task.weight is not None:
+                    rows = weighted(rows, task.weight, is_drawn=True)
+                if task.given is not None:
+                    rows = rows + task.given
+            found = self._solved(problem, rows, before, sample)
+            if found is None:
+                return
+            self.last, result = found, found.result
+            n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
+            self.history += [
+                replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
+                for row in result.history
+            ]
+            self.seconds += result.seconds
+            if before is not None and np.array_equal(found.active[0], before.active[0]):
+                return
+            if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
+                return
+            if left and [one for one in earlier[:-1] if found.repeats(one)]:
+                if result.status is Status.OPTIMAL:
+                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                return
+            earlier.append(found)
+
+    def _solved(
+        self, problem: TrainingProblem, rows: Constraints, before: _Pass | None, sample: np.ndarray | None
+    ) -> _Pass | None:
+        """The result for some rows; None if they are the rows of the pass before over the same points."""
+        task, learner, stage = self.task, self.task.learner, self.stage
+        # one number for the points and the sense of a row: unique up to 2 million points, and nearly always beyond
+        n, index = task.X.shape[0] + 1, rows.index.astype(np.int64) + 1
+        i, j, l = [index[:, m] if m < index.shape[1] else 0 for m in (0, 1, 3)]
+        keys = ((i * n + j) * n + l) * 4 + rows.sense
+        start = task.previous if self.after is None else None
+        if before is not None:
+            if np.array_equal(keys, before.keys):
+                return None
+            # the multipliers of rows that the pass before had, too; 0 for new ones
+            order = np.argsort(before.keys, kind="stable")
+            place = np.minimum(np.searchsorted(before.keys, keys, sorter=order), len(order) - 1)
+            same = before.keys[order[place]] == keys
+            start = replace(before.result, dual=np.where(same, before.result.dual[order[place]], 0.0))
+        elif start is not None and len(start.dual) != rows.n_constraints:
+            start = None
+        settings = self.settings | {"warm_start": start}
+        if learner.loss is None:
+            settings["loss"] = "squared_hinge"
+        if learner.verbose or learner.callback is not None:
+            told: Any = callback_of(learner)
+            settings["callback"] = lambda record: told(replace(record, stage=stage))
+        if sample is not None:
+            weight = learner.usual_slack_weight(len(sample))
+            settings |= {"slack_weight": weight, "tol": max(learner.tol, SAMPLE_TOL)}
+        result = problem.solve(rows, **settings)
+        if sample is not None:
+            rows = replace(rows, index=rows.renumbered(sample.__getitem__))
+        return _Pass(result, rows, keys)
+
+
+# ---------------------------------------------------------------------- the learner
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -134,7 +394,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
         ``settings`` are those of the learners that are compared, besides ``QUICKLY``.
         """
-        rows, codes = self._sample(task)
+        rows, codes = compared_rows(task.X.shape[0], task.kinds)
         sample = task.X[np.ix_(rows, rows)] if get_tags(self).input_tags.pairwise else task.X[rows]
         quick = type(self)(**self.get_params(deep=False) | QUICKLY | settings)
 
@@ -159,13 +419,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         elif strategy == "random" and self.strategy == "auto":
             return RANDOM_WEIGHT
         return usual_weight(1.0, n) if strategy == "neighbors" else 1.0
-
-    def _sample(self, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Evenly spaced rows and their classes. The class is -1 if it is unknown, and for all rows if y does not contain classes."""
-        n = task.X.shape[0]
-        rows = np.arange(n)[:: -(-n // MOST_COMPARED)]
-        kinds = task.kinds.of_rows(rows)
-        return rows, kinds.codes if kinds.are_classes else np.full(len(rows), -1)
 
     # ------------------------------------------------------------------ fit
     def fit(
@@ -216,16 +469,18 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            names = row_names(X, constraints, sample_id)
+            is_given = sample_id is not None or constraints is not None
+            names = row_names(X, constraints, sample_id) if is_given else None
             space = None if isinstance(X, np.ndarray) else working_space(X)
             y = to_numpy("y", y)
-            X = self._checked_points(X)
-            given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
+            X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
+            if is_given:
+                given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             if y is None and constraints is None:
                 raise nothing_given(self)
             if given is None and constraints is not None and (y is None or self.n_constraints == 0):
-                raise _none_is_left(constraints, names)
+                raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
                 if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform")):
@@ -273,76 +528,11 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             check_positive("slack_weight", self.slack_weight)
         if self.loss is not None:
             as_loss(self.loss)
-        as_percentiles(self.percentiles)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
+        if self.strategy != "neighbors":
+            as_percentiles(self.percentiles)
         Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
         check_run(self)
-
-
-# ---------------------------------------------------------------------- constraints and the rows at hand
-def point_weights(sample_weight: Any, n: int) -> np.ndarray:
-    """Weights of points: those that are not 0 have mean 1."""
-    weight = as_column("sample_weight", sample_weight, n, per="row of X", scalar=True, lowest=0.0)
-    if not weight.any():
-        raise ValueError("sample_weight must not be zero for every row of X: no point with a weight is left.")
-    top = weight.max()  # so that the sum does not overflow
-    return weight / top / (weight[weight > 0] / top).mean()
-
-
-def present(estimator: Any, X: Any, weight: np.ndarray) -> np.ndarray:
-    """Numbers of the rows whose weight is not 0."""
-    here = np.flatnonzero(weight)
-    if len(here) < 2:
-        raise ValueError(f"sample_weight must be positive for at least 2 points; got {len(here)} of {len(weight)}.")
-    is_mapped = isinstance(X, np.memmap)
-    if len(here) < len(weight) and (is_mapped or get_tags(estimator).input_tags.pairwise):
-        rows = rows_text(np.flatnonzero(weight == 0))
-        which = "a memory-mapped X" if is_mapped else "a precomputed kernel"
-        raise ValueError(f"sample_weight must be positive for {which}; got 0 in {rows}: leave these points out of X.")
-    return here
-
-
-def nothing_given(learner: Any) -> ValueError:
-    """The error if there are neither labels nor constraints."""
-    return ValueError(
-        f"This {type(learner).__name__} estimator requires y to be passed, but the target y is None "
-        "and so is constraints."
-    )
-
-
-def given_constraints(constraints: Any, names: np.ndarray | None, n: int) -> tuple[Constraints | None, int]:
-    """Constraints in row numbers (None if none is left), and how many were dropped because they name a sample that is not there.
-
-    Without names, a number beyond the rows of X is an error, because the numbers can then not be those of these rows.
-    """
-    if names is not None:
-        if len(names) != n:
-            raise ValueError(f"sample_id must name each of the {n} rows of X; got {len(names)}.")
-        check_unique(names)
-    if constraints is None:
-        return None, 0
-    if not isinstance(constraints, Constraints):
-        raise TypeError(f"constraints must be a bregmat.Constraints object; got {type(constraints).__name__}.")
-    if names is None and constraints.ids is None:
-        hint = "In cross-validation, or if these are not row numbers of X, pass sample_id."
-        constraints.check_range(n, "X", hint)
-    located, kept = constraints.locate(names, n)
-    return located, int((~kept).sum())
-
-
-def _none_is_left(constraints: Constraints, names: Any) -> ValueError:
-    """The error if every constraint names an unknown sample; it names the first of these, and known samples of similar names."""
-    used = constraints.index[~constraints.where("is_whole")]
-    used = used[used >= 0]
-    asked = dict.fromkeys((used if constraints.ids is None else constraints.ids[used]).tolist())
-    known = [] if names is None else names.tolist()
-    there = set(known)
-    strangers = [name for name in asked if name not in there]
-    said = [f"{name!r}{similar_name(name, known)}" for name in strangers[:3]] + strangers[3:]
-    more = f" ({listed(said, 3)}; it has {listed(map(repr, known), 3)})" if strangers else ""
-    return ValueError(
-        f"no constraint is left: {constraints.n_constraints} name a sample that is not in sample_id{more}, and no labels are used."
-    )

@@ -26,7 +26,7 @@ KEPT_VARIANCE = (
 )
 
 
-def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
+def scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
     """``(X - mean)' (X - mean)``, shape (d, d), and the sums of squares of the columns, shape (d,)."""
     if sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
@@ -36,33 +36,32 @@ def _scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
     return centred.T @ centred, np.einsum("ij,ij->j", X, X)
 
 
-def _axes_of_scatter(S: np.ndarray, size: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """:func:`_principal_axes` from :func:`_scatter` of n rows."""
-    C = S / max(1, n - 1)
-    scale = _inverse_root(np.diag(C), np.diag(S) > CONSTANT * size)
-    values, vectors = eigh(C * np.outer(scale, scale))
-    kept = values > RANK_TOL * values[-1]
-    return scale, values[kept], vectors[:, kept]
+def _principal_axes(X: Any, scattered: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 / standard deviation of each column (d,), nonzero eigenvalues of the correlation matrix (r,), their eigenvectors (d, r).
 
-
-def _principal_axes(X: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """1 / standard deviation of each column (d,), nonzero eigenvalues of the correlation matrix (r,), their eigenvectors (d, r)."""
+    ``scattered`` is :func:`scatter` of X where that is known, for n >= d.
+    """
     n, d = X.shape
     if d <= n:
-        return _axes_of_scatter(*_scatter(X), n)
+        S, size = scatter(X) if scattered is None else scattered
+        C = S / max(1, n - 1)
+        scale = 1.0 / np.sqrt(np.where(np.diag(S) > CONSTANT * size, np.diag(C), np.inf))  # 0 for constant columns
+        values, vectors = eigh(C * np.outer(scale, scale))
+        kept = values > RANK_TOL * values[-1]
+        return scale, values[kept], vectors[:, kept]
     # with fewer rows than columns the eigenvectors are computed from the n x n inner products of the standardised rows
     Z = np.asarray(dense(X[:]), dtype=float)
     size = np.einsum("ij,ij->j", Z, Z)
     Z = Z - Z.mean(axis=0)
     variance = np.einsum("ij,ij->j", Z, Z)
-    scale = _inverse_root(variance / max(1, n - 1), variance > CONSTANT * size)
+    scale = 1.0 / np.sqrt(np.where(variance > CONSTANT * size, variance / max(1, n - 1), np.inf))
     Z *= scale
     values, vectors = eigh(Z @ Z.T / max(1, n - 1))
     kept = values > RANK_TOL * values[-1]
     return scale, values[kept], Z.T @ vectors[:, kept] / np.sqrt(values[kept] * max(1, n - 1))
 
 
-def inverse_covariance(X: Any) -> np.ndarray:
+def inverse_covariance(X: Any, scattered: Any = None) -> np.ndarray:
     """Factor P of the inverse covariance of the rows, ``W0 = P P'``, or of its pseudo-inverse if it is singular.
 
         S = D C D,   D: standard deviations,   C: correlations,   W0 = D^+ C^+ D^+
@@ -74,6 +73,8 @@ def inverse_covariance(X: Any) -> np.ndarray:
     Parameters
     ----------
     X : ndarray or scipy.sparse, shape (n, d)
+    scattered : (ndarray, ndarray), optional
+        :func:`scatter` of X where that is known, for n >= d; X is then asked for its shape only.
 
     Returns
     -------
@@ -86,15 +87,7 @@ def inverse_covariance(X: Any) -> np.ndarray:
     metric keeps the rank and the range of its prior (Kulis 2009, Theorem 6): directions in which the data does not vary keep
     weight 0.
     """
-    return _whitening(*_principal_axes(X))
-
-
-def inverse_covariance_of(S: np.ndarray, size: np.ndarray, n: int) -> np.ndarray:
-    """The same from ``(X - mean)' (X - mean)`` and the sums of squares of the columns of n rows, n >= d."""
-    return _whitening(*_axes_of_scatter(S, size, n))
-
-
-def _whitening(scale: np.ndarray, values: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    scale, values, vectors = _principal_axes(X, scattered)
     return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(len(scale))
 
 
@@ -173,7 +166,7 @@ def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
     There are as many components as hold 95 % of the variance, and at least ``n_least``. P (d, k) is dense or sparse; None is the identity.
     """
     mapped = X if P is None else X @ P
-    values, vectors = eigh(_scatter(mapped)[0] / max(1, len(X) - 1))
+    values, vectors = eigh(scatter(mapped)[0] / max(1, len(X) - 1))
     share = np.cumsum(values[::-1]) / values.sum()
     axes = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
     return axes if P is None else np.asarray(P @ axes)
@@ -185,80 +178,37 @@ def root_of_prior(prior: np.ndarray) -> np.ndarray:
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
-def inverse_deviations(X: Any) -> np.ndarray:
-    """1 / standard deviation of each column, 0 for constant columns, shape (d,); ones if all are constant."""
-    squares = X.multiply(X) if sp.issparse(X) else X * X
-    size, mean = [np.asarray(x.mean(axis=0)).ravel() for x in (squares, X)]
-    return inverse_deviations_of(size, mean)
+def inverse_deviations(X: Any, moments: tuple[np.ndarray, np.ndarray] | None = None) -> np.ndarray:
+    """1 / standard deviation of each column, 0 for constant columns, shape (d,); ones if all are constant.
 
-
-def inverse_deviations_of(size: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """The same from mean squares and means of the columns."""
+    ``moments`` are the mean squares and the means of the columns, by default those of X.
+    """
+    if moments is None:
+        squares = X.multiply(X) if sp.issparse(X) else X * X
+        moments = np.asarray(squares.mean(axis=0)).ravel(), np.asarray(X.mean(axis=0)).ravel()
+    size, mean = moments
     variance = size - mean * mean
-    scale = _inverse_root(variance, variance > CONSTANT * size)
+    scale = 1.0 / np.sqrt(np.where(variance > CONSTANT * size, variance, np.inf))
     return scale if scale.any() else np.ones(len(scale))
 
 
-def _inverse_root(variance: np.ndarray, varies: np.ndarray) -> np.ndarray:
-    """1 / standard deviation, 0 for constant columns."""
-    scale = np.zeros(len(variance))
-    scale[varies] = 1.0 / np.sqrt(variance[varies])
-    return scale
-
-
 # ---------------------------------------------------------------------- components of a learned metric
-def principal_components(
-    result: MatrixResult, X: Any, n_components: int | None, order: np.ndarray | None = None
-) -> np.ndarray | None:
-    """Components of a learned metric, ordered by the variance of X along them, largest first; uncorrelated over X.
-
-    Parameters
-    ----------
-    result : MatrixResult
-    X : ndarray or scipy.sparse, shape (n, d)
-    n_components : int or None
-        None keeps all, and so the learned distances.
-    order : ndarray, shape (k, k), optional
-        Orthogonal directions of the mapped points ``X B`` as columns, to be used in place of those of largest variance; up to 2,000
-        features.
-
-    Returns
-    -------
-    ndarray, shape (r, d), or None
-        None for more than 2,000 features if all components are kept: they are then not formed.
-    """
-    n, d = X.shape
-    if d <= MOST_FEATURES:
-        B = result.B
-        if order is None:
-            seen = X[:: -(-n // MOST_ROWS)]
-            order = eigh(B.T @ (_scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
-        components = (B @ order[:, :n_components]).T
-    elif n_components is None:
-        return None
-    else:
-        # eigenvectors of the covariance from those of the n x n inner products
-        T = result.transform(X[:: -(-n * d // MOST_NUMBERS)])
-        T -= T.mean(axis=0)
-        values, U = eigh(T @ T.T)
-        rank = int((values > RANK_TOL * values[-1]).sum())
-        if n_components > rank:
-            raise ValueError(
-                f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
-                f"there are more than {MOST_FEATURES} features; got {n_components}."
-            )
-        top = slice(None, -n_components - 1, -1)
-        components = _map_product(result, T.T @ (U[:, top] / np.sqrt(values[top]))).T
-    # signs that do not depend on the eigenvalue routine: the largest entry of each row is positive
-    largest = np.abs(components).argmax(axis=1)
-    signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
-    return np.ascontiguousarray(components * signs[:, None])
-
-
-def _map_product(result: MatrixResult, V: np.ndarray) -> np.ndarray:
-    """``B @ V`` without B, of size d x d: the map within the span that is in use is symmetric."""
-    place = result.coordinates
+def components_of_many(result: MatrixResult, X: Any, n_components: int) -> np.ndarray:
+    """Components (r, d) of a learned metric along which X varies most, for more features than a matrix of size d x d is formed for."""
+    # eigenvectors of the covariance from those of the n x n inner products
+    T = result.transform(X[:: -(-X.shape[0] * X.shape[1] // MOST_NUMBERS)])
+    T -= T.mean(axis=0)
+    values, U = eigh(T @ T.T)
+    rank = int((values > RANK_TOL * values[-1]).sum())
+    if n_components > rank:
+        raise ValueError(
+            f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "
+            f"there are more than {MOST_FEATURES} features; got {n_components}."
+        )
+    top = slice(None, -n_components - 1, -1)
+    V, place = T.T @ (U[:, top] / np.sqrt(values[top])), result.coordinates
     if place.span is None:
-        return result.B @ V
+        return (result.B @ V).T
+    # B V without B, of size d x d: the map within the span that is in use is symmetric
     inner = replace(place, R=None).transform(V.T, result.iterate).T
-    return inner if place.R is None else place.R @ inner
+    return (inner if place.R is None else place.R @ inner).T

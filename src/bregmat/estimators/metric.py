@@ -9,26 +9,28 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix, check_integer, to_numpy
+from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import validated
-from bregmat.estimators.choice import scaled_or_not
-from bregmat.estimators.learner import ConstraintLearner, given_constraints, nothing_given
+from bregmat.estimators.choice import compared_rows, scaled_or_not
+from bregmat.estimators.given import given_constraints, nothing_given
+from bregmat.estimators.learner import MANY_POINTS, ConstraintLearner, Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
     POINTS_PRIORS,
     PRIORS,
-    principal_components,
+    components_of_many,
     prior_factor,
     pruned,
     root_of_prior,
+    scatter,
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
-from bregmat.estimators.task import MANY_POINTS, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
@@ -50,13 +52,15 @@ class MetricProblem(TrainingProblem):
     points: CheckedPoints
     prior: Any
 
-    def space(self, result: MatrixResult | None) -> PointSpace:
+    def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
         if result is not None:
-            return PointSpace(result.coordinates.transform(X, result.iterate))
-        if prior is None:
-            return PointSpace(X)
-        return PointSpace(X @ prior.G0 if isinstance(prior, Factor) else np.asarray(X @ root_of_prior(prior)))
+            X = result.coordinates.transform(X, result.iterate)
+        elif isinstance(prior, Factor):
+            X = X @ prior.G0
+        elif prior is not None:
+            X = np.asarray(X @ root_of_prior(prior))
+        return PointSpace(X, among)
 
     def pairs(self, task: Task) -> Constraints:
         return task.random_pairs(self.points.points)
@@ -311,7 +315,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.prior_ == "auto":
             self.prior_ = "identity"  # bounds of random pairs and of given constraints have the units of the data
             if task.given is None and task.kinds is not None and self.strategy in ("auto", "neighbors", None):
-                rows, codes = self._sample(task)
+                rows, codes = compared_rows(task.X.shape[0], task.kinds)
                 self.prior_, self.comparison_ = scaled_or_not(task.X[rows], codes)
         super()._decide(task)
 
@@ -364,9 +368,26 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             return replace(result, exit_reason=ExitReason.INTERRUPTED), rows
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
-        points = None if self.n_components is None else self._neighborhood(task, result)
-        order = None if points is None else points.ordered()
-        self._fit_components = principal_components(result, task.X, self.n_components, order)
+        """Set the components of the learned map, uncorrelated over X, those of largest variance first; with neighbours as they separate.
+
+        Of more than 2,000 features they are not formed if all of them are kept.
+        """
+        X, k = task.X, self.n_components
+        points = None if k is None else self._neighborhood(task, result)
+        if X.shape[1] > MOST_FEATURES:
+            components = None if k is None else components_of_many(result, X, k)
+        elif points is not None:
+            components = (result.B @ points.ordered()[:, :k]).T
+        else:
+            B, seen = result.B, X[:: -(-X.shape[0] // MOST_ROWS)]
+            order = eigh(B.T @ (scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
+            components = (B @ order[:, :k]).T
+        if components is not None:
+            # signs that do not depend on the eigenvalue routine: the largest entry of each row is positive
+            largest = np.abs(components).argmax(axis=1)
+            signs = np.where(components[np.arange(len(components)), largest] < 0, -1.0, 1.0)
+            components = np.ascontiguousarray(components * signs[:, None])
+        self._fit_components = components
 
     def _neighborhood(self, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None if the components to keep do not depend on them."""
@@ -376,7 +397,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         kinds = task.kinds.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
-        return points if len(points.compared) else None
+        return points if len(points.found.points) else None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

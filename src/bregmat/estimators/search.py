@@ -17,9 +17,9 @@ from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say
 from bregmat.estimators.candidates import Params, Search, TrainingRows, in_words
-from bregmat.estimators.learner import ConstraintLearner, point_weights, present
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, comparable
+from bregmat.estimators.given import point_weights, present
+from bregmat.estimators.learner import ConstraintLearner
+from bregmat.from_labels.neighbors import STRATEGIES, as_kinds
 from bregmat.typing import Labels, Points, RandomState, Strategy, Values
 
 
@@ -107,7 +107,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             here = np.arange(X.shape[0]) if weight is None else present(self, X, weight)
             data = TrainingRows(X, y, None if groups is None else np.asarray(groups), weight)
             kinds = as_kinds(y, X.shape[0], "neighbors", unlabeled=template.unlabeled)
-            comparable(kinds)  # raises if there is nothing to learn; on folds this would be a warning
+            kinds.compared()  # raises if there is nothing to learn; on folds this would be a warning
             self._search(data.of(kinds.labelled, template), template)
             self.best_learner_: Any = None
             self.best_learner_ = self._fitted(clone(template), data.of(here, template))

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
-from bregmat.from_labels.kinds import Kinds
-from bregmat.from_labels.neighbors import Nearest, PointSpace, nearest_of_kinds
+from bregmat.from_labels.neighbors import Kinds, Neighbors, PointSpace
 
 # searches for neighbours in the map found so far, and steps of L-BFGS between two of them
 DRAWS, STEPS = 8, 10
@@ -29,10 +28,8 @@ class Neighborhood:
         Which points belong together.
     n_neighbors, n_impostors : int
         Number of targets and of impostors of each point.
-    compared : ndarray of int, shape (m,)
-        Points that have both targets and impostors.
-    targets, impostors : Nearest
-        Neighbours of these points.
+    found : Neighbors
+        The m points that have both targets and impostors, and these.
     right : ndarray of bool, shape (m,)
         Which of these points have a target as their nearest neighbour.
     """
@@ -43,26 +40,22 @@ class Neighborhood:
     n_impostors: int
 
     def __post_init__(self) -> None:
-        known = self.kinds.labelled
-        targets, impostors, _ = nearest_of_kinds(
-            PointSpace(self.Z), self.kinds, known, self.n_neighbors, self.n_impostors
-        )
-        both = np.flatnonzero((targets.rows[:, 0] >= 0) & (impostors.rows[:, 0] >= 0))
-        self.compared, self.targets, self.impostors = known[both], targets.of(both), impostors.of(both)
-        self.right = self.targets.distances[:, 0] < self.impostors.distances[:, 0]
+        kinds, space = self.kinds, PointSpace(self.Z, self.kinds.ordered)
+        self.found: Neighbors = space.nearest(kinds, kinds.labelled, self.n_neighbors, self.n_impostors)
+        self.right = self.found.near[:, 0] < self.found.far[:, 0]
 
-    def spread(self, nearest: Nearest) -> np.ndarray:
-        """Mean of ``(z - z') (z - z')'`` over points compared and their nearest, shape (r, r)."""
+    def spread(self, nearest: np.ndarray) -> np.ndarray:
+        """Mean of ``(z - z') (z - z')'`` over points compared and their nearest (m, k), shape (r, r)."""
         S, count = np.zeros((self.Z.shape[1],) * 2), 0
-        for column in nearest.rows.T:
+        for column in nearest.T:
             has = column >= 0
-            D = self.Z[self.compared[has]] - self.Z[column[has]]
+            D = self.Z[self.found.points[has]] - self.Z[column[has]]
             S, count = S + D.T @ D, count + len(D)
         return S / max(1, count)
 
     def ordered(self) -> np.ndarray:
         """Orthogonal directions as columns (r, r), by how much farther impostors are than targets along them, most first."""
-        return eigh(self.spread(self.impostors) - self.spread(self.targets))[1][:, ::-1]
+        return eigh(self.spread(self.found.impostors) - self.spread(self.found.targets))[1][:, ::-1]
 
     def mapped(self, V: np.ndarray) -> Neighborhood:
         """The same points at ``Z V``."""
@@ -71,8 +64,8 @@ class Neighborhood:
     def comparisons(self) -> np.ndarray:
         """Points, targets and impostors, shape (m, 3); of evenly spaced points if there are too many."""
         each = self.n_neighbors * self.n_impostors
-        some = slice(None, None, -(-len(self.compared) * each // MOST_COMPARISONS))
-        rows, near, far = self.compared[some], self.targets.rows[some], self.impostors.rows[some]
+        some = slice(None, None, -(-len(self.found.points) * each // MOST_COMPARISONS))
+        rows, near, far = self.found.points[some], self.found.targets[some], self.found.impostors[some]
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         return np.stack([rows[p], near[p, a], far[p, b]], axis=1)
 
@@ -101,7 +94,7 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
     -------
     ndarray, shape (r, n_components), or None
     """
-    if n_components >= points.Z.shape[1] or not len(points.compared):
+    if n_components >= points.Z.shape[1] or not len(points.found.points):
         return None
     leading = points.mapped(points.ordered()[:, :n_components])
     gained, lost = np.mean(points.right & ~leading.right), np.mean(~points.right & leading.right)
@@ -120,7 +113,7 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
 
 def _start(points: Neighborhood, n_components: int) -> np.ndarray:
     """Directions of most variance relative to the spread of neighbours, as in a discriminant analysis."""
-    near = points.spread(points.targets)
+    near = points.spread(points.found.targets)
     values, vectors = eigh(near)
     root = vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE * max(np.trace(near) / len(near), np.finfo(float).tiny))
     centred = (points.Z - points.Z.mean(axis=0)) @ root

@@ -16,8 +16,7 @@ from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints, rows_of
 from bregmat.constraints.relations import SQ_DISTANCE
-from bregmat.from_labels.kinds import as_kinds
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, as_kinds, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -122,7 +121,8 @@ def constraints_from_labels(
     rng = generator(random_state)
     kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        return neighbor_constraints(PointSpace(points), kinds, drawing, rng)
+        compared = kinds.compared(drawing.most_points, rng, is_told=True)
+        return neighbor_constraints(PointSpace(points, kinds.ordered), kinds, compared, drawing)
     return random_pairs(points, kinds, n_constraints, percentiles, rng, is_balanced=strategy == "random")
 
 

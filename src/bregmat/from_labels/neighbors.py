@@ -1,26 +1,26 @@
 """Comparisons of neighbours: the nearest points of the same kind against the nearest points of other kinds (after LMNN).
 
-Kinds of points are described in ``kinds``. Distances come from a :class:`Space`: points in their units, points in a learned map, or
-a kernel. Memory grows with the number of points, not with its square.
+Labels (classes, numbers, or sets of labels) say which points belong together: :class:`Kinds`. Distances come from a :class:`Space`:
+points in their units, points in a learned map, or a kernel. Memory grows with the number of points, not with its square.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import as_choice, check_integer, rows_text
-from bregmat.base.linalg import blocks, dense, sq_norms
+from bregmat.base.checks import as_choice, check_integer, rows_text, to_numpy
+from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
+from bregmat.constraints.columns import is_missing
 from bregmat.constraints.constraints import Constraints, rows_of
 from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
-from bregmat.from_labels.kinds import ALIKE, APART, Kinds
 from bregmat.typing import Form, Strategy
 
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
@@ -35,10 +35,211 @@ MOST_DEFAULT_ROWS = (
 BLOCK = 4_000_000  # squared distances that are computed at a time
 NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
 CLOSE = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
+ALONE = "are alone in their class: they serve as neighbours of others only"
+COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
 COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both points, below which it may be rounding
+MOST_BINS = 10  # of a continuous target
+ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
+_NUMBERS = (int, float, np.integer, np.floating)
 
 
-@dataclass(frozen=True)
+# ---------------------------------------------------------------------- which points belong together
+class Kinds:
+    """A group for each point, and which groups belong together or apart.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n,)
+        Group of each point, -1 where it is unknown.
+    relation : ndarray of int8, shape (g, g), optional
+        1: together, -1: apart, 0: neither. By default groups are classes: equal ones belong together, different ones apart.
+
+    Attributes
+    ----------
+    labelled, ordered : ndarray of int
+        Row numbers of the points of known groups, ascending, and group by group.
+    sizes : ndarray of int, shape (g,)
+        Number of points of each group.
+    """
+
+    def __init__(self, codes: np.ndarray, relation: np.ndarray | None = None) -> None:
+        if relation is None:
+            relation = np.where(np.eye(int(codes.max(initial=-1)) + 1, dtype=bool), ALIKE, APART).astype(np.int8)
+        self.codes, self.relation = codes, relation
+        self.labelled = np.flatnonzero(codes >= 0)
+        known = codes[self.labelled]
+        self.ordered = self.labelled[np.argsort(known, kind="stable")]
+        self.sizes = np.bincount(known, minlength=len(relation))
+
+    @classmethod
+    def of_values(cls, y: np.ndarray) -> Kinds:
+        """Groups are bins of numbers with equal counts. Bins that touch belong neither together nor apart. NaN is unknown."""
+        known = np.isfinite(y)
+        n_bins = int(np.clip(known.sum() // 5, 3, MOST_BINS))
+        edges = np.unique(np.quantile(y[known], np.linspace(0, 1, n_bins + 1)[1:-1]))
+        codes = np.where(known, np.searchsorted(edges, np.where(known, y, 0.0), side="right"), -1)
+        steps = np.abs(np.subtract.outer(np.arange(len(edges) + 1), np.arange(len(edges) + 1)))
+        return cls(codes, np.select([steps == 0, steps == 1], [ALIKE, NEITHER], APART).astype(np.int8))
+
+    @classmethod
+    def of_sets(cls, Y: np.ndarray) -> Kinds:
+        """Groups are different rows of 0 and 1: together if they share a label, otherwise apart. A row of zeros is unknown."""
+        sets, codes = np.unique(Y, axis=0, return_inverse=True)
+        codes, empty = codes.reshape(-1), ~np.asarray(sets.any(axis=1))
+        shared = sets.astype(np.int64) @ sets.T.astype(np.int64)
+        return cls(np.where(empty[codes], -1, codes), np.where(shared > 0, ALIKE, APART).astype(np.int8))
+
+    @property
+    def are_classes(self) -> bool:
+        """Whether every group is apart from all others."""
+        return bool(np.array_equal(self.relation == ALIKE, np.eye(len(self.relation))) and self.relation.all())
+
+    def of_rows(self, rows: Any) -> Kinds:
+        """Groups of some of the points."""
+        return Kinds(self.codes[rows], self.relation)
+
+    def code_of(self, rows: np.ndarray) -> np.ndarray:
+        """Group numbers of some of the points."""
+        return self.codes[rows]
+
+    def compared(self, most: float = np.inf, rng: Any = None, *, is_told: bool = False) -> np.ndarray:
+        """Points that have both points of their kind and points apart, ascending; raises if there are none.
+
+        If there are more than ``most``, ``rng`` draws as many. ``is_told``: warn of points that are alone in their kind.
+        """
+        n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
+        group = self.codes[self.labelled]
+        able = self.labelled[((n_alike > 1) & (n_apart > 0))[group]]
+        if not len(able):
+            where = rows_text(self.labelled)
+            check_kinds(bool((n_apart[group] > 0).any()), bool((n_alike[group] > 1).any()), f"labelled point ({where})")
+            raise ValueError(
+                f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
+            )
+        alone = self.labelled[n_alike[group] == 1]
+        if is_told and len(alone):
+            warn_of_points(alone, ALONE)
+        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
+
+
+def as_kinds(y: Any, n: int, strategy: str | None, *, unlabeled: Any = -1) -> Kinds:
+    """Which points belong together, from class labels; unless pairs are drawn at random, also from numbers and sets of labels.
+
+    Parameters
+    ----------
+    y : array-like, shape (n,) or (n, n_labels)
+    n : int
+        Number of points.
+    strategy, unlabeled
+        As in :func:`bregmat.constraints_from_labels`. Only "random" and "uniform" need classes.
+    """
+    y = to_numpy("y", y)
+    values = np.asarray(y.toarray() if sp.issparse(y) else y)
+    is_drawn = strategy in ("random", "uniform")
+    if not is_drawn and values.ndim == 2 and values.shape[1] > 1:
+        if not np.isin(values, (0, 1)).all():
+            raise ValueError("y with several columns must hold sets of labels as 0 and 1.")
+        kinds = Kinds.of_sets(values.astype(bool))
+    elif not is_drawn and values.dtype.kind == "f" and is_continuous(values):
+        kinds = Kinds.of_values(values.astype(float))
+    else:
+        kinds = Kinds(label_codes(y, unlabeled=unlabeled))
+    if len(kinds.codes) != n:
+        raise ValueError(f"y has {len(kinds.codes)} labels but X has {n} rows.")
+    if len(kinds.labelled) < 2:
+        raise too_few_labelled(len(kinds.labelled), n, unlabeled)
+    return kinds
+
+
+def too_few_labelled(n_known: int, n: int, unlabeled: Any) -> ValueError:
+    """The error if fewer than two of n rows are labelled."""
+    return ValueError(
+        f"y must label at least 2 rows to make a pair; {n_known} of {n} rows are labelled "
+        f"(unlabeled={unlabeled!r}, n_samples={n})."
+    )
+
+
+def is_continuous(values: np.ndarray) -> bool:
+    """Whether these floats are finite numbers (or NaN) in one dimension that are not all whole."""
+    if values.ndim != 1 or np.isinf(values).any():
+        return False
+    known = values[~np.isnan(values)]
+    return bool((known != np.rint(known)).any())
+
+
+# ---------------------------------------------------------------------- class labels
+def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
+    """Class numbers 0, 1, ... in order of first appearance, -1 for rows without a label; int64, shape (n,).
+
+    The order does not depend on the names of classes, so neither do pairs that are drawn from them. Raises ``ValueError`` for labels
+    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels.
+    """
+    values = np.asarray(y)
+    if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
+        values = np.array(y, dtype=object)
+    if values.ndim != 1:
+        raise ValueError(f"y should be a 1d array, one label per row; got shape {values.shape}.")
+    is_object = values.dtype.kind == "O"
+    missing = np.array([is_missing(v) for v in values], dtype=bool) if is_object else values != values  # NaN and NaT
+    if isinstance(y, np.ma.MaskedArray):
+        missing = missing | np.ma.getmaskarray(y)
+    rows = np.flatnonzero(~missing)
+    known = values[rows]
+    if known.dtype.kind == "O" and len(known) and all(_is_number(v) for v in known):
+        known = known.astype(float)
+    if known.dtype.kind in "cf":
+        _check_whole(known, rows)
+    is_number = isinstance(unlabeled, _NUMBERS) and not isinstance(unlabeled, bool)
+    if is_number and unlabeled == -1 and known.dtype.kind in "if" and set(np.unique(known).tolist()) == {-1, 1}:
+        raise ValueError(
+            "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? "
+            "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
+        )
+    # a mark of another type than the labels equals none of them: True is not 1, and "1" is not 1
+    if known.dtype.kind == "O":
+        is_alike = [type(v) is type(unlabeled) or (is_number and _is_number(v)) for v in known]
+        is_class = np.array([not (alike and v == unlabeled) for alike, v in zip(is_alike, known)], dtype=bool)
+    else:
+        kind = {"U": str, "S": bytes, "b": bool | np.bool_}.get(known.dtype.kind)
+        may_be = is_number if kind is None else isinstance(unlabeled, kind)
+        is_class = known != unlabeled if may_be else np.ones(len(known), dtype=bool)
+    codes = np.full(len(values), -1, dtype=np.int64)
+    known = known[is_class]
+    if known.dtype.kind == "O":
+        seen: dict[Any, int] = {}
+        codes[rows[is_class]] = [seen.setdefault(v, len(seen)) for v in known]
+        return codes
+    _, first, inverse = np.unique(known, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    codes[rows[is_class]] = rank[inverse]
+    return codes
+
+
+def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
+    """Raise for numbers that are no class labels: complex, infinite, or not whole; ``rows`` are their row numbers."""
+    if labels.dtype.kind == "c":
+        raise ValueError("y must hold class labels; got complex numbers.")
+    bad = rows[~np.isfinite(labels)]
+    if len(bad):
+        raise ValueError(f"y contains infinity or a value too large, in {rows_text(bad)}.")
+    broken = labels != np.rint(labels)
+    if broken.any():
+        bad = rows[broken]
+        raise ValueError(
+            f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
+            'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
+            "bound, sense)."
+        )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a label is a number; True and False are not."""
+    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
+
+
+# ---------------------------------------------------------------------- what is drawn
+@dataclass(eq=False)
 class Drawing:
     """How comparisons are drawn: parameters of :func:`bregmat.constraints_from_labels`, checked.
 
@@ -53,77 +254,177 @@ class Drawing:
     n_constraints : int, optional
         Maximum number of comparisons, by default 300,000. If there would be more, the points that are compared are drawn at random.
         All points remain possible neighbours. With "sq_distance" the number is rounded up to whole points.
+    most_points : int
+        Number of points that give as many comparisons.
     """
 
     n_neighbors: int = 3
     n_impostors: int = 10
     form: Form = "comparison"
     n_constraints: int | None = None
+    most_points: int = field(init=False)
 
     def __post_init__(self) -> None:
         check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
         check_integer("n_impostors", self.n_impostors, 1, optional=False)
         as_choice("form", self.form, FORMS)
-
-    def points(self, able: Any, rng: np.random.Generator) -> np.ndarray:
-        """The points to compare, ascending: all of ``able`` (row numbers), or a random part of them that gives the most rows allowed."""
         k, l, most = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
-        each = k * l if self.form == "comparison" else k + l
-        if len(able) * each <= most:
-            return able[:]
-        return able[np.sort(rng.choice(len(able), size=-(-most // each), replace=False))]
+        self.most_points = -(-most // (k * l if self.form == "comparison" else k + l))
 
 
-# ---------------------------------------------------------------------- where distances are measured
-Distances = Callable[[np.ndarray], np.ndarray]  # row numbers (m,) -> squared distances (m, n) to n points
-
-
-class Space(Protocol):
-    """Points whose squared distances are computed for row numbers.
+# ---------------------------------------------------------------------- the search
+@dataclass(frozen=True, eq=False)
+class Neighbors:
+    """Some points, each with its nearest points of the same kind (targets) and points apart (impostors).
 
     Attributes
     ----------
-    sizes : ndarray, shape (n,)
-        Squared norms of the points, the scale for rounding errors of squared distances.
-    work : float
-        Nanoseconds that a distance takes; 0 if the search must stay on one thread.
+    points : ndarray of int, shape (m,)
+        Row numbers of points that have at least one target and one impostor.
+    targets, impostors : ndarray of int, shapes (m, k), (m, l)
+        Row numbers, nearest first; -1 if there are fewer.
+    near, far : ndarray, shapes (m, k), (m, l)
+        Distances to targets and to impostors; inf if there are fewer.
+    copies : ndarray of int
+        Row numbers of all points asked for that coincide with a point apart. No metric separates them, and they are not neighbours.
     """
 
-    sizes: np.ndarray
-    work: float
+    points: np.ndarray
+    targets: np.ndarray
+    near: np.ndarray
+    impostors: np.ndarray
+    far: np.ndarray
+    copies: np.ndarray
 
-    def sq_distances_to(self, among: np.ndarray) -> Distances:
-        """The function that computes squared distances to some points, up to rounding."""
 
-    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-        """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
+class Space(Protocol):
+    """Points among which neighbours are searched, in memory (:class:`SpaceInMemory`) or in blocks."""
 
+    @abstractmethod
+    def nearest(self, kinds: Any, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+        """The nearest points that belong together with some points, and the nearest apart from them.
+
+        Parameters
+        ----------
+        kinds : Kinds or BlockLabels
+            Of all n points.
+        points : ndarray of int, shape (m,)
+            Points whose neighbours are wanted; their groups are known.
+        n_alike, n_apart : int
+            Number of neighbours of each sort.
+        """
+
+    @abstractmethod
+    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
+        """Squared distances of points (row numbers, shape (m,)) to the possible neighbours, up to rounding."""
+
+    @abstractmethod
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of points are identical up to rounding, shape (m,)."""
 
 
-class PointSpace:
+class SpaceInMemory(Space):
+    """Neighbours by blocks of squared distances.
+
+    Attributes
+    ----------
+    among : ndarray of int
+        Row numbers of the possible neighbours, and of the points whose neighbours are wanted.
+    sizes : ndarray, shape (n,)
+        Squared norms of all points, the scale for rounding errors of squared distances.
+    work : float
+        Nanoseconds that a distance takes; 0 if the search must stay on one thread.
+    """
+
+    among: np.ndarray
+    sizes: np.ndarray
+    work: float
+
+    @abstractmethod
+    def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+        """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
+
+    def nearest(self, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+        """Neighbours of both sorts by one pass over all distances.
+
+        Parameters
+        ----------
+        kinds, points, n_alike, n_apart
+            As in :meth:`Space.nearest`.
+        """
+        among, m = self.among, len(points)
+        place = np.empty(len(kinds.codes), np.int64)
+        place[among] = np.arange(len(among))
+        group_of = kinds.codes[among]
+        targets, impostors = np.full((m, n_alike), -1, np.int64), np.full((m, n_apart), -1, np.int64)
+        near, far = np.full((m, n_alike), np.inf), np.full((m, n_apart), np.inf)
+        is_copy = np.zeros(m, dtype=bool)
+        order = np.argsort(kinds.codes[points], kind="stable")
+        parts = [order[part] for part in blocks(m, len(among), BLOCK)]
+
+        def search(start: int, stop: int) -> None:
+            for part in parts[start:stop]:
+                sq, group = self.sq_distances(points[part]), kinds.codes[points[part]]
+                sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
+                cuts = np.flatnonzero(
+                    np.diff(group, prepend=-1, append=-1)
+                )  # points of a group have the same candidates
+                for a, b in zip(cuts, cuts[1:]):
+                    some, one, i = sq[a:b], part[a:b], points[part[a:b]]
+                    relation = kinds.relation[group[a]][group_of]
+                    alike = np.flatnonzero(relation == ALIKE)
+                    k = min(n_alike, len(alike))
+                    targets[one, :k], near[one, :k] = self._closest(some[:, alike], i, among[alike], k)
+                    some[:, relation != APART] = np.inf
+                    # copies among the points apart are no neighbours
+                    first = some.argmin(axis=1)
+                    rounding = COINCIDENT * (self.sizes[i] + self.sizes[among[first]])
+                    may = np.flatnonzero(some[np.arange(len(i)), first] <= rounding)
+                    if len(may):
+                        is_copy[one[may]] = self._leave_out_copies_inplace(some, i, may)
+                    k = min(n_apart, len(among))
+                    impostors[one, :k], far[one, :k] = self._closest(some, i, among, k)
+
+        in_parts(search, len(parts), self.work * m * len(among))
+        kept = np.flatnonzero((targets[:, 0] >= 0) & (impostors[:, 0] >= 0))
+        return Neighbors(points[kept], targets[kept], near[kept], impostors[kept], far[kept], points[is_copy])
+
+    def _closest(self, sq: np.ndarray, i: np.ndarray, others: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k points nearest to each of the points i among others, and their distances, from squared distances; shapes (m, k)."""
+        found, columns = smallest(sq, k)
+        j = others[columns]
+        p, column = np.nonzero(found <= CLOSE * (self.sizes[i, None] + self.sizes[j]))
+        if len(p):  # cancellation has left few digits
+            found[p, column] = self.close_sq_distances(i[p], j[p, column])
+        is_found = np.isfinite(found)
+        return np.where(is_found, j, -1), np.where(is_found, np.sqrt(np.maximum(found, 0.0)), np.inf)
+
+    def _leave_out_copies_inplace(self, sq: np.ndarray, i: np.ndarray, may: np.ndarray) -> np.ndarray:
+        """Make squared distances (m, n) of the points i[may] to their copies infinite. Returns which of them had copies."""
+        p, column = np.nonzero(sq[may] <= COINCIDENT * (self.sizes[i[may], None] + self.sizes[self.among]))
+        is_copy = self.coincide(i[may[p]], self.among[column])
+        sq[may[p[is_copy]], column[is_copy]] = np.inf
+        return np.bincount(p[is_copy], minlength=len(may)) > 0
+
+
+class PointSpace(SpaceInMemory):
     """Rows of Z (n, r), dense or sparse, with Euclidean distances."""
 
-    def __init__(self, Z: Any) -> None:
-        self.Z = Z
+    def __init__(self, Z: Any, among: np.ndarray) -> None:
+        self.Z, self.among = Z, among
         # |x|^2 - 2 x'y + |y|^2 loses the fewest digits if the origin is the mean
         self.centred = sp.csr_array(Z) if sp.issparse(Z) else Z - Z.mean(axis=0)
         self.sizes = sq_norms(self.centred)
+        self.others, self.sizes_of_others = self.centred[among].T, self.sizes[among]
         self.work = 5.0 + 0.05 * Z.shape[1]  # of selecting the smallest, and of the product
 
-    def sq_distances_to(self, among: np.ndarray) -> Distances:
-        """Squared distances by one product for each block of rows."""
-        others, sizes = self.centred[among].T, self.sizes[among]
-
-        def distances(rows: np.ndarray) -> np.ndarray:
-            sq = dense(self.centred[rows] @ others)
-            sq *= -2.0
-            sq += sizes
-            sq += self.sizes[rows, None]
-            return sq
-
-        return distances
+    def sq_distances(self, rows: np.ndarray) -> np.ndarray:
+        """By one product."""
+        sq = dense(self.centred[rows] @ self.others)
+        sq *= -2.0
+        sq += self.sizes_of_others
+        sq += self.sizes[rows, None]
+        return sq
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Squared norms of differences, without cancellation."""
@@ -134,255 +435,80 @@ class PointSpace:
         return ~differ(self.Z)(i, j)
 
 
-# ---------------------------------------------------------------------- the search
-@dataclass(frozen=True, eq=False)
-class Nearest:
-    """Up to k nearest points of each of m points, nearest first; row number -1 and distance inf if there are fewer."""
-
-    rows: np.ndarray  # (m, k)
-    distances: np.ndarray  # (m, k)
-
-    def of(self, points: np.ndarray) -> Nearest:
-        """Nearest points of some of the m points."""
-        return Nearest(self.rows[points], self.distances[points])
-
-
-def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k smallest entries of each row in ascending order, and their columns; all if there are fewer; shapes (m, min(k, n)).
-
-    Long rows are not partitioned as a whole. The k-th smallest of the minima of disjoint sets of columns is an upper bound of the k-th
-    smallest entry, and only the few entries up to the bound are sorted.
-    """
-    (m, n), n_sets = values.shape, max(8 * k, 64)
-    size = n // n_sets
-    if size < 8:
-        columns = np.broadcast_to(np.arange(n), values.shape)
-        if k < n:
-            columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-        found = np.take_along_axis(values, columns, axis=1)
-        order = np.argsort(found, axis=1, kind="stable")  # of equal entries the one in the lower column is first
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
-    minima = values[:, : n_sets * size].reshape(m, size, n_sets).min(axis=1)
-    bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
-    rows, columns = np.nonzero(values <= bound[:, None])
-    entries = values[rows, columns]
-    order = np.lexsort((entries, rows))
-    first = np.searchsorted(rows, np.arange(m + 1))
-    kept = order[first[:-1, None] + np.arange(k)]
-    found, columns = entries[kept], columns[kept]
-    # rows in which the k-th entry is infinite or occurs again are partitioned, so that the choice does not depend on their length
-    following = np.append(entries[order], np.inf)[first[:-1] + k]
-    is_tied = (first[1:] - first[:-1] > k) & (following == found[:, -1])
-    for row in np.flatnonzero(is_tied | np.isinf(bound)):
-        some = np.sort(np.argpartition(values[row], k - 1)[:k])
-        columns[row] = some[np.argsort(values[row, some], kind="stable")]
-        found[row] = values[row, columns[row]]
-    return found, columns
-
-
-def nearest_of_kinds(
-    space: Space, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int
-) -> tuple[Nearest, Nearest, np.ndarray]:
-    """The nearest points that belong together with some points, and the nearest apart from them, by one pass over all distances.
-
-    Points apart that coincide with the point itself are left out, since no metric separates them.
-
-    Parameters
-    ----------
-    space : Space
-    kinds : Kinds
-        Of all n points.
-    points : ndarray of int, shape (m,)
-        Points whose neighbours are wanted; their groups are known.
-    n_alike, n_apart : int
-        Number of neighbours of each sort.
-
-    Returns
-    -------
-    targets, impostors : Nearest
-        Neighbours that belong together with the m points, and neighbours apart from them.
-    coincides : ndarray of bool, shape (m,)
-        Points that coincide with their nearest point apart.
-    """
-    among = kinds.ordered
-    place = np.empty(len(kinds.codes), np.int64)
-    place[among] = np.arange(len(among))
-    group_of = kinds.codes[among]
-    targets, impostors = [
-        Nearest(np.full((len(points), k), -1, np.int64), np.full((len(points), k), np.inf)) for k in (n_alike, n_apart)
-    ]
-    coincides = np.zeros(len(points), dtype=bool)
-    distances = space.sq_distances_to(among)
-    order = np.argsort(kinds.codes[points], kind="stable")
-    parts = [order[part] for part in blocks(len(points), len(among), BLOCK)]
-
-    def search(start: int, stop: int) -> None:
-        for part in parts[start:stop]:
-            sq = distances(points[part])
-            sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
-            group = kinds.codes[points[part]]
-            cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
-            for a, b in zip(cuts, cuts[1:]):
-                some, relation, one = sq[a:b], kinds.relation[group[a]][group_of], part[a:b]
-                alike = np.flatnonzero(relation == ALIKE)
-                found, columns = smallest(some[:, alike], n_alike)
-                _set_inplace(targets, one, found, points[one], among[alike[columns]], space)
-                some[:, relation != APART] = np.inf
-                coincides[one] = _leave_out_copies_inplace(some, points[one], among, space)
-                found, columns = smallest(some, n_apart)
-                _set_inplace(impostors, one, found, points[one], among[columns], space)
-
-    in_parts(search, len(parts), space.work * len(points) * len(among))
-    return targets, impostors, coincides
-
-
-def _set_inplace(
-    nearest: Nearest, places: np.ndarray, sq: np.ndarray, i: np.ndarray, j: np.ndarray, space: Space
-) -> None:
-    """Set the neighbours j (m, at most k) of the points i (m,), at some places of ``nearest``, from their squared distances."""
-    p, column = np.nonzero(sq <= CLOSE * (space.sizes[i, None] + space.sizes[j]))
-    if len(p):  # cancellation has left few digits
-        sq[p, column] = space.close_sq_distances(i[p], j[p, column])
-    is_found, k = np.isfinite(sq), sq.shape[1]
-    nearest.rows[places, :k] = np.where(is_found, j, -1)
-    nearest.distances[places, :k] = np.where(is_found, np.sqrt(np.maximum(sq, 0.0)), np.inf)
-
-
-def _leave_out_copies_inplace(sq: np.ndarray, rows: np.ndarray, among: np.ndarray, space: Space) -> np.ndarray:
-    """Make squared distances (m, n) to copies of a point infinite. Returns which points had copies, shape (m,)."""
-    size, column = space.sizes, sq.argmin(axis=1)
-    nearest = sq[np.arange(len(rows)), column]
-    may = np.flatnonzero(nearest <= COINCIDENT * (size[rows] + size[among[column]]))
-    found = np.zeros(len(rows), dtype=bool)
-    if len(may):
-        p, column = np.nonzero(sq[may] <= COINCIDENT * (size[rows[may], None] + size[among]))
-        p = may[p]
-        is_copy = space.coincide(rows[p], among[column])
-        sq[p[is_copy], column[is_copy]] = np.inf
-        found[p[is_copy]] = True
-    return found
-
-
 # ---------------------------------------------------------------------- rows
 def neighbor_constraints(
     space: Space,
-    kinds: Kinds,
+    kinds: Any,
+    points: np.ndarray,
     drawing: Drawing,
-    rng: np.random.Generator,
     *,
-    is_first: bool = True,
     typical: float | None = None,
+    is_told: bool = True,
 ) -> Constraints:
-    """Rows that make each point's nearest targets (points of its kind) nearer than its nearest impostors (points apart).
+    """Rows that make the nearest targets of some points (points of their kind) nearer than their nearest impostors (points apart).
 
     Parameters
     ----------
     space : Space
         Where distances are measured.
-    kinds : Kinds
+    kinds : Kinds or BlockLabels
         Which of n points belong together.
+    points : ndarray of int, shape (m,)
+        Points that are compared with their neighbours.
     drawing : Drawing
-    rng : Generator
-    is_first : bool
-        Whether to warn of points that are left out.
     typical : float, optional
         Median margin of the rows, which sets the scale of the learned metric. By default margins are measured in ``space``.
+    is_told : bool
+        Whether to warn of points that coincide with points apart.
 
     Returns
     -------
     Constraints
         Each row has the weight 1000 / (number of rows).
     """
-    points = drawing.points(comparable(kinds), rng)
-    targets, impostors, coincides = nearest_of_kinds(space, kinds, points, drawing.n_neighbors, drawing.n_impostors)
-    kept = np.flatnonzero((targets.rows[:, 0] >= 0) & (impostors.rows[:, 0] >= 0))
-    if not len(kept):
-        i = int(points[0])
-        is_apart = kinds.relation[kinds.codes[i]] == APART
+    found = space.nearest(kinds, points, drawing.n_neighbors, drawing.n_impostors)
+    if not len(found.points):
+        is_apart = kinds.relation[kinds.codes[points[0]]] == APART
         raise NothingToCompare(
             f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
-            (i, int(kinds.ordered[is_apart[kinds.codes[kinds.ordered]]][0])),
+            (int(points[0]), int(kinds.ordered[is_apart[kinds.codes[kinds.ordered]]][0])),
         )
-    if is_first:
-        is_alone = (kinds.codes >= 0) & (((kinds.relation == ALIKE) @ kinds.sizes)[kinds.codes] == 1)
-        if is_alone.any() or coincides.any():
-            warn_of_left_out(np.flatnonzero(is_alone), points[coincides])
-    found = Neighbors(points[kept], targets.of(kept), impostors.of(kept))
-    return rows_between(found, space.coincide, drawing, typical)
+    if is_told and len(found.copies):
+        warn_of_points(found.copies, COPIES)
+    targets, impostors, near, far = found.targets, found.impostors, found.near, found.far
+    beyond = float(np.median(far.min(axis=1) ** 2))  # margin if all targets are copies of their points
+    if drawing.form == "sq_distance":
+        return _bounds(found, typical, beyond)
+    p, a, b = ((targets[:, :, None] >= 0) & (impostors[:, None, :] >= 0)).nonzero()
+    # no metric makes a target nearer than an impostor that is a copy of it
+    void = np.flatnonzero(np.abs(near[p, a] - far[p, b]) <= NEAR * far[p, b])
+    if len(void):
+        void = void[space.coincide(targets[p[void], a[void]], impostors[p[void], b[void]])]
+    if len(void) == len(p):
+        pair = int(targets[p[0], a[0]]), int(impostors[p[0], b[0]])
+        raise NothingToCompare(
+            "y gives different classes to copies of every point that others could be nearer to.", pair
+        )
+    most = drawing.n_constraints or MOST_DEFAULT_ROWS
+    p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
+    i, j, l = found.points[p], targets[p, a], impostors[p, b]
+    farthest = np.where(targets >= 0, near**2, 0.0).max(axis=1)
+    margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
+    if typical is not None:
+        margin *= typical / np.median(margin)
+    return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbors:
-    """Some points (m,), with their nearest targets and impostors; each point has at least one impostor."""
-
-    points: np.ndarray
-    targets: Nearest
-    impostors: Nearest
-
-
-def rows_between(
-    found: Neighbors,
-    coincide: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    drawing: Drawing,
-    typical: float | None,
-) -> Constraints:
-    """Rows of some points, their targets and their impostors.
-
-    Parameters
-    ----------
-    found : Neighbors
-    coincide : callable
-        Row numbers of m pairs -> which of them are identical, shape (m,).
-    drawing, typical
-        As in :func:`neighbor_constraints`.
-    """
-    points, targets, impostors = found.points, found.targets, found.impostors
-    near, far, sq = targets.rows, impostors.rows, targets.distances**2
-    # margin if all targets are copies of their points
-    beyond = float(np.median(impostors.distances.min(axis=1) ** 2))
-    if drawing.form == "comparison":
-        p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
-        # no metric makes a target nearer than an impostor that is a copy of it
-        reach, beside = targets.distances[p, a], impostors.distances[p, b]
-        void = np.flatnonzero(np.abs(reach - beside) <= NEAR * beside)
-        if len(void):
-            void = void[coincide(near[p[void], a[void]], far[p[void], b[void]])]
-        if len(void) == len(p):
-            pair = int(near[p[0], a[0]]), int(far[p[0], b[0]])
-            raise NothingToCompare(
-                "y gives different classes to copies of every point that others could be nearer to.", pair
-            )
-        most = drawing.n_constraints or MOST_DEFAULT_ROWS
-        p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
-        i, j, l = points[p], near[p, a], far[p, b]
-        farthest = np.where(near >= 0, sq, 0.0).max(axis=1)
-        margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
-        if typical is not None:
-            margin *= typical / np.median(margin)
-        return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
+def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constraints:
+    """Bounds on the distances to targets and to impostors; ``beyond`` is the margin if all targets are copies of their points."""
+    sq = found.near**2
     apart = sq[np.isfinite(sq) & (sq > 0)]
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
-    (p, a), (q, b) = (near >= 0).nonzero(), (far >= 0).nonzero()
+    (p, a), (q, b) = (found.targets >= 0).nonzero(), (found.impostors >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
-    index = np.stack([points[np.concatenate([p, q])], np.concatenate([near[p, a], far[q, b]])], axis=1)
-    is_alike = np.arange(len(index)) < len(p)
+    others = np.concatenate([found.targets[p, a], found.impostors[q, b]])
+    index, is_alike = np.stack([found.points[np.concatenate([p, q])], others], axis=1), np.arange(len(others)) < len(p)
     return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
-
-
-def comparable(kinds: Kinds) -> np.ndarray:
-    """Points that have both points of their kind and points apart, ascending; raises if there are none."""
-    has_target = (kinds.relation == ALIKE) @ kinds.sizes > 1
-    has_other = (kinds.relation == APART) @ kinds.sizes > 0
-    known = kinds.labelled
-    group = kinds.codes[known]
-    able = known[(has_target & has_other)[group]]
-    if not len(able):
-        where = rows_text(known)
-        check_kinds(bool(has_other[group].any()), bool(has_target[group].any()), f"labelled point ({where})")
-        raise ValueError(
-            f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
-        )
-    return able
 
 
 def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
@@ -396,11 +522,6 @@ def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
         raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
 
 
-def warn_of_left_out(alone: np.ndarray, coincides: np.ndarray) -> None:
-    """Warn of points that are alone in their class, and of those that coincide with a point of another class; ascending row numbers."""
-    for rows, why in (
-        (alone, "are alone in their class: they serve as neighbours of others only"),
-        (coincides, "coincide with points of another class, which no metric separates: those comparisons are left out"),
-    ):
-        if len(rows):
-            warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=4)
+def warn_of_points(rows: np.ndarray, why: str) -> None:
+    """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
+    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=4)

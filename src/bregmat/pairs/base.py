@@ -14,8 +14,7 @@ from bregmat.base.linalg import blocks
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
-from bregmat.estimators.base import callback_of, check_run
-from bregmat.estimators.learner import ResultLearner
+from bregmat.estimators.base import ResultLearner, callback_of, check_run
 from bregmat.estimators.mahalanobis import CHUNK, MahalanobisMetric
 from bregmat.pairs.tuples import PointTuples, as_plain_points, as_preprocessor, as_signs, as_tuples
 from bregmat.typing import Calibration, Labels, Points, Tuples

@@ -165,7 +165,7 @@ class BeforeAndAfter(Display):
             If no constraint has all its points in `X`.
         """
         from bregmat.base.points import row_names
-        from bregmat.estimators.learner import given_constraints  # imported here: plots of plain data load less
+        from bregmat.estimators.given import given_constraints  # imported here: plots of plain data load less
 
         X = X if hasattr(X, "shape") else np.asarray(X)
         constraints = estimator.constraints_ if constraints is None else constraints
