@@ -327,7 +327,6 @@ ENTRIES = {
             "warm_start": {"array": EYE, "number": 1, "word": "x"},
             "executor": count(1),
             "block_size": count(1),
-            "checkpoint": {"number": 3, "word": "x", "thing": Thing()},
         }
         | LIMITS,
     ),
@@ -343,7 +342,6 @@ ENTRIES = {
             "warm_start": {"array": EYE, "number": 1},
             "executor": count(1),
             "block_size": count(1),
-            "checkpoint": {"number": 3, "word": "x", "thing": Thing()},
         }
         | LIMITS,
     ),

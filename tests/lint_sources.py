@@ -46,8 +46,8 @@ MAX_PARAMETERS = 14
 MIN_COMMENT_SHARE = 0.04  # of the lines of code
 SHAPES = re.compile(r"\(\s*[a-z0-9_ +*/.]+(,[^()]*)?\)|shape")  # such as (n,), (c, r), (k + 1,)
 NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
-# The parameters of an estimator are its fields in scikit-learn; the other functions keep the names of shared/api.md.
-MANY_PARAMETERS = {"__init__", "nearest_metric"}
+# The parameters of an estimator are its fields in scikit-learn.
+MANY_PARAMETERS = {"__init__"}
 
 
 def module_name(path: Path) -> str:

@@ -80,7 +80,7 @@ def test_signatures():
         (bregmat.nearest_metric, "X", ["prior"]),
     ):
         parameters = inspect.signature(function).parameters
-        sharding = ["executor", "block_size", "checkpoint"]
+        sharding = ["executor", "block_size"]
         assert list(parameters) == [first, "constraints", *more, *words, *sharding]
         assert all(parameters[name].kind is inspect.Parameter.KEYWORD_ONLY for name in [*more, *words, *sharding])
         assert parameters["divergence"].default == "logdet"

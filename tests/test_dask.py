@@ -267,13 +267,13 @@ import bregmat
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 
 folder, *how = sys.argv[1:]
-keep = ModelCheckpoint(os.path.join(folder, "run.breg"), every=1)
 def watch(record):
     if how and record.iteration == 3:
         os.kill(os.getpid(), signal.SIGKILL)
+keep = ModelCheckpoint(os.path.join(folder, "run.breg"), every=1, callback=watch)
 before = None if how else bregmat.load(keep.path)
 rows, X = open_constraints(os.path.join(folder, "pairs")), open_points(os.path.join(folder, "points.npy"))
-result = bregmat.nearest_metric(X, rows, slack_weight=1.0, tol=1e-10, checkpoint=keep, warm_start=before, callback=watch)
+result = bregmat.nearest_metric(X, rows, slack_weight=1.0, tol=1e-10, warm_start=before, callback=keep)
 bregmat.save(os.path.join(folder, "model.breg"), result)
 """
 

@@ -46,7 +46,6 @@ def nearest_kernel(
     callback: Callable[[Record], Any] | None = None,
     executor: Any = None,
     block_size: int | None = None,
-    checkpoint: Any = None,
 ) -> MatrixResult:
     """The positive semidefinite kernel nearest to a prior that meets bounds on its entries.
 
@@ -84,7 +83,7 @@ def nearest_kernel(
         An earlier result. Its dual weights are reused; new rows at the end start with weight 0.
     callback : callable, optional
         Called once per iteration with a Record; returning True stops.
-    executor, block_size, checkpoint
+    executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
 
@@ -113,7 +112,7 @@ def nearest_kernel(
     """
     D = as_divergence(divergence)
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(D, loss, slack_weight, *solving, executor, block_size, checkpoint)
+    options = Options(D, loss, slack_weight, *solving, executor, block_size)
     data = prior.G0 if isinstance(prior, Factor) else prior
     if is_for_blocks(executor, block_size, constraints, data):
         from bregmat.sharded.nearest import nearest_kernel_sharded
@@ -140,7 +139,6 @@ def nearest_metric(
     callback: Callable[[Record], Any] | None = None,
     executor: Any = None,
     block_size: int | None = None,
-    checkpoint: Any = None,
 ) -> MatrixResult:
     """The Mahalanobis matrix nearest to a prior that meets bounds on squared distances of data.
 
@@ -166,8 +164,6 @@ def nearest_metric(
         Rows are sharded if ``block_size`` or ``executor`` is given, or if rows or points are in files
         (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded rows must be all soft or
         all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
-    checkpoint : callable, optional
-        With sharded rows, called with an intermediate result at every ``checkpoint.every``-th step (:class:`bregmat.io.ModelCheckpoint`).
         If that result is given as ``warm_start``, the run continues from it to the same matrix.
 
     Returns
@@ -189,7 +185,7 @@ def nearest_metric(
            [0.  , 4.  ]])
     """
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(as_divergence(divergence), loss, slack_weight, *solving, executor, block_size, checkpoint)
+    options = Options(as_divergence(divergence), loss, slack_weight, *solving, executor, block_size)
     if is_for_blocks(executor, block_size, X, constraints):
         from bregmat.sharded.nearest import nearest_sharded
 
@@ -214,8 +210,6 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         )
     D, tol, warm_start, c = options.divergence, options.tol, options.warm_start, len(constraints.bound)
     check_limits(tol=tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
-    if options.checkpoint is not None:
-        raise ValueError("checkpoint is for sharded rows: give block_size or an executor.")
     if not isinstance(warm_start, MatrixResult | None):
         raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
     n_warm = 0 if warm_start is None else len(warm_start.dual)

@@ -14,6 +14,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.models import save
 from bregmat.io.paths import check_writable
+from bregmat.run.loop import CallBack, Checkpoint
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 
@@ -267,15 +268,19 @@ class _ParquetPoints(StoredPoints):
         return np.concatenate(found) if found else np.zeros((0, self.shape[1]))
 
 
-class ModelCheckpoint:
-    """A model file that is replaced at every few steps of a run: what is left of a driver that dies.
+class ModelCheckpoint(Checkpoint):
+    """A callback that writes the model so far to a file, every few steps of a run over sharded rows.
+
+    If the process dies, :func:`bregmat.load` reads the file. With that model as ``warm_start``, a new run ends at the same matrix.
 
     Parameters
     ----------
     path : path
-        Replaced in one step. Read by ``bregmat.load`` and given as ``warm_start``, the run ends at the same matrix.
+        The file. It is replaced in one step.
     every : int
-        Steps in between.
+        Number of steps from one file to the next, at least 1.
+    callback : callable, optional
+        Called with each :class:`bregmat.Record`; returning True stops the run.
 
     Examples
     --------
@@ -285,7 +290,7 @@ class ModelCheckpoint:
     >>> C = bregmat.Constraints.sq_distance([0, 1], [1, 2], [1.0, 9.0], ["<=", ">="])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     keep = ModelCheckpoint(pathlib.Path(folder) / "run.breg", every=1)
-    ...     whole = bregmat.nearest_metric(np.eye(3), C, slack_weight=1.0, block_size=1, checkpoint=keep)
+    ...     whole = bregmat.nearest_metric(np.eye(3), C, slack_weight=1.0, block_size=1, callback=keep)
     ...     again = bregmat.nearest_metric(
     ...         np.eye(3), C, slack_weight=1.0, block_size=1, warm_start=bregmat.load(keep.path)
     ...     )
@@ -293,10 +298,12 @@ class ModelCheckpoint:
     True
     """
 
-    def __init__(self, path: str | os.PathLike, *, every: int = 5) -> None:
+    def __init__(self, path: str | os.PathLike, *, every: int = 5, callback: CallBack | None = None) -> None:
         check_integer("every", every, 1, optional=False)
-        self.path, self.every = check_writable(path), every
+        if callback is not None and not callable(callback):
+            raise TypeError(f"callback must be callable; got {callback!r}.")
+        self.path, self.every, self.callback = check_writable(path), every, callback
 
-    def __call__(self, result: Any) -> None:
+    def keep(self, result: Any) -> None:
         """Replace the file."""
         save(self.path, result)

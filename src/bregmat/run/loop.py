@@ -37,6 +37,31 @@ WORDS = {
 }
 
 
+class Checkpoint:
+    """A callback that keeps intermediate results of runs over sharded rows (:class:`bregmat.io.ModelCheckpoint`).
+
+    Attributes
+    ----------
+    every : int
+        Number of steps from one result to the next.
+    callback : callable or None
+        Called with each :class:`Record`; True asks to stop.
+    """
+
+    every: int
+    callback: CallBack | None
+
+    def keep(self, result: Any) -> None:
+        """Keep an intermediate result in place of the one before."""
+        raise NotImplementedError
+
+    def __call__(self, record: Record) -> Any:
+        """Raise, because other runs have no intermediate results."""
+        raise ValueError(
+            "a checkpoint is for nearest_metric and nearest_kernel over sharded rows: give them block_size or an executor."
+        )
+
+
 class NoStart(ArithmeticError):
     """A solver has no first point, because its numbers overflow there."""
 

@@ -18,7 +18,7 @@ from bregmat.base.points import handed_in
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Outcome, RunLog, solve
+from bregmat.run.loop import SOLVERS, Checkpoint, Outcome, RunLog, solve
 from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
@@ -124,7 +124,10 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
 # ---------------------------------------------------------------------- the problem
 def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, options: Options) -> MatrixResult:
     problem, span = _problem(settings, shards)
-    save = None if options.checkpoint is None else _Checkpoints(problem, coordinates, options.checkpoint)
+    save = None
+    if isinstance(options.callback, Checkpoint):
+        save = _Checkpoints(problem, coordinates, options.callback)
+        options = replace(options, callback=options.callback.callback)
     if not problem.losses.has_hard:
         outcome = _solve_soft(problem, options, save)
     elif problem.losses.hard.all():
@@ -180,7 +183,7 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
 class _Checkpoints:
     """Calls a checkpoint with an intermediate result: a matrix without a proof, and the working set if there is one."""
 
-    def __init__(self, problem: NearestMatrix, coordinates: Coordinates, checkpoint: Any) -> None:
+    def __init__(self, problem: NearestMatrix, coordinates: Coordinates, checkpoint: Checkpoint) -> None:
         self.problem, self.coordinates, self.checkpoint = problem, coordinates, checkpoint
 
     def __call__(self, iterate: Iterate, step: int, objective: float, **trace: np.ndarray) -> None:
@@ -200,7 +203,7 @@ class _Checkpoints:
             violation=none,
             trace=trace,
         )
-        self.checkpoint(result)
+        self.checkpoint.keep(result)
 
     def at_step(self, step: int, state: Any) -> None:
         """Called by the loop before every step."""

@@ -37,7 +37,6 @@ class Options:
     callback: Any
     executor: Any
     block_size: int | None
-    checkpoint: Any
 
 
 def plan_of(

@@ -44,7 +44,7 @@ UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from w
 MAX_COLUMNS = 300  # of data, up to which a learned matrix is read from its map B; above it, from the factor
 WORTH = 10.0  # times what rounding of the prior's range is worth at the prior, that bounds must miss in a proof
 OPTIONS = "prior X constraints divergence loss slack_weight"
-IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size checkpoint"
+IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size"
 
 
 @recompute.register

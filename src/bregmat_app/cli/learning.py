@@ -311,7 +311,7 @@ def _write_report(
 
 def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, output: LearnOutput) -> int:
     """Learn, write the model, print the certificate; the exit code. `pairs` is a file of constraints, or a folder of them."""
-    out, before, store = output.out, None, None
+    out, before = output.out, None
     with bad_input():
         if metric.prior not in ("auto", "identity"):
             raise ValueError("--prior must be identity with --points")
@@ -322,13 +322,13 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
         assert blocks.points_file is not None
         X, rows = open_points(blocks.points_file), open_constraints(pairs)
         if (path := blocks.checkpoint) is not None:
-            store = ModelCheckpoint(path)
             before = load(path) if blocks.resume and path.exists() else None
             if not isinstance(before, MatrixResult | None):
                 raise ValueError(f"{path}: a model, but no checkpoint of constraints in blocks")
         with Progress(f"learning from {pairs.name}", output.quiet) as progress:
-            settings |= {"block_size": blocks.block_size, "checkpoint": store, "warm_start": before}
-            result = nearest_metric(X, rows, callback=progress, **settings)
+            settings |= {"block_size": blocks.block_size, "warm_start": before}
+            callback = progress if path is None else ModelCheckpoint(path, callback=progress)
+            result = nearest_metric(X, rows, callback=callback, **settings)
         if out is not None and result.status != "INFEASIBLE":
             save(out, result)
     code = show.exit_code(result)
