@@ -530,8 +530,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             as_loss(self.loss)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
-        if self.strategy != "neighbors":
-            as_percentiles(self.percentiles)
+        as_percentiles(self.percentiles)
         Drawing(self.n_neighbors, self.n_impostors, self.form)
         check_integer("passes", self.passes, 1, optional=False)
         check_flag("warm_start", self.warm_start)
