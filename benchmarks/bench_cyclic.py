@@ -26,7 +26,7 @@ from bregmat._kernels import secular as secular_kernels
 from bregmat._kernels.arrays import EigenWork
 from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
 from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 
 SWEEP_TARGET = {"digits 10,000": 5.5, "synthetic 10,000": 15.0}  # ms
 LOGDET_TARGET = {52: 2.0, 100: 6.0}  # microseconds a projection
@@ -46,7 +46,7 @@ def metric_problem(pairs: harness.PairProblem, sense: Any = None, scale: Any = 1
     """LogDet with slack weight 1 and the identity as prior."""
     sense = np.where(pairs.similar, "<=", ">=") if sense is None else sense
     constraints = Constraints.sq_distance(pairs.i, pairs.j, pairs.bound * scale, sense)
-    divergence = as_divergence("logdet")
+    divergence = DIVERGENCES.resolve("logdet")
     coordinates, operator = metric_coordinates(pairs.X, None, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, 1.0)
 
@@ -66,7 +66,7 @@ def kernel_rows(n: int, rows: int, seed: int = 1) -> tuple[np.ndarray, Constrain
 
 
 def neumann_problem(prior: np.ndarray, constraints: Constraints) -> NearestMatrix:
-    divergence = as_divergence("vonneumann")
+    divergence = DIVERGENCES.resolve("vonneumann")
     coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
 

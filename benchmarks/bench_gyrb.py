@@ -86,14 +86,14 @@ def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
     import bregmat
     from bregmat.certificates.nearest_matrix import build_problem
     from bregmat.coordinates.priors import kernel_coordinates
-    from bregmat.objective.divergences import as_divergence
+    from bregmat.objective.divergences import DIVERGENCES
 
     data = KERNELS[kind](rows, seed)
     i, j, bound, sign = data
     constraints = bregmat.Constraints.sq_distance(i, j, bound, np.where(sign > 0, "<=", ">="))
     if with_trace:
         constraints = constraints + bregmat.Constraints.trace(1.0)
-    divergence = as_divergence("vonneumann")
+    divergence = DIVERGENCES.resolve("vonneumann")
     prior = np.eye(SIZE) / SIZE
     coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
     problem = build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 
 from bregmat import nearest_kernel
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.divergences import as_divergence
 from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, OwnSlack, ScalarLoss, SquaredHinge
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
@@ -130,8 +129,8 @@ class TestDivergence:
         assert np.isinf(D(positive(rng, 4), positive(rng, 4, 2))) == D.keeps_range
 
     def test_named_by_string(self, D):
-        assert as_divergence(D.name) == D
-        assert as_divergence(D) is D
+        assert NAMED.resolve(D.name) == D
+        assert NAMED.resolve(D) is D
 
 
 def only_three(D):

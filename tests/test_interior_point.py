@@ -7,7 +7,7 @@ from sklearn.datasets import load_wine
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Squared, SquaredHinge
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
@@ -39,7 +39,7 @@ def wine_pairs(scaled, n_pairs=60):
 
 def problem_of(divergence, X, constraints, slack_weight, loss=None):
     """The problem in Mahalanobis form with the identity as prior."""
-    D = as_divergence(divergence)
+    D = DIVERGENCES.resolve(divergence)
     return build_problem(D, D.link(np.ones(X.shape[1])), bind(constraints, X), constraints, loss, slack_weight)
 
 
@@ -169,7 +169,7 @@ def test_scalars_that_overflow_are_part_of_the_search():
 @pytest.mark.parametrize("divergence", NAMES)
 @pytest.mark.parametrize("tau", [1e-8, 1e-2, 1e6])
 def test_barrier_inverse(divergence, tau):
-    D = as_divergence(divergence)
+    D = DIVERGENCES.resolve(divergence)
     x = np.logspace(-8, 2, 21)
     t = D.link(x) - tau / x
     assert np.allclose(D.barrier_inverse(t, tau), x, rtol=1e-6)  # Frobenius: x - tau / x cancels
@@ -237,7 +237,7 @@ def test_columns_of_many_units_take_few_steps():
 
 def split_point(divergence, on_path):
     """A scaling at factors of M and Z with T, and these three; on the path of tau .3, or anywhere."""
-    D, rng, tau = as_divergence(divergence), np.random.default_rng(4), 0.3
+    D, rng, tau = DIVERGENCES.resolve(divergence), np.random.default_rng(4), 0.3
     L = rng.normal(size=(5, 5)) + 3.0 * np.eye(5)
     U, size, _ = np.linalg.svd(L)
     x = size**2

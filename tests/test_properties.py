@@ -245,7 +245,8 @@ def _matrix_of(rows, k, n):
 def test_the_dual_bound_is_below_the_objective_of_every_matrix(problem, seed):
     """The objective from its definition: the divergence from the prior, and gamma d(p, b) for each row that is broken."""
     X, rows, given_ = problem
-    n, rng, D = len(X), np.random.default_rng(seed), bregmat.objective.divergences.as_divergence(given_["divergence"])
+    n, rng = len(X), np.random.default_rng(seed)
+    D = bregmat.objective.divergences.DIVERGENCES.resolve(given_["divergence"])
     K0 = X @ X.T + 0.25 * np.eye(n)
     result = solved(K0, rows, **given_)
 
@@ -345,7 +346,7 @@ def test_bregman_projections_are_pythagorean(X, data):
     for name in NAMES:
         result = nearest_kernel(K0, rows, divergence=name, tol=1e-8)
         assert result.status == "OPTIMAL"
-        D = bregmat.objective.divergences.as_divergence(name)
+        D = bregmat.objective.divergences.DIVERGENCES.resolve(name)
         K = result.kernel()
         left, right = D(Y, K0), D(Y, K) + D(K, K0)
         assert left >= right - 1e-3 * max(1.0, left)

@@ -11,12 +11,12 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import handed_in
+from bregmat.base.points import CheckedPoints, handed_in
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.nearest_matrix import pose_problem, singular_rows_of
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import RunLog, Solver, solve_in_turn
@@ -110,7 +110,7 @@ def nearest_kernel(
            [0.5, 1. , 0. ],
            [0. , 0. , 1. ]])
     """
-    D = as_divergence(divergence)
+    D = DIVERGENCES.resolve(divergence)
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
     options = Options(D, loss, slack_weight, *solving, executor, block_size)
     data = prior.G0 if isinstance(prior, Factor) else prior
@@ -185,12 +185,12 @@ def nearest_metric(
            [0.  , 4.  ]])
     """
     solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(as_divergence(divergence), loss, slack_weight, *solving, executor, block_size)
+    options = Options(DIVERGENCES.resolve(divergence), loss, slack_weight, *solving, executor, block_size)
     if is_for_blocks(executor, block_size, X, constraints):
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = handed_in("X", X)
+    X, space = (X, X.space) if isinstance(X, CheckedPoints) else handed_in("X", X)
     return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
 
 

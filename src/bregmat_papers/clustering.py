@@ -16,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.coordinates.priors import kernel_coordinates
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row
 
@@ -126,7 +126,7 @@ def bregman_cycles(
     X: NDArray[np.float64], rows: Constraints, divergence: DivergenceName, slack_weight: float = np.inf
 ) -> Iterator[Cycle]:
     """The paper's algorithm from the linear kernel of X, cycle by cycle, for as long as the caller asks."""
-    D = as_divergence(divergence)
+    D = DIVERGENCES.resolve(divergence)
     coordinates, operator = kernel_coordinates(Factor(X), D).bind(rows)
     problem = build_problem(D, coordinates.t0, operator, rows, None, slack_weight, scale=coordinates.scale)
     solver = CyclicProjection()

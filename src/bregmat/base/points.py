@@ -67,8 +67,6 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
 
 def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
     """Points, copied to the host if they are of another library, and the space for products with them (None: the host)."""
-    if isinstance(X, CheckedPoints):
-        return X, X.space
     if isinstance(X, np.ndarray) or not is_foreign(X):
         return X, None
     return to_numpy(name, X), working_space(X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -25,12 +25,22 @@ class Registry(Mapping[str, Any]):
         Required attributes and methods besides ``name``.
     before : str
         Other values of the argument, for messages, before the names.
+    check : callable, optional
+        Raises for an object of a user's own class whose functions do not belong together.
     """
 
     def __init__(
-        self, kind: str, *, example: str, base: type | None = None, needs: tuple[str, ...] = (), before: str = ""
+        self,
+        kind: str,
+        *,
+        example: str,
+        base: type | None = None,
+        needs: tuple[str, ...] = (),
+        before: str = "",
+        check: Callable[[Any], None] | None = None,
     ) -> None:
         self.kind, self.example, self.base, self.needs, self.before = kind, example, base, ("name", *needs), before
+        self.check = check
         self._classes: dict[str, Any] = {}
         _KINDS.append(self)
 
@@ -73,17 +83,19 @@ class Registry(Mapping[str, Any]):
         return cls
 
     def resolve(self, value: Any) -> Any:
-        """An object of the kind from an object or a string that names one."""
+        """An object of the kind from an object or a string that names one; ``check`` has passed an object of a user's own class."""
         if isinstance(value, str):
             if value not in self._classes:
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}.")
             found = self._classes[value]
-            return found() if isinstance(found, type) else found
+            value = found() if isinstance(found, type) else found
         lacks = self.missing(value)
         if isinstance(value, type) or lacks:
             lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
             got = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)
             raise TypeError(f"{self.kind} must be {self._choices()}; got {got}{lack}.")
+        if self.check is not None and not type(value).__module__.startswith("bregmat."):
+            self.check(value)
         return value
 
     def settings(self, value: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from bregmat.certificates.status import Record, Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
-from bregmat.objective.losses import DivergenceSlack, as_loss
+from bregmat.objective.losses import LOSSES, DivergenceSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.foreign import on_space
@@ -138,7 +138,7 @@ def build_problem(
     if len(zero):
         unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
     weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, worth)
-    losses = (DivergenceSlack() if loss is None else as_loss(loss)).bind(weighted)
+    losses = (DivergenceSlack() if loss is None else LOSSES.resolve(loss)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
         raise ValueError(

@@ -25,7 +25,7 @@ from bregmat.from_labels.neighbors import COINCIDENT, PointSpace, SpaceInMemory
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.run.result import MatrixResult
 
 MOST_POINTS = 10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
@@ -170,7 +170,11 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
     (n, d), rank = X.shape, learner.rank
     if rank is None and base.kernel != "linear":
         return SpanProblem(X, base)
-    if rank is None and (d > n or sp.issparse(X)) and not as_divergence(learner.divergence).is_congruence_invariant:
+    if (
+        rank is None
+        and (d > n or sp.issparse(X))
+        and not DIVERGENCES.resolve(learner.divergence).is_congruence_invariant
+    ):
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:
         return FactorProblem(X)

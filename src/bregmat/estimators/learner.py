@@ -38,7 +38,7 @@ from bregmat.base.checks import (
 )
 from bregmat.base.points import row_names
 from bregmat.base.sampling import NothingToCompare
-from bregmat.base.threads import cached_property, held_interrupts, on_one_blas_thread, take_interrupt
+from bregmat.base.threads import held_interrupts, on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import ResultLearner, callback_of, check_run, say
@@ -46,7 +46,7 @@ from bregmat.estimators.choice import MOST_COMPARED, QUICKLY, RANDOM_WEIGHT, bes
 from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing, Space, as_kinds, neighbor_constraints
-from bregmat.objective.losses import Loss, as_loss
+from bregmat.objective.losses import LOSSES, Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Solver
 from bregmat.run.result import ExitReason, MatrixResult, Record, SolverError, Status, check
@@ -185,19 +185,15 @@ class Task:
 # ---------------------------------------------------------------------- passes
 @dataclass(frozen=True, eq=False)
 class _Pass:
-    """One problem of several: its result, its rows and their keys."""
+    """One problem of several: its result, its rows and their keys.
+
+    ``active`` are the keys and bounds of the active rows, those with a multiplier: without the other rows the optimum is the same.
+    """
 
     result: MatrixResult
     rows: Constraints
     keys: np.ndarray
-
-    @cached_property
-    def active(self) -> tuple[np.ndarray, np.ndarray]:
-        """Keys and bounds of the active rows, those with a multiplier: without the other rows the optimum is the same."""
-        size = np.abs(self.result.dual)
-        is_active = size > ACTIVE * size.max(initial=0.0)
-        keys, first = np.unique(self.keys[is_active], return_index=True)
-        return keys, self.rows.bound[is_active][first]
+    active: tuple[np.ndarray, np.ndarray]
 
     def repeats(self, other: _Pass) -> bool:
         """Whether the active rows are those of another pass, and their bounds agree within the tolerance of the metric."""
@@ -319,7 +315,10 @@ class _Passes:
         result = problem.solve(rows, **settings)
         if sample is not None:
             rows = replace(rows, index=rows.renumbered(sample.__getitem__))
-        return _Pass(result, rows, keys)
+        size = np.abs(result.dual)
+        is_active = size > ACTIVE * size.max(initial=0.0)
+        active, first = np.unique(keys[is_active], return_index=True)
+        return _Pass(result, rows, keys, (active, rows.bound[is_active][first]))
 
 
 # ---------------------------------------------------------------------- the learner
@@ -527,7 +526,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not (isinstance(self.slack_weight, str) and self.slack_weight == "auto"):
             check_positive("slack_weight", self.slack_weight)
         if self.loss is not None:
-            as_loss(self.loss)
+            LOSSES.resolve(self.loss)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
         as_percentiles(self.percentiles)

@@ -34,7 +34,7 @@ from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
@@ -354,7 +354,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
         result, rows = task.learn(problem)
-        if self.n_components is None or not as_divergence(self.divergence).keeps_range:
+        if self.n_components is None or not DIVERGENCES.resolve(self.divergence).keeps_range:
             return result, rows
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
@@ -380,7 +380,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         elif points is not None:
             components = (result.B @ points.ordered()[:, :k]).T
         else:
-            B, seen = result.B, X[:: -(-X.shape[0] // MOST_ROWS)]
+            B, seen = result.coordinates.factor_map(result.iterate), X[:: -(-X.shape[0] // MOST_ROWS)]
             order = eigh(B.T @ (scatter(seen)[0] / max(1, seen.shape[0] - 1)) @ B)[1][:, ::-1]
             components = (B @ order[:, :k]).T
         if components is not None:

@@ -226,14 +226,6 @@ class Frobenius(SpectralDivergence):
         return np.where(t > 0, 0.5 * (t + root), 2.0 * tau / (root - t))
 
 
-DIVERGENCES = Registry("divergence", base=SpectralDivergence, example="LogDet()")
+DIVERGENCES = Registry("divergence", base=SpectralDivergence, example="LogDet()", check=check_divergence)
 for _cls in (LogDet, VonNeumann, Frobenius):
     DIVERGENCES.add(_cls)
-
-
-def as_divergence(divergence: Any) -> SpectralDivergence:
-    """A divergence object from an object or a string that names one; the functions of a class of a user are checked."""
-    found: SpectralDivergence = DIVERGENCES.resolve(divergence)
-    if not type(found).__module__.startswith("bregmat."):
-        check_divergence(found)
-    return found

@@ -521,14 +521,8 @@ class RelativeSlack(Loss):
         return slack.bind(rows, scale, gamma)
 
 
-LOSSES = Registry("loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ")
+LOSSES = Registry(
+    "loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ", check=check_loss
+)
 for _cls in (RelativeSlack, Squared, SquaredHinge):
     LOSSES.add(_cls)
-
-
-def as_loss(loss: Any) -> Loss:
-    """A loss object from an object or a string that names one; the functions of a class of a user are checked."""
-    found: Loss = LOSSES.resolve(loss)
-    if isinstance(found, ScalarLoss) and not type(found).__module__.startswith("bregmat."):
-        check_loss(found)
-    return found

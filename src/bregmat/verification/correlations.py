@@ -11,7 +11,7 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.threads import cached_property
 from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
@@ -47,7 +47,7 @@ class Correlation(EntryProof):
 
     def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
         super().__init__(arguments, result)
-        self.divergence = as_divergence(arguments.get("divergence", "frobenius"))
+        self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "frobenius"))
         self.rank, self.n_factors = arguments.get("rank"), arguments.get("n_factors")
         self.fixed, n = arguments.get("fixed"), self.n
         self.floor = float(arguments.get("floor", 1e-6)) if arguments.get("repair") == "clip" else None

@@ -21,7 +21,7 @@ from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.run.result import MatrixResult
 from bregmat.verification import extended
@@ -73,7 +73,7 @@ class Recomputation:
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
             raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
-        self.divergence = as_divergence(arguments.get("divergence", "logdet"))
+        self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "logdet"))
         self.is_metric = "X" in arguments
         check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None

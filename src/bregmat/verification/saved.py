@@ -13,7 +13,7 @@ from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
 from bregmat.margin.result import MarginResult
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import SquaredHinge
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.quadratic.result import QPResult
@@ -91,7 +91,7 @@ def _(result: SemidefiniteResult, model: Any, found: Verification) -> None:
 
 @_point.register
 def _(result: MatrixResult, model: Any, found: Verification) -> None:
-    D = getattr(result.iterate, "divergence", as_divergence("logdet"))
+    D = getattr(result.iterate, "divergence", DIVERGENCES.resolve("logdet"))
     M = result.iterate.matrix()
     if not np.isfinite(M).all():
         found.problem("the matrix is not finite", Status.UNKNOWN)
@@ -125,7 +125,7 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
     mu, p, b = result.dual, result.values, constraints.bound
     weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
-    D, gamma, zero = as_divergence(learner.divergence), weight * constraints.weight, b == 0
+    D, gamma, zero = DIVERGENCES.resolve(learner.divergence), weight * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
     losses = [WrittenLosses(given, learner.loss)]
     # of labels; files do not say whether there were any

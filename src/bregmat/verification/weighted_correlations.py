@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.certificates.status import Status
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenvalues, numbers, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification
@@ -19,7 +19,7 @@ class WeightedCorrelation(EntryProof):
     """The problem from the arguments of :func:`bregmat.nearest_correlation` with weights or bounds."""
 
     def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
-        if as_divergence(arguments.get("divergence", "frobenius")).name != "frobenius":
+        if DIVERGENCES.resolve(arguments.get("divergence", "frobenius")).name != "frobenius":
             raise ValueError("weights and bounds are for the Frobenius divergence.")
         n, weights = len(result.X), arguments.get("weights")
         h = np.ones((n, n)) if weights is None else np.nan_to_num(numbers(weights))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.objective.losses import DivergenceSlack, OwnSlack, as_loss
+from bregmat.objective.losses import LOSSES, DivergenceSlack, OwnSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, log_determinant, unit_of
@@ -19,7 +19,7 @@ class WrittenLosses:
     """The losses of rows, by the library's rule from the loss of the problem; None stands for the divergence's own slack."""
 
     def __init__(self, rows: WeightedBounds, loss: Any) -> None:
-        self.of_rows: RowLosses = (DivergenceSlack() if loss is None else as_loss(loss)).bind(rows)
+        self.of_rows: RowLosses = (DivergenceSlack() if loss is None else LOSSES.resolve(loss)).bind(rows)
         self.bound, self.sense = self.of_rows.bound, self.of_rows.sense
 
     def excess(self, p: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from bregmat.base.checks import as_choice, check_integer, check_limits, check_sh
 from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize
 from bregmat.base.threads import tells_interrupts
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.objective.divergences import as_divergence
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.loop import Outcome, RunLog, Solver, solve
 from bregmat.run.result import Record
@@ -140,7 +140,7 @@ def nearest_correlation(
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "log": RunLog(callback, max_seconds)}
-    D = as_divergence(divergence)
+    D = DIVERGENCES.resolve(divergence)
     is_weighted = weights is not None or bounds is not None
     _check_options(D, is_weighted, fixed is not None, rank, repair, floor)
     if is_weighted:
