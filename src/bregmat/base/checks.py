@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, choices, limits, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
+"""Checks of arguments: numbers, choices, limits, percentiles, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
 
 ``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
 converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
