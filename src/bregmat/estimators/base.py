@@ -19,6 +19,7 @@ from bregmat.base.checks import check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, raise_interrupt
 from bregmat.kernels import KernelFunction
+from bregmat.run.loop import Checkpoint
 from bregmat.typing import KernelName
 
 
@@ -146,6 +147,10 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         callback=estimator.callback,
         fewest=1,
     )
+    if isinstance(estimator.callback, Checkpoint):
+        raise ValueError(
+            "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded rows."
+        )
     check_random_state(estimator.random_state)
     verbose = estimator.verbose
     check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)
