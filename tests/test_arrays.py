@@ -349,6 +349,18 @@ def test_gradients_are_not_dropped_silently(torch):
             call()
 
 
+def test_a_tensor_that_is_not_converted_is_named(torch):
+    X, C = soft_problem()
+    sparse = torch.as_tensor(X).to_sparse()
+    for call, said in (
+        (lambda: nearest_metric(sparse, C), "X must be numeric; got Tensor"),
+        (lambda: nearest_metric(X, C, prior=sparse), "prior must be numeric; got Tensor"),
+        (lambda: nearest_kernel(Factor(sparse), C), "prior factor G0 must be numeric; got Tensor"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            call()
+
+
 def test_what_is_no_array_of_another_library(torch):
     import dask.array
     import pandas

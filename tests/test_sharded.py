@@ -308,6 +308,29 @@ def test_what_is_missing_is_named(tmp_path):
         nearest_metric(X, C, slack_weight=1.0, callback=ModelCheckpoint(tmp_path / "run.breg"))
 
 
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_an_estimator_takes_no_checkpoint(verbose, tmp_path):
+    X, y = np.eye(6), [0, 0, 0, 1, 1, 1]
+    learner = bregmat.MetricLearner(
+        strategy="random", verbose=verbose, callback=ModelCheckpoint(tmp_path / "run.breg", every=1)
+    )
+    with pytest.raises(ValueError, match="callback must not be a checkpoint"):
+        learner.fit(X, y, block_size=5)
+    assert not (tmp_path / "run.breg").exists()
+
+
+def test_a_checkpoint_hands_records_on(tmp_path):
+    X, C = soft_problem()
+    seen = []
+    keep = ModelCheckpoint(
+        tmp_path / "run.breg", every=1, callback=lambda row: seen.append(row.iteration) or len(seen) == 3
+    )
+    result = nearest_metric(X, C, slack_weight=1.0, block_size=500, callback=keep)
+    assert result.exit_reason == "INTERRUPTED"
+    assert seen == [0, 1, 2]
+    assert bregmat.load(keep.path).n_iter > 0
+
+
 def test_columns_stay_where_they_are():
     import pickle
 

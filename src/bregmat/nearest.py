@@ -82,7 +82,8 @@ def nearest_kernel(
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new rows at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops.
+        Called once per iteration with a Record; returning True stops the run. With sharded rows it may be a
+        :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
@@ -164,7 +165,6 @@ def nearest_metric(
         Rows are sharded if ``block_size`` or ``executor`` is given, or if rows or points are in files
         (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded rows must be all soft or
         all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
-        If that result is given as ``warm_start``, the run continues from it to the same matrix.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, choices, limits, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
+"""Checks of arguments: numbers, choices, limits, percentiles, seeds, columns, matrices. Checks of points are in :mod:`bregmat.base.points`.
 
 ``check_*`` functions only raise. ``as_*`` functions return the converted argument: the given array itself if nothing had to be
 converted (callers that write into it pass ``copy=True``). A message names the argument, what was expected, what was given, and the
@@ -167,7 +167,8 @@ _KNOWN = ("bool", "int8", "int16", "int32", "int64", "uint8", "float32", "float6
 def to_numpy(name: str, x: Any) -> Any:
     """An array of another library as a NumPy array; other objects unchanged.
 
-    Raises ``TypeError``, which names the argument, for an array that records gradients: they are not supported.
+    Raises ``TypeError``, which names the argument, for an array that records gradients, which are not supported, and for one that
+    its library does not convert, such as a sparse tensor.
     """
     space = None if isinstance(x, np.ndarray) else array_space(x)
     if space is None:
@@ -175,7 +176,10 @@ def to_numpy(name: str, x: Any) -> Any:
     check_no_gradient(name, x)
     if x.dtype not in [getattr(space.xp, word) for word in _KNOWN] and space.xp.isdtype(x.dtype, "real floating"):
         x = space.xp.astype(x, space.xp.float32)  # half precisions, which NumPy may not have
-    return space.fetch(x)
+    try:
+        return space.fetch(x)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must be numeric; got {given_text(x)}: {str(error).rstrip('.')}.") from error
 
 
 def check_no_gradient(name: str, x: Any) -> None:

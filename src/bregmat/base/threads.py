@@ -320,7 +320,7 @@ def _in_forked_child() -> None:
     for holder in [holder for holder, thread in _holders.items() if thread != threading.get_ident()]:
         del _holders[holder]
     if _before:
-        with single_thread_blas():  # whose end restores the limits that have no holder
+        with single_thread_blas():  # its end restores the threads of every library that no holder limits
             pass
 
 

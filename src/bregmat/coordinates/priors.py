@@ -1,4 +1,4 @@
-"""From a prior to coordinates in which it is diagonal, the matrices in these, and from them back to the data.
+"""Coordinates in which a prior is diagonal, the matrices of the solvers in these coordinates, and the way back to the data.
 
 The learned matrix is ``W = scale base R M R' base'`` (kernels) or ``W = scale R M R'`` (metrics on data ``base``): rows of the
 points are ``z_i = base_i R``, and the prior of M is diagonal. With LogDet ``M0 = I``. With other divergences R is a rotation; if they are

@@ -21,6 +21,7 @@ from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.kernels import KernelFunction
+from bregmat.run.loop import Checkpoint
 from bregmat.run.result import MatrixResult
 from bregmat.typing import KernelName
 
@@ -158,6 +159,10 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         callback=estimator.callback,
         fewest=1,
     )
+    if isinstance(estimator.callback, Checkpoint):
+        raise ValueError(
+            "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded rows."
+        )
     generator(copy(estimator.random_state))  # raises for an invalid one, and advances nothing
     verbose = estimator.verbose
     check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)

@@ -29,7 +29,7 @@ class Loss(ABC):
 
     @abstractmethod
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The losses of rows with these bounds."""
+        """The losses of rows with these bounds, for values divided by ``rows.scale``; the losses are divided by ``rows.worth``."""
 
 
 class ScalarLoss(Loss):
@@ -108,7 +108,7 @@ class ScalarLoss(Loss):
         sense = np.where(hard, rows.sense, 0).astype(np.int8) if self.is_two_sided else rows.sense
         scale = rows.unit if scale is None else scale
         gamma = np.where(hard, 1.0, rows.gamma if gamma is None else gamma)
-        # a loss without a scale has its weight changed instead: d(c p, c b) = c^degree d(p, b)
+        # a loss that uses no scale gets another weight instead: d(c p, c b) = c^degree d(p, b)
         bound, own, weight = rows.bound / rows.scale, scale / rows.scale, gamma / rows.worth
         if self.degree is not None:
             soft = kind == 1
@@ -348,7 +348,7 @@ class Hard(ScalarLoss):
 class OwnSlack(ScalarLoss):
     """The divergence of two numbers, ``gamma d(p, b)`` (Kulis 2009, eq. 22), from link, inverse link and phi of any divergence.
 
-    Those of the library have explicit formulas (``EXPLICIT_SLACKS``).
+    For the divergences of the library, explicit formulas replace it (``EXPLICIT_SLACKS``).
     """
 
     name: ClassVar[str] = "own_slack"

@@ -19,8 +19,8 @@ class WeightedBounds:
     sense: np.ndarray  # int8: +1, -1, or 0 for equalities
     gamma: np.ndarray  # slack weights, dimensionless; rows of infinite weight are hard: their bound must hold
     unit: np.ndarray  # in which a violation is measured: |b| if b is not 0
-    scale: float = 1.0  # size of 1 in the values of the losses, in the units of the bounds
-    worth: float = 1.0  # size of 1 in the losses
+    scale: float = 1.0  # values and bounds are divided by it before they reach the losses
+    worth: float = 1.0  # the losses are divided by it
 
 
 class RowLosses:
@@ -103,6 +103,7 @@ class RowLosses:
             if loss.is_hard:
                 continue
             q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
+            # with degree 0 only the quotient of value and bound matters, and the smaller of the two sizes counts
             near = np.minimum(np.abs(q), np.abs(b)) if loss.degree == 0 else np.abs(b)
             e = eps * (np.abs(q) + near + e)
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
@@ -115,13 +116,13 @@ class RowLosses:
         return total
 
     def conjugate_sum(self, mu: np.ndarray) -> np.ndarray:
-        """Sum of :meth:`conjugate`, and of its absolute terms, shape (2,); the rounding error is a multiple of EPS times the second."""
+        """Sums of :meth:`conjugate` and of its absolute terms, shape (2,); rounding is at most a multiple of EPS times the latter."""
         conjugate, size = np.empty_like(mu), np.empty_like(mu)
         for loss, rows in self.groups:
             m, b, g, scale = mu[rows], self.bound[rows], self.gamma[rows], self.scale[rows]
             conjugate[rows] = loss.conjugate(m, b, g, scale)
             xi = np.abs(loss.relaxed(m, b, g, scale)[0])
-            # where only the quotient of value and bound matters, the smaller of the two
+            # the smaller size for degree 0, as in value_rounding
             size[rows] = np.abs(m) * (xi + (np.minimum(xi, np.abs(b)) if loss.degree == 0 else np.abs(b)))
         return np.array([conjugate.sum(), (np.abs(conjugate) + size).sum()])
 

@@ -178,9 +178,10 @@ def _rank_one_terms(
     rounding: Rounding | None,
     mapped: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None,
 ) -> tuple[RankOneRows | PairGraph, _Errors | None]:
-    """Terms as pairs where they outnumber the points, otherwise as vectors, 0 where they may be rounding; and their errors.
+    """The terms as pairs of points if they outnumber the points, otherwise as vectors; and the errors of the vectors.
 
-    Without rounding, Z holds the vectors of the terms. The errors are None if they are in proportion to the entries.
+    Vectors that may be rounding are 0. Without ``rounding``, Z holds the vectors of the terms. The errors are None if they are in
+    proportion to the entries.
     """
     if rounding is None:
         return RankOneRows(Z), None

@@ -1,6 +1,6 @@
 """The loop that drives every solver: limits, certificates, history, callback, interruption.
 
-It also says what a solver and its state are, and has the base classes of those of problem (P).
+It also defines what a solver and its state must have, with base classes for problem (P).
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
 
 
 class _Checkpoints:
-    """Calls a checkpoint with an intermediate result: a matrix without a proof, and the working set if there is one."""
+    """Gives a checkpoint intermediate results: a matrix without a proof, and the working set if there is one."""
 
     def __init__(self, problem: NearestMatrix, coordinates: Coordinates, checkpoint: Checkpoint) -> None:
         self.problem, self.coordinates, self.checkpoint = problem, coordinates, checkpoint

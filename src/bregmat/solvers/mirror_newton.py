@@ -1,6 +1,7 @@
 """Mirror Newton: inexact Newton in mirror coordinates ``T = phi'(M)`` for losses and slack.
 
 Stationarity ``R = T - T0 + A*(loss'(p)) = 0`` with ``M = psi(T)``; the iterate is inside the cone whatever the step.
+Each step solves one linear system (:func:`solve_newton_system`).
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class WeightedProblem(Problem):
     upper: np.ndarray
     unit: float
     min_eig: float
-    # a certificate costs two steps, and the signal falls to this share in about five steps
+    # a certificate costs two steps, and the signal falls by this factor in about five steps
     retry_divisor: ClassVar[float] = 30.0
     retries_feasible: ClassVar[bool] = False
 

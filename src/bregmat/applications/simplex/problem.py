@@ -58,7 +58,7 @@ class DistributionState(State):
 class NearestDistribution(LinearRows, Problem):
     """``minimize KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, with its proofs."""
 
-    retries_feasible = False
+    retries_feasible = False  # a certificate restores rows, so the signal must fall before the next one
 
     @property
     def certifies_cheaply(self) -> bool:
