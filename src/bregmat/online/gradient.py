@@ -12,7 +12,6 @@ from sklearn.exceptions import NotFittedError
 from bregmat.base.checks import as_column, check_integer, check_positive, check_share
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
@@ -378,7 +377,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         settings = self.settings
         block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
-        check_labels(settings, y)
+        settings.check_labels(y)
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]

@@ -15,6 +15,14 @@ from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 
 
+class SpectralSpreadWarning(UserWarning):
+    """An instance has a larger spectral spread than promised; the loss bound no longer holds."""
+
+
+class UnreachableLabelWarning(UserWarning):
+    """A label cannot be predicted by any matrix of the learner's trace within the loss budget, or by any metric."""
+
+
 class Undo:
     """A context in which an exception, also `KeyboardInterrupt`, resets a learner to what it was before.
 

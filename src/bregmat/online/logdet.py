@@ -29,8 +29,7 @@ from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.objective.divergences import LogDet
-from bregmat.online.assumptions import UnreachableLabelWarning
-from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
+from bregmat.online.learner import OnlineLearner, Undo, UnreachableLabelWarning, as_labels, check_recorded
 from bregmat.online.records import KeptExamples
 from bregmat.typing import Points, Sense, Senses, Table, Values
 

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd
+from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd, rows_text
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
@@ -98,7 +98,7 @@ class GradientSettings:
         # for d = 1 Delta and c are 0: W never changes, so that any rate will do
         return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
 
-    # ------------------------------------------------------------------ matrices given by the user
+    # ------------------------------------------------------------------ matrices and labels given by the user
     def read_prior(self, prior: Any, dim: int | None) -> np.ndarray:
         """The logarithm of a prior; raises unless it is positive definite and of the trace of the learner."""
         values, U = eigh(hermitian("prior", prior, dim))
@@ -107,6 +107,19 @@ class GradientSettings:
             raise ValueError(f"prior must have the trace {self.trace:g}, the argument trace; got {values.sum():.8g}.")
         log_W = (U * np.log(values)) @ U.conj().T
         return 0.5 * (log_W + log_W.conj().T)
+
+    def check_labels(self, y: np.ndarray) -> None:
+        """Raise for labels that the loss does not allow, and for negative distances."""
+        if isinstance(self.loss, BuiltInLoss):
+            self.loss.check_labels(y)
+        if self.instances == "pairs" and self.is_measured:
+            # a distance of 0 between duplicates may be negative by rounding
+            bad = np.flatnonzero(y < -1e-12 * self.trace)
+            if len(bad):
+                raise ValueError(
+                    f"y must be at least 0: half squared distances are not negative; got {y[bad[0]]} in {rows_text(bad)}. "
+                    "Clip at 0 what is below it by noise."
+                )
 
     def read_comparison(self, U: Any, dim: int | None) -> np.ndarray:
         """A comparison matrix; raises unless it is PSD and of the trace of the learner."""
