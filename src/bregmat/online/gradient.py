@@ -15,7 +15,7 @@ from bregmat.estimators.base import validated
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
+from bregmat.online.learner import OnlineLearner, as_labels, check_recorded, undone_on_error
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -136,7 +136,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
         """Forget everything, then :meth:`partial_fit` with the present parameters; returns self."""
-        with Undo(self, []):
+        with undone_on_error(self):
             self._forget()
             self._learn(self._checked_vectors(X, fewest=1), as_labels(self, y))
         return self
@@ -160,7 +160,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def predict_then_learn(self, X: Stream, y: Values) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
-        with Undo(self, []):
+        with undone_on_error(self):
             return self._learn(self._checked_vectors(X), as_labels(self, y))
 
     def predict(self, X: Stream) -> np.ndarray:
@@ -307,7 +307,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             dim = dim if log_prior is None else len(log_prior)
             if dim is None and settings.instances == "pairs":
                 raise ValueError(NO_DIM)
-            with Undo(self, []):
+            with undone_on_error(self):
                 self._settings = settings
                 if dim is not None:
                     self._start(int(dim), log_prior)
@@ -381,7 +381,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_for(self._dim or block.shape[1]), Undo(self, marks):
+        with single_thread_for(self._dim or block.shape[1]), undone_on_error(self, marks):
             state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)

@@ -18,7 +18,6 @@ from bregmat._kernels.arrays import Learner
 from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.online import bounds
-from bregmat.online.instances import PairInstances
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
@@ -170,7 +169,7 @@ class GradientState:
     def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Trials with a compiled loss: one call of a kernel for the whole block."""
         predictions = np.empty(len(y))
-        if isinstance(self.settings.kind, PairInstances):
+        if self.settings.instances == "pairs":
             self._run(lanczos.learn_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
         else:
             V = np.ascontiguousarray(block, dtype=self.H.dtype)
@@ -296,7 +295,7 @@ class GradientState:
     def mark(self, block: np.ndarray) -> tuple[Any, ...]:
         """What :meth:`go_back` needs to undo the trials of a block that is about to be learned."""
         pair = None
-        if len(block) == 1 and isinstance(self.settings.kind, PairInstances):
+        if len(block) == 1 and self.settings.instances == "pairs":
             # a trial on the pair (a, b) changes four entries of H, and a refresh the diagonal: no copy of H
             pair = tuple(block[0].tolist())
         H = self.H.copy() if pair is None else (self.H.diagonal().copy(), self.H[pair], self.H[pair[::-1]])

@@ -29,7 +29,7 @@ from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.objective.divergences import LogDet
-from bregmat.online.learner import OnlineLearner, Undo, UnreachableLabelWarning, as_labels, check_recorded
+from bregmat.online.learner import OnlineLearner, UnreachableLabelWarning, as_labels, check_recorded, undone_on_error
 from bregmat.online.records import KeptExamples
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
@@ -124,7 +124,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
         """Forget everything, then :meth:`partial_fit`; returns self."""
-        with Undo(self, []):
+        with undone_on_error(self):
             self._learn(self._checked_differences(X, reset=True, fewest=1), as_labels(self, y), sense, fresh=True)
         return self
 
@@ -162,7 +162,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def predict_then_learn(self, X: Points, y: Values, *, sense: Senses = "==") -> np.ndarray:
         """As :meth:`partial_fit`; returns the squared distances predicted, each before its own label was used; shape (n,)."""
-        with Undo(self, []):
+        with undone_on_error(self):
             return self._learn(self._checked_differences(X, reset=self._Bt is None), as_labels(self, y), sense)
 
     def predict_one(self, x: Values) -> float:
@@ -341,7 +341,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
             advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
             raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-        with Undo(self, [] if record is None else [(record, record.mark(Z))]):
+        with undone_on_error(self, [] if record is None else [(record, record.mark(Z))]):
             self.n_features_in_, self._fixed, self._first = Z.shape[1], rate, first
             self._Bt, self._totals, self._record = Bt, totals, record
             if record is not None:

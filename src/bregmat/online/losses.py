@@ -132,8 +132,9 @@ class ForwardEntropicLoss(EntropicLoss):
     code: ClassVar[int] = lanczos.FORWARD_ENTROPIC
 
 
-_BUILT_IN = (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
-ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in _BUILT_IN}
+ONLINE_LOSSES: dict[str, type] = {
+    cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
+}
 
 
 def as_online_loss(loss: Any) -> Any:

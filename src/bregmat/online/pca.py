@@ -16,7 +16,7 @@ from bregmat.base.checks import as_matrix, check_integer, check_positive, check_
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.learner import StreamLearner, Undo
+from bregmat.online.learner import StreamLearner, undone_on_error
 from bregmat.typing import Points, RandomState, Values
 
 BLOCK = (
@@ -291,7 +291,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
         """Learn all rows or none; ``fresh``: begin anew."""
         fresh = fresh or not self.__sklearn_is_fitted__()
-        with Undo(self, []):
+        with undone_on_error(self):
             X = validated(self, X, order="C", reset=fresh)
             d = X.shape[1]
             if fresh:

@@ -33,11 +33,12 @@ class GradientSettings:
     kind: Any = field(init=False)  # of the class of bregmat.online.instances that `instances` names
 
     def __post_init__(self) -> None:
-        has_rate = not (isinstance(self.eta, str) and self.eta == "bound")
-        for name in (*["eta"] * has_rate, "trace", "spectral_spread", "loss_budget"):
-            value, hint = getattr(self, name), "'bound' or " * (name == "eta")
-            check_positive(name, value, finite=True, zero=name == "loss_budget", hint=hint)
-            self._set(name, float(value))
+        if not (isinstance(self.eta, str) and self.eta == "bound"):
+            check_positive("eta", self.eta, finite=True, hint="'bound' or ")
+            self._set("eta", float(self.eta))
+        for name in ("trace", "spectral_spread", "loss_budget"):
+            check_positive(name, getattr(self, name), finite=True, zero=name == "loss_budget")
+            self._set(name, float(getattr(self, name)))
         check_flag("keep_examples", self.keep_examples)
         self._set("keep_examples", bool(self.keep_examples))
         as_choice("mode", self.mode, MODES)
@@ -73,12 +74,9 @@ class GradientSettings:
 
     def no_matrix(self) -> str:
         """The sentence that no matrix meets the assumption of the bound on this stream."""
-        fits = (
-            f"has a total loss of at most {self.loss_budget:g} on this stream"
-            if self.loss_budget
-            else "fits this stream exactly"
-        )
-        return f"no matrix of trace {self.trace:g} {fits}"
+        if self.loss_budget == 0.0:
+            return f"no matrix of trace {self.trace:g} fits this stream exactly"
+        return f"no matrix of trace {self.trace:g} has a total loss of at most {self.loss_budget:g} on this stream"
 
     def log_prior(self, dim: int) -> np.ndarray:
         """The logarithm of the default prior ``(trace / d) I``."""

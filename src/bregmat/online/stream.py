@@ -215,7 +215,7 @@ def run_stream(
     True
     """
     _check_arguments(learner, stream, every, callback, bound, drift)
-    run, reason = _LiveRun(learner, stream, every, bound or _claimed_bound, drift), StreamExit.END
+    run, reason = _LiveRun(learner, stream, every, bound or type(learner)._claimed_bound, drift), StreamExit.END
     try:
         for block in run.blocks():
             record = run.learn(block)
@@ -226,11 +226,6 @@ def run_stream(
         take_interrupt()
         reason = StreamExit.INTERRUPTED
     return StreamRun(learner, run.position, run.history(), reason)
-
-
-def _claimed_bound(learner: StreamLearner) -> float:
-    """The bound of the records by default."""
-    return learner._claimed_bound()
 
 
 def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound: Any, drift: Any) -> None:
