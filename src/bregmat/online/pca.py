@@ -19,9 +19,8 @@ from bregmat.estimators.base import validated
 from bregmat.online.learner import StreamLearner, undone_on_error
 from bregmat.typing import Points, RandomState, Values
 
-BLOCK = (
-    50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
-)
+# d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
+BLOCK = 50_000_000
 LARGEST = 1e100  # steps along rows with larger squared norms would overflow
 
 
