@@ -117,7 +117,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         tags.input_tags.two_d_array = tags.input_tags.sparse = self.instances == "vectors"
         tags.input_tags.three_d_array = self.instances == "matrices"
         tags.target_tags.required = True
-        tags.regressor_tags.poor_score = True  # most labels are no quadratic forms of the instances
+        tags.regressor_tags.poor_score = True  # most labels are not quadratic forms of the instances
         return tags
 
     # ------------------------------------------------------------------ a stream
@@ -386,7 +386,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             state.check_assumptions(block, y)
             return state.learn(block, y)
 
-    # ------------------------------------------------------------------ asked by run_stream
+    # ------------------------------------------------------------------ for run_stream
     def _check_early(self) -> None:
         _ = self.settings
 

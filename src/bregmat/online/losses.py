@@ -19,7 +19,7 @@ from bregmat.typing import OnlineLoss
 
 
 class BuiltInLoss:
-    """A loss whose formula is in the kernels, where a code selects it; a file stores its name and its parameter."""
+    """A compiled loss: ``code`` selects its formula in the kernels. A file stores its name and its parameter."""
 
     name: ClassVar[str]
     code: ClassVar[int]
