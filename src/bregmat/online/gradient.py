@@ -167,7 +167,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         values, U = self._started().spectrum()
         kind = self.settings.kind
-        return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
+        block = kind.read(self._checked_vectors(X, is_known=True), self._dim)
+        return kind.values(block, U * np.sqrt(values))  # tr(W X) with W = G G*
 
     # ------------------------------------------------------------------ the matrix
     def matrix(self) -> np.ndarray:
@@ -353,10 +354,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _start(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
         """Start a state for matrices of order `dim`."""
-        state = GradientState(self.settings, dim, log_prior)
-        named = {"n_features_in_": dim} if self.settings.instances == "vectors" else {}
-        self.__dict__.update({"_state": state} | named)
-        return state
+        self._state = GradientState(self.settings, dim, log_prior)
+        if self.settings.instances == "vectors":
+            self.n_features_in_ = dim
+        return self._state
 
     def _forget(self) -> None:
         for name in ("_settings", "_state", "n_features_in_", "feature_names_in_"):

@@ -125,14 +125,6 @@ class BoundAgainst:
     def __call__(self, learner: Any) -> float:
         return float(learner.loss_bound(self.U))
 
-    def check(self, learner: Any) -> None:
-        """Raise before anything is learned if the bound cannot be computed later."""
-        if not isinstance(learner, OnlineLearner):
-            raise TypeError(
-                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
-            )
-        learner.loss_of(self.U)
-
 
 def bound_against(U: Any) -> Callable[[Any], float]:
     """A `bound` for :func:`run_stream` in terms of a known matrix U: ``learner.loss_bound(U)``.
@@ -245,7 +237,11 @@ def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound
     if drift is not None and not isinstance(learner, MatrixExponentiatedGradient):
         raise TypeError(f"drift needs a MatrixExponentiatedGradient; got {type(learner).__name__}.")
     if isinstance(bound, BoundAgainst):
-        bound.check(learner)
+        if not isinstance(learner, OnlineLearner):
+            raise TypeError(
+                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
+            )
+        learner.loss_of(bound.U)  # raises if the stream is not recorded
     learner._check_early()
 
 
