@@ -1,4 +1,4 @@
-"""What the online learners share: labels, blocks learned as a whole or not at all, and losses of fixed matrices."""
+"""Common parts of the online learners: warnings, labels, undoing a failed block, and losses of fixed matrices."""
 
 from __future__ import annotations
 

@@ -87,12 +87,8 @@ class GradientSettings:
         if self.eta != "bound":
             return self.eta
         # Lemma 3.2 is tightest for c = r sqrt(2 Delta / l_max), with Delta at most its largest value over all U
-        c = bounds.balance(
-            self.spectral_spread,
-            bounds.largest_divergence(log_prior, trace=self.trace),
-            loss_budget=self.loss_budget,
-            trace=self.trace,
-        )
+        divergence = bounds.largest_divergence(log_prior, trace=self.trace)
+        c = bounds.balance(self.spectral_spread, divergence, loss_budget=self.loss_budget, trace=self.trace)
         # for d = 1 Delta and c are 0: W never changes, so that any rate will do
         return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
 
