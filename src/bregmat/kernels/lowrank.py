@@ -165,8 +165,8 @@ def _next_pivots(
     part = kernel(near, near) - G[near] @ G[near].T
     C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
     reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
-    b = min(BLOCK, most, max(1, int(np.argmin(reached)) if not reached.all() else found))
-    b = b if found else 0
+    # up to the first pivot that is too near to the span of the others, but at least one
+    b = min(BLOCK, most, found, max(1, int(np.argmin(np.append(reached, False)))))
     return near[order[:b] - 1], C[:b, :b]
 
 

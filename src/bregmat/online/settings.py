@@ -15,8 +15,6 @@ from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss
 from bregmat.typing import OnlineMode
 
-MODES = get_args(OnlineMode)
-
 
 @dataclass(frozen=True, eq=False)
 class GradientSettings:
@@ -41,7 +39,7 @@ class GradientSettings:
             self._set(name, float(getattr(self, name)))
         check_flag("keep_examples", self.keep_examples)
         self._set("keep_examples", bool(self.keep_examples))
-        as_choice("mode", self.mode, MODES)
+        as_choice("mode", self.mode, get_args(OnlineMode))
         self._set("loss", as_online_loss(self.loss))
         self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
         if self.mode == "lanczos" and self.instances == "matrices":

@@ -24,7 +24,6 @@ from bregmat.pairs.tuples import as_plain_points, as_signs
 from bregmat.run.loop import Solver
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
-PRIORS = get_args(ItmlPrior)
 PERCENTILES = (5.0, 95.0)
 
 
@@ -48,7 +47,7 @@ class ItmlProblem(IndexedMetric):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("gamma", self.gamma)
-        if isinstance(self.prior, str) and self.prior not in PRIORS:
+        if isinstance(self.prior, str) and self.prior not in get_args(ItmlPrior):
             raise ValueError(
                 "`prior` must be 'identity', 'covariance', 'random' or a numpy array of shape (n_features, n_features); "
                 f"got {self.prior!r}."
