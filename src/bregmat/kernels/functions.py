@@ -113,7 +113,7 @@ class KernelFunction:
 
     @property
     def facts(self) -> KernelFacts:
-        """Properties that are known from its name."""
+        """Properties that follow from the name of the kernel."""
         return NAMED.get(self.kernel, OTHER) if isinstance(self.kernel, str) else OTHER
 
     @property

@@ -72,9 +72,7 @@ class KernelSource(ABC):
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), in strips; half the work if ``rows is columns``."""
-        out = np.zeros(len(rows))
-        if len(columns) == 0:
-            return out
+        out = np.empty(len(rows))
         for some in blocks(len(rows), len(columns), STRIP):
             out[some] = self.block(rows[some], columns) @ weight
         return out

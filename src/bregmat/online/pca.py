@@ -309,7 +309,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return self
 
     def _check_norms(self, X: np.ndarray) -> None:
-        """Raise for rows longer than ``max_norm``, and for rows whose steps would overflow."""
+        """Raise for rows that are longer than ``max_norm`` or whose steps would overflow."""
         norms = sq_norms(X)
         bad = np.flatnonzero(~(norms <= LARGEST))
         if len(bad):

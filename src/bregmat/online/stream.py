@@ -65,7 +65,7 @@ class StreamRun:
 
     @property
     def progress(self) -> str:
-        """How far the run came; follows "was interrupted" in a warning."""
+        """The number of examples learned, for the warning that the run was interrupted."""
         return f"after {self.position} examples, which the learner has learned"
 
     @property
