@@ -10,20 +10,19 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
-from scipy.linalg import eigh, get_lapack_funcs
+from scipy.linalg import eigh
+from scipy.linalg.lapack import dpotrf
 
 from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
-from bregmat.base.linalg import blocks
+from bregmat.base.linalg import add_diagonal, blocks, cholesky
 from bregmat.kernels.functions import KernelFunction, check_values
 
 INDEFINITE = 1e-8  # how far below 0 rounding may take an eigenvalue or a squared distance, relative to the largest
 NAMED = 4  # number of rows that a message names
 CHECKED = 1_000_000  # squared distances that are checked at a time
 WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
-MOST_SUPPORT, SAMPLE = (
-    1000,
-    300,
-)  # larger ones are tested on at most so many support vectors and so many random examples
+MOST_SUPPORT = 1000  # a larger one is tested on at most so many support vectors ...
+SAMPLE = 300  # ... and on so many random examples
 
 # Constants of check_definite.
 RAISED = 1e-13  # times sqrt(n), relative to the diagonal: exceeds the rounding of a factorisation of a singular A
@@ -73,17 +72,11 @@ def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None
     """The smallest eigenvalue if it is negative beyond rounding, else None; costs one Cholesky factorisation if it is not."""
     work = np.array(K, dtype=np.float64, order="C")
     # raise the diagonal by half of what rounding may explain: the factorisation rounds, too
-    work.reshape(-1)[:: len(K) + 1] += 0.5 * _allowed(work, _norm(work), rounding)
-    if not _unfactored(work):
+    add_diagonal(work, 0.5 * _allowed(work, _norm(work), rounding))
+    if cholesky(work, is_used_up=True)[1]:
         return None
     found = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
     return None if found.rounding else found
-
-
-def _unfactored(work: np.ndarray) -> int:
-    """0 if a matrix has a Cholesky factor, else the order of the leading block that has none. Overwrites the upper triangle."""
-    _, info = get_lapack_funcs("potrf", dtype=work.dtype)(work.T, lower=1, overwrite_a=1, clean=0)
-    return int(info)
 
 
 def _largest_entries(vector: np.ndarray) -> np.ndarray:
@@ -94,7 +87,7 @@ def _largest_entries(vector: np.ndarray) -> np.ndarray:
 def _allowed(K: np.ndarray, largest: float, rounding: float) -> float:
     """How far below 0 rounding may take an eigenvalue."""
     top = max(float(K.max()), -float(K.min()))
-    return max(INDEFINITE * abs(largest), len(K) * rounding * top, 1e-300)
+    return max(INDEFINITE * largest, len(K) * rounding * top)
 
 
 def _norm(K: np.ndarray) -> float:
@@ -128,7 +121,7 @@ def check_definite(A: np.ndarray) -> float:
     if largest > 0.0:
         M = A.astype(float, order="C")
         M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED * np.sqrt(n)) + FLOOR * largest
-        failed = _unfactored(M)
+        _, failed = dpotrf(M.T, lower=1, overwrite_a=1, clean=0)  # order of the leading block without a factor, or 0
         if failed == 0:
             return float(RAISED * np.sqrt(n)) + FLOOR + rounding
     elif not A.any():

@@ -83,7 +83,7 @@ class KernelFunction:
         known = f'"precomputed", a function of (X, Y), or one of {", ".join(NAMED)}'
         if not callable(kernel) and not isinstance(kernel, str):
             raise TypeError(f"kernel must be {known}; got {kernel!r}.")
-        if isinstance(kernel, str) and kernel != "precomputed" and kernel not in NAMED:
+        if isinstance(kernel, str) and kernel not in ("precomputed", *NAMED):
             raise ValueError(f"kernel must be {known}; got {kernel!r}.")
         if kernel_params is not None and not isinstance(kernel_params, dict):
             raise TypeError(f"kernel_params must be a dict or None; got {kernel_params!r}.")
@@ -113,7 +113,7 @@ class KernelFunction:
 
     @property
     def facts(self) -> KernelFacts:
-        """Properties that are known from its name."""
+        """Properties that follow from the name of the kernel."""
         return NAMED.get(self.kernel, OTHER) if isinstance(self.kernel, str) else OTHER
 
     @property

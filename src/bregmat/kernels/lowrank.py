@@ -13,9 +13,8 @@ from scipy.linalg.lapack import dpstrf
 from bregmat.base.checks import asymmetry
 from bregmat.kernels.functions import check_values
 
-PIVOT_TOL = (
-    1e-12  # squared distance to the span of the pivots, relative to the largest k(x, x), that counts as rounding
-)
+# squared distance to the span of the pivots, relative to the largest k(x, x), that counts as rounding
+PIVOT_TOL = 1e-12
 INDEFINITE_TOL = 1e-8  # by how much the residual of a PSD kernel may be negative, relative to the largest k(x, x)
 BLOCK = 32  # number of pivots chosen at a time
 NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
@@ -166,16 +165,17 @@ def _next_pivots(
     part = kernel(near, near) - G[near] @ G[near].T
     C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
     reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
-    b = min(BLOCK, most, max(1, int(np.argmin(reached)) if not reached.all() else found))
-    b = b if found else 0
+    # up to the first pivot that is too near to the span of the others, but at least one
+    b = min(BLOCK, most, found, max(1, int(np.argmin(np.append(reached, False)))))
     return near[order[:b] - 1], C[:b, :b]
 
 
 def _check_positive(diagonal: np.ndarray, name: str) -> None:
     """Raise unless some k(x, x) is positive."""
     if not diagonal.max() > 0.0:
-        top = f"{diagonal.max():.3g}"
-        raise ValueError(f"{name} must have a positive value k(x, x) for some point; the largest is {top}.")
+        raise ValueError(
+            f"{name} must have a positive value k(x, x) for some point; the largest is {diagonal.max():.3g}."
+        )
 
 
 def _check_left(excess: float, top: float, name: str, tol: float) -> None:

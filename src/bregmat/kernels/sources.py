@@ -20,8 +20,7 @@ FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which d
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
 SMALL = 16_384  # entries of a block up to which sums are computed from the whole block
 FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
-# mean and largest gamma |x - mean|^2 above which distances are computed from differences
-CANCELS, OVERFLOWS = 1e5, 1e30
+CANCELS = 1e5  # mean of gamma |x - mean|^2 above which distances are computed from differences
 STRIP = 2_000_000  # entries of a block that are computed at a time
 SAMPLED = 64  # rows and columns of a precomputed matrix on which symmetry is checked
 
@@ -73,9 +72,7 @@ class KernelSource(ABC):
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
         """``K[rows][:, columns] @ weight`` in float64, shape (len(rows),), in strips; half the work if ``rows is columns``."""
-        out = np.zeros(len(rows))
-        if len(columns) == 0:
-            return out
+        out = np.empty(len(rows))
         for some in blocks(len(rows), len(columns), STRIP):
             out[some] = self.block(rows[some], columns) @ weight
         return out
@@ -239,7 +236,7 @@ class Precomputed(KernelSource):
     @cached_property
     def _asymmetry(self) -> float:
         """Largest difference of mirrored entries, relative to the smallest positive diagonal entry."""
-        return asymmetry("K", self.K, tol=np.inf) / max(float(self.own[self.own > 0].min(initial=np.inf)), 1e-300)
+        return asymmetry("K", self.K, tol=np.inf) / float(self.own[self.own > 0].min(initial=np.inf))
 
     def block_error(self) -> float:
         return self.rounding + self._asymmetry
@@ -332,7 +329,7 @@ def _gaussian(X: np.ndarray, gamma: float) -> KernelSource:
     """The Gaussian kernel; distances come from differences if products would overflow in float32 or cancel in float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         source = Gaussian(X, gamma)
-        if source.h.max() <= OVERFLOWS and float(source.h.mean(dtype=np.float64)) <= CANCELS:
+        if float(source.h.mean(dtype=np.float64)) <= CANCELS:  # False for NaN, after an overflow
             return source
     from scipy.spatial.distance import cdist
 

@@ -1,9 +1,9 @@
 """Learners that see one example at a time, with bounds on their total loss, and :func:`run_stream`, which trains them on a stream."""
 
-from bregmat.online.assumptions import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.hindsight import BestInHindsight
+from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.pca import OnlinePCA

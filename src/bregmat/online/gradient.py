@@ -12,11 +12,10 @@ from sklearn.exceptions import NotFittedError
 from bregmat.base.checks import as_column, check_integer, check_positive, check_share
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.assumptions import check_labels
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
+from bregmat.online.learner import OnlineLearner, as_labels, check_recorded, undone_on_error
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
 
@@ -118,7 +117,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         tags.input_tags.two_d_array = tags.input_tags.sparse = self.instances == "vectors"
         tags.input_tags.three_d_array = self.instances == "matrices"
         tags.target_tags.required = True
-        tags.regressor_tags.poor_score = True  # most labels are no quadratic forms of the instances
+        tags.regressor_tags.poor_score = True  # most labels are not quadratic forms of the instances
         return tags
 
     # ------------------------------------------------------------------ a stream
@@ -137,7 +136,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def fit(self, X: Stream, y: Values) -> MatrixExponentiatedGradient:
         """Forget everything, then :meth:`partial_fit` with the present parameters; returns self."""
-        with Undo(self, []):
+        with undone_on_error(self):
             self._forget()
             self._learn(self._checked_vectors(X, fewest=1), as_labels(self, y))
         return self
@@ -161,14 +160,15 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def predict_then_learn(self, X: Stream, y: Values) -> np.ndarray:
         """As :meth:`partial_fit`; returns the predictions, each made before its own label was used; shape (n,)."""
-        with Undo(self, []):
+        with undone_on_error(self):
             return self._learn(self._checked_vectors(X), as_labels(self, y))
 
     def predict(self, X: Stream) -> np.ndarray:
         """``tr(W X)`` of every instance with the present W; shape (n,)."""
         values, U = self._started().spectrum()
         kind = self.settings.kind
-        return kind.values(kind.read(self._checked_vectors(X, is_known=True), self._dim), U * np.sqrt(values))
+        block = kind.read(self._checked_vectors(X, is_known=True), self._dim)
+        return kind.values(block, U * np.sqrt(values))  # tr(W X) with W = G G*
 
     # ------------------------------------------------------------------ the matrix
     def matrix(self) -> np.ndarray:
@@ -308,7 +308,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             dim = dim if log_prior is None else len(log_prior)
             if dim is None and settings.instances == "pairs":
                 raise ValueError(NO_DIM)
-            with Undo(self, []):
+            with undone_on_error(self):
                 self._settings = settings
                 if dim is not None:
                     self._start(int(dim), log_prior)
@@ -354,10 +354,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
 
     def _start(self, dim: int, log_prior: np.ndarray | None = None) -> GradientState:
         """Start a state for matrices of order `dim`."""
-        state = GradientState(self.settings, dim, log_prior)
-        named = {"n_features_in_": dim} if self.settings.instances == "vectors" else {}
-        self.__dict__.update({"_state": state} | named)
-        return state
+        self._state = GradientState(self.settings, dim, log_prior)
+        if self.settings.instances == "vectors":
+            self.n_features_in_ = dim
+        return self._state
 
     def _forget(self) -> None:
         for name in ("_settings", "_state", "n_features_in_", "feature_names_in_"):
@@ -378,16 +378,16 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         settings = self.settings
         block = settings.kind.read(X, self._dim)
         y = as_column("y", y, len(block), per="example", scalar=len(block) == 1, copy=True)
-        check_labels(settings, y)
+        settings.check_labels(y)
         if not len(y):
             return np.zeros(0)
         marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_for(self._dim or block.shape[1]), Undo(self, marks):
+        with single_thread_for(self._dim or block.shape[1]), undone_on_error(self, marks):
             state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)
 
-    # ------------------------------------------------------------------ asked by run_stream
+    # ------------------------------------------------------------------ for run_stream
     def _check_early(self) -> None:
         _ = self.settings
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,7 @@ from bregmat._kernels.arrays import Learner
 from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.online import bounds
-from bregmat.online.assumptions import check_steps, unavoidable_losses, why_no_fit, why_too_wide
-from bregmat.online.instances import PairInstances
+from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
@@ -26,8 +26,8 @@ from bregmat.online.settings import GradientSettings
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
 TOL = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
 FIRST_STEPS = 6.0  # Lanczos steps of the first run; a later run begins with as many as the previous one needed
-ROUNDING = 1e-9  # a total loss may exceed its bound by so much, relatively, before the excess counts as a proof
-NOT_FINITE = "a prediction or a step of the learner is not finite; lower eta or scale X and y."
+ROUNDING = 1e-9  # relative excess of a spread, a label or a total loss over its bound that may come from rounding
+LARGEST_STEP = 1e100  # larger steps in log W would overflow
 
 
 class GradientState:
@@ -112,16 +112,45 @@ class GradientState:
     # ------------------------------------------------------------------ trials
     def check_assumptions(self, block: np.ndarray, y: np.ndarray) -> None:
         """Raise for steps that would overflow; note, with one warning, an assumption of the bound that fails."""
-        extremes = self.settings.kind.extremes(block, len(self.H))
-        check_steps(self.settings, extremes, y, self.eta)
+        low, high = self.settings.kind.extremes(block, len(self.H))
+        norm, trace = max(1.0, -float(low.min()), float(high.max())), self.settings.trace
+        # |eta l'(p, y) X| with |p| <= trace |X|, for a loss whose derivative grows at most linearly
+        if not self.eta * norm * (trace * norm + float(np.abs(y).max())) < LARGEST_STEP:
+            raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
+        if self.settings.instances == "pairs" and self.settings.spectral_spread >= 1.0 and y.max() <= trace:
+            return  # nothing fails: a pair has the eigenvalues 0 and 1; saves a fifth of the time of a single pair
         if self.void is None:
-            self.void = why_too_wide(self.settings, extremes, self.n_seen)
-        if self.void is not None or self.no_fit is not None:
-            return
-        losses = unavoidable_losses(self.settings, extremes, y)
-        if losses is not None:
-            self.no_fit = why_no_fit(self.settings, losses, y, before=self.misfit, seen=self.n_seen)
-            self.misfit += float(losses.sum())
+            self._note_spread(high - low)
+        if self.void is None and self.no_fit is None and self.settings.is_measured:
+            # trace lambda_min(X) <= tr(U X) <= trace lambda_max(X) for every U of the trace
+            nearest = np.clip(y, trace * low, trace * high)
+            is_bad = np.abs(y - nearest) > ROUNDING * trace * norm
+            if is_bad.any():
+                self._note_misfit(np.where(is_bad, self.settings.loss.value(nearest, y), 0.0), y)
+
+    def _note_spread(self, spreads: np.ndarray) -> None:
+        """Warn of an instance whose spectral spread is larger than promised; Lemma 3.1 assumes that there is none."""
+        promised = self.settings.spectral_spread
+        bad = np.flatnonzero(spreads > promised * (1.0 + ROUNDING))
+        if len(bad):
+            self.void = (
+                f"the spectral spread of example {self.n_seen + bad[0]} is {spreads[bad[0]]:.6g}, above "
+                f"spectral_spread={promised:g}: from now on loss_bound() is inf."
+            )
+            warnings.warn(self.void, SpectralSpreadWarning, stacklevel=5)
+
+    def _note_misfit(self, losses: np.ndarray, y: np.ndarray) -> None:
+        """Add the losses that no matrix of the trace avoids; warn if their total exceeds the loss budget."""
+        total = self.misfit + np.cumsum(losses)
+        over = np.flatnonzero(total > self.settings.loss_budget * (1.0 + ROUNDING))
+        if len(over):
+            t = int(over[0])
+            self.no_fit = (
+                f"{self.settings.no_matrix()}: the label {y[t]:.6g} of example {self.n_seen + t} is beyond what one of that "
+                "trace can predict; raise trace, which has to match the scale of the labels, or loss_budget"
+            )
+            warnings.warn(f"{self.no_fit}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=5)
+        self.misfit += float(losses.sum())
 
     def learn(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Make a trial for every instance and record the block; the predictions made before each update."""
@@ -140,7 +169,7 @@ class GradientState:
     def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Trials with a compiled loss: one call of a kernel for the whole block."""
         predictions = np.empty(len(y))
-        if isinstance(self.settings.kind, PairInstances):
+        if self.settings.instances == "pairs":
             self._run(lanczos.learn_pairs_inplace, predictions, *np.ascontiguousarray(block.T), y)
         else:
             V = np.ascontiguousarray(block, dtype=self.H.dtype)
@@ -195,7 +224,9 @@ class GradientState:
             elif why == lanczos.NEEDS_ROOM:
                 self._reserve(2 * self._steps)
             elif why == lanczos.FAILED:
-                raise FloatingPointError(NOT_FINITE)
+                raise FloatingPointError(
+                    "a prediction or a step of the learner is not finite; lower eta or scale X and y."
+                )
 
     def _vector(self, block: np.ndarray, t: int) -> np.ndarray:
         """v with ``X_t = v v*``, shape (1, d)."""
@@ -237,16 +268,15 @@ class GradientState:
             return math.inf
         settings = self.settings
         divergence = self.largest_divergence if U is None else bounds.relative_entropy(U, self.first_exponent())
-        shared: dict[str, float] = {
-            "loss_of_U": loss_of_U,
-            "spread": settings.spectral_spread,
-            "trace": settings.trace,
-        }
+        spread, trace = settings.spectral_spread, settings.trace
         if settings.is_squared:
             # Lemma 3.2: (1 + c/2) L_U + (1/2 + 1/c) r^2 Delta(U, W_1), with the c that belongs to eta
-            c = bounds.balance_of_rate(self.eta, settings.spectral_spread, trace=settings.trace)
-            return bounds.total_loss_bound(c, divergence, **shared)
-        return bounds.convex_loss_bound(divergence, float(self.totals[lanczos.SLOPES]), eta=self.eta, **shared)
+            c = bounds.balance_of_rate(self.eta, spread, trace=trace)
+            return bounds.total_loss_bound(c, divergence, loss_of_U=loss_of_U, spread=spread, trace=trace)
+        slopes = float(self.totals[lanczos.SLOPES])  # sum_t l'(p_t, y_t)^2
+        return bounds.convex_loss_bound(
+            divergence, slopes, loss_of_U=loss_of_U, eta=self.eta, spread=spread, trace=trace
+        )
 
     def why_no_bound(self) -> str | None:
         """Why no bound holds for a matrix within the loss budget: an assumption failed, or there is no such matrix."""
@@ -264,7 +294,7 @@ class GradientState:
     def mark(self, block: np.ndarray) -> tuple[Any, ...]:
         """What :meth:`go_back` needs to undo the trials of a block that is about to be learned."""
         pair = None
-        if len(block) == 1 and isinstance(self.settings.kind, PairInstances):
+        if len(block) == 1 and self.settings.instances == "pairs":
             # a trial on the pair (a, b) changes four entries of H, and a refresh the diagonal: no copy of H
             pair = tuple(block[0].tolist())
         H = self.H.copy() if pair is None else (self.H.diagonal().copy(), self.H[pair], self.H[pair[::-1]])

@@ -83,7 +83,6 @@ class PairInstances:
         return pairs
 
     def one(self, x: Any) -> Any:
-        """The argument of :meth:`read` for one instance."""
         return [x]
 
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,7 +115,6 @@ class VectorInstances:
         return vectors("X", X, dim)
 
     def one(self, x: Any) -> Any:
-        """The argument of :meth:`read` for one instance."""
         return x if scipy.sparse.issparse(x) else np.asarray(x)[None]
 
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:
@@ -160,7 +158,6 @@ class MatrixInstances:
         return np.array(matrices) if matrices else np.zeros((0, dim or 0, dim or 0))
 
     def one(self, x: Any) -> Any:
-        """The argument of :meth:`read` for one instance."""
         return [x]
 
     def extremes(self, block: np.ndarray, dim: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,9 +1,10 @@
-"""What the online learners share: labels, blocks learned as a whole or not at all, and losses of fixed matrices."""
+"""Common parts of the online learners: warnings, labels, undoing a failed block, and losses of fixed matrices."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,26 +16,29 @@ from bregmat.estimators.base import check_labelled
 from bregmat.typing import Table
 
 
-class Undo:
+class SpectralSpreadWarning(UserWarning):
+    """An instance has a larger spectral spread than promised; the loss bound no longer holds."""
+
+
+class UnreachableLabelWarning(UserWarning):
+    """A label cannot be predicted by any matrix of the learner's trace within the loss budget, or by any metric."""
+
+
+@contextmanager
+def undone_on_error(learner: Any, marks: Sequence[tuple[Any, Any]] = ()) -> Iterator[None]:
     """A context in which an exception, also `KeyboardInterrupt`, resets a learner to what it was before.
 
     Attributes that were set or deleted are reset by themselves. ``marks`` has the objects that are changed in place, each with the
     argument of its method ``go_back``.
     """
-
-    def __init__(self, learner: Any, marks: list[tuple[Any, Any]]) -> None:
-        self.learner, self.marks, self.before = learner, marks, dict(vars(learner))
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self.learner.__dict__ = self.before
-            for part, mark in self.marks:
-                part.go_back(mark)
+    before = dict(vars(learner))
+    try:
+        yield
+    except BaseException:
+        learner.__dict__ = before
+        for part, mark in marks:
+            part.go_back(mark)
+        raise
 
 
 class StreamLearner(BaseEstimator):

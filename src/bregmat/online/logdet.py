@@ -29,8 +29,7 @@ from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.objective.divergences import LogDet
-from bregmat.online.assumptions import UnreachableLabelWarning
-from bregmat.online.learner import OnlineLearner, Undo, as_labels, check_recorded
+from bregmat.online.learner import OnlineLearner, UnreachableLabelWarning, as_labels, check_recorded, undone_on_error
 from bregmat.online.records import KeptExamples
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
@@ -45,7 +44,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     in closed form, with about d^2 operations. For "at most" and "at least" the loss counts only the violation of the bound. Use it for
     metrics that must follow a stream. If all pairs are available at once, or must hold exactly, use :class:`bregmat.MetricLearner`, which
-    finds the optimum. It is no step of a pipeline, since it learns from *pairs* of points and their squared distances.
+    finds the optimum. It cannot be a step of a pipeline, since it learns from *pairs* of points and their squared distances.
 
     Parameters
     ----------
@@ -93,9 +92,8 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     n_features_in_: int
     _fixed: float  # the learning rate; 0 for "auto"
-    _Bt: np.ndarray | None = (
-        None  # B' with A = B B', of an order padded to a multiple of 8; None before the first example
-    )
+    # B' with A = B B', of an order padded to a multiple of 8; None before the first example
+    _Bt: np.ndarray | None = None
     _totals: np.ndarray  # running numbers of the kernels, at the positions that `kernels` names
     _first: np.ndarray | None  # A_1; None for the identity
     _record: KeptExamples | None = None  # None if learning began without keep_examples
@@ -119,13 +117,13 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array, tags.input_tags.three_d_array = bool(self.differences), not self.differences
         tags.target_tags.required = tags.target_tags.positive_only = True
-        tags.regressor_tags.poor_score = True  # most labels are no squared lengths
+        tags.regressor_tags.poor_score = True  # most labels are not squared lengths
         return tags
 
     # ------------------------------------------------------------------ a stream
     def fit(self, X: Points, y: Values, *, sense: Senses = "==") -> OnlineLogDet:
         """Forget everything, then :meth:`partial_fit`; returns self."""
-        with Undo(self, []):
+        with undone_on_error(self):
             self._learn(self._checked_differences(X, reset=True, fewest=1), as_labels(self, y), sense, fresh=True)
         return self
 
@@ -163,7 +161,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def predict_then_learn(self, X: Points, y: Values, *, sense: Senses = "==") -> np.ndarray:
         """As :meth:`partial_fit`; returns the squared distances predicted, each before its own label was used; shape (n,)."""
-        with Undo(self, []):
+        with undone_on_error(self):
             return self._learn(self._checked_differences(X, reset=self._Bt is None), as_labels(self, y), sense)
 
     def predict_one(self, x: Values) -> float:
@@ -307,10 +305,10 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     def _start(self, d: int) -> tuple[np.ndarray | None, np.ndarray]:
         """``A_1`` (None for the identity) and its B', of an order padded to a multiple of 8, as the kernels need it."""
-        first, Bt = None, np.zeros((-(-d // 8) * 8,) * 2)
+        Bt = np.zeros((-(-d // 8) * 8,) * 2)
         if self.prior is None:
             Bt[:d, :d] = np.eye(d)
-            return first, Bt
+            return None, Bt
         first = self._prior(d)
         C, is_definite = cholesky(first)
         if not is_definite:
@@ -325,38 +323,37 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
         y = _checked_labels(Z, y, sense)
-        if fresh:
-            rate = self._first_rate()
-            check_flag("keep_examples", self.keep_examples)
-            if not len(Z):
-                raise ValueError("X must hold at least one example to begin with.")
-            first, Bt = self._start(Z.shape[1])
-            totals, record = np.zeros(kernels.N_TOTALS), KeptExamples() if self.keep_examples else None
-        else:
+        marks = [] if fresh or self._record is None else [(self._record, self._record.mark(Z))]
+        with undone_on_error(self, marks):
+            if fresh:
+                self._begin(Z)
             assert self._Bt is not None
-            rate, first, record = self._fixed, self._first, self._record
-            Bt, totals = self._Bt.copy(), self._totals.copy()
-        predictions = np.empty(len(Z))
-        done = kernels.metric_trials_inplace(Bt, predictions, totals, Z, y, sense, rate)
-        if done < len(Z) or not np.isfinite(Bt).all():
-            where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
-            advice = f"scale X and y, or lower eta={rate:g}" if rate else "scale X and y"
-            raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-        with Undo(self, [] if record is None else [(record, record.mark(Z))]):
-            self.n_features_in_, self._fixed, self._first = Z.shape[1], rate, first
-            self._Bt, self._totals, self._record = Bt, totals, record
-            if record is not None:
-                record.add(Z, y, sense)
+            # the kernel changes them in place
+            self._Bt, self._totals, predictions = self._Bt.copy(), self._totals.copy(), np.empty(len(Z))
+            done = kernels.metric_trials_inplace(self._Bt, predictions, self._totals, Z, y, sense, self._fixed)
+            if done < len(Z) or not np.isfinite(self._Bt).all():
+                where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
+                advice = f"scale X and y, or lower eta={self._fixed:g}" if self._fixed else "scale X and y"
+                raise FloatingPointError(f"a step {where} is not finite; {advice}.")
+            if self._record is not None:
+                self._record.add(Z, y, sense)
         return predictions
 
-    def _first_rate(self) -> float:
-        """The fixed learning rate of the parameters, 0 for "auto"."""
-        if isinstance(self.eta, str):
-            if self.eta != "auto":
-                raise ValueError(f'eta must be "auto" or a positive number; got {self.eta!r}.')
-            return 0.0
-        check_positive("eta", self.eta, finite=True)
-        return float(self.eta)
+    def _begin(self, Z: np.ndarray) -> None:
+        """Check the parameters, and start with the prior."""
+        if isinstance(self.eta, str) and self.eta != "auto":
+            raise ValueError(f'eta must be "auto" or a positive number; got {self.eta!r}.')
+        self._fixed = 0.0
+        if not isinstance(self.eta, str):
+            check_positive("eta", self.eta, finite=True)
+            self._fixed = float(self.eta)
+        check_flag("keep_examples", self.keep_examples)
+        if not len(Z):
+            raise ValueError("X must hold at least one example to begin with.")
+        self.n_features_in_ = Z.shape[1]
+        self._first, self._Bt = self._start(Z.shape[1])
+        self._totals = np.zeros(kernels.N_TOTALS)
+        self._record = KeptExamples() if self.keep_examples else None
 
     def _differences(self, X: Any, d: int | None) -> np.ndarray:
         """The differences (n, d), finite: X itself, or from pairs (n, 2, d)."""

@@ -19,7 +19,7 @@ from bregmat.typing import OnlineLoss
 
 
 class BuiltInLoss:
-    """A loss whose formula is in the kernels, where a code selects it; a file stores its name and its parameter."""
+    """A compiled loss: ``code`` selects its formula in the kernels. A file stores its name and its parameter."""
 
     name: ClassVar[str]
     code: ClassVar[int]
@@ -132,8 +132,9 @@ class ForwardEntropicLoss(EntropicLoss):
     code: ClassVar[int] = lanczos.FORWARD_ENTROPIC
 
 
-_BUILT_IN = (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
-ONLINE_LOSSES: dict[str, type] = {cls.name: cls for cls in _BUILT_IN}
+ONLINE_LOSSES: dict[str, type] = {
+    cls.name: cls for cls in (SquaredLoss, AbsoluteLoss, LogisticLoss, EntropicLoss, ForwardEntropicLoss)
+}
 
 
 def as_online_loss(loss: Any) -> Any:

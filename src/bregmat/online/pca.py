@@ -17,12 +17,11 @@ from bregmat.base.checks import as_matrix, check_integer, check_positive, genera
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
-from bregmat.online.learner import StreamLearner, Undo
+from bregmat.online.learner import StreamLearner, undone_on_error
 from bregmat.typing import Points, RandomState, Values
 
-BLOCK = (
-    50_000_000  # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
-)
+# d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
+BLOCK = 50_000_000
 LARGEST = 1e100  # steps along rows with larger squared norms would overflow
 
 
@@ -292,7 +291,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _learn(self, X: Any, *, fresh: bool) -> OnlinePCA:
         """Learn all rows or none; ``fresh``: begin anew."""
         fresh = fresh or not self.__sklearn_is_fitted__()
-        with Undo(self, []):
+        with undone_on_error(self):
             X = validated(self, X, order="C", reset=fresh)
             d = X.shape[1]
             if fresh:
@@ -311,7 +310,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         return self
 
     def _check_norms(self, X: np.ndarray) -> None:
-        """Raise for rows longer than ``max_norm``, and for rows whose steps would overflow."""
+        """Raise for rows that are longer than ``max_norm`` or whose steps would overflow."""
         norms = sq_norms(X)
         bad = np.flatnonzero(~(norms <= LARGEST))
         if len(bad):

@@ -8,14 +8,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd
+from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd, rows_text
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss
 from bregmat.typing import OnlineMode
-
-MODES = get_args(OnlineMode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +31,15 @@ class GradientSettings:
     kind: Any = field(init=False)  # of the class of bregmat.online.instances that `instances` names
 
     def __post_init__(self) -> None:
-        has_rate = not (isinstance(self.eta, str) and self.eta == "bound")
-        for name in (*["eta"] * has_rate, "trace", "spectral_spread", "loss_budget"):
-            value, hint = getattr(self, name), "'bound' or " * (name == "eta")
-            check_positive(name, value, finite=True, zero=name == "loss_budget", hint=hint)
-            self._set(name, float(value))
+        if not (isinstance(self.eta, str) and self.eta == "bound"):
+            check_positive("eta", self.eta, finite=True, hint="'bound' or ")
+            self._set("eta", float(self.eta))
+        for name in ("trace", "spectral_spread", "loss_budget"):
+            check_positive(name, getattr(self, name), finite=True, zero=name == "loss_budget")
+            self._set(name, float(getattr(self, name)))
         check_flag("keep_examples", self.keep_examples)
         self._set("keep_examples", bool(self.keep_examples))
-        as_choice("mode", self.mode, MODES)
+        as_choice("mode", self.mode, get_args(OnlineMode))
         self._set("loss", as_online_loss(self.loss))
         self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
         if self.mode == "lanczos" and self.instances == "matrices":
@@ -73,12 +72,9 @@ class GradientSettings:
 
     def no_matrix(self) -> str:
         """The sentence that no matrix meets the assumption of the bound on this stream."""
-        fits = (
-            f"has a total loss of at most {self.loss_budget:g} on this stream"
-            if self.loss_budget
-            else "fits this stream exactly"
-        )
-        return f"no matrix of trace {self.trace:g} {fits}"
+        if self.loss_budget == 0.0:
+            return f"no matrix of trace {self.trace:g} fits this stream exactly"
+        return f"no matrix of trace {self.trace:g} has a total loss of at most {self.loss_budget:g} on this stream"
 
     def log_prior(self, dim: int) -> np.ndarray:
         """The logarithm of the default prior ``(trace / d) I``."""
@@ -89,16 +85,12 @@ class GradientSettings:
         if self.eta != "bound":
             return self.eta
         # Lemma 3.2 is tightest for c = r sqrt(2 Delta / l_max), with Delta at most its largest value over all U
-        c = bounds.balance(
-            self.spectral_spread,
-            bounds.largest_divergence(log_prior, trace=self.trace),
-            loss_budget=self.loss_budget,
-            trace=self.trace,
-        )
+        divergence = bounds.largest_divergence(log_prior, trace=self.trace)
+        c = bounds.balance(self.spectral_spread, divergence, loss_budget=self.loss_budget, trace=self.trace)
         # for d = 1 Delta and c are 0: W never changes, so that any rate will do
         return bounds.learning_rate(c or math.inf, self.spectral_spread, trace=self.trace)
 
-    # ------------------------------------------------------------------ matrices given by the user
+    # ------------------------------------------------------------------ matrices and labels given by the user
     def read_prior(self, prior: Any, dim: int | None) -> np.ndarray:
         """The logarithm of a prior; raises unless it is positive definite and of the trace of the learner."""
         values, U = eigh(hermitian("prior", prior, dim))
@@ -107,6 +99,19 @@ class GradientSettings:
             raise ValueError(f"prior must have the trace {self.trace:g}, the argument trace; got {values.sum():.8g}.")
         log_W = (U * np.log(values)) @ U.conj().T
         return 0.5 * (log_W + log_W.conj().T)
+
+    def check_labels(self, y: np.ndarray) -> None:
+        """Raise for labels that the loss does not allow, and for negative distances."""
+        if isinstance(self.loss, BuiltInLoss):
+            self.loss.check_labels(y)
+        if self.instances == "pairs" and self.is_measured:
+            # a distance of 0 between duplicates may be negative by rounding
+            bad = np.flatnonzero(y < -1e-12 * self.trace)
+            if len(bad):
+                raise ValueError(
+                    f"y must be at least 0: half squared distances are not negative; got {y[bad[0]]} in {rows_text(bad)}. "
+                    "Clip at 0 what is below it by noise."
+                )
 
     def read_comparison(self, U: Any, dim: int | None) -> np.ndarray:
         """A comparison matrix; raises unless it is PSD and of the trace of the learner."""

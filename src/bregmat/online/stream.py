@@ -65,7 +65,7 @@ class StreamRun:
 
     @property
     def progress(self) -> str:
-        """How far the run came; follows "was interrupted" in a warning."""
+        """The number of examples learned, for the warning that the run was interrupted."""
         return f"after {self.position} examples, which the learner has learned"
 
     @property
@@ -124,14 +124,6 @@ class BoundAgainst:
 
     def __call__(self, learner: Any) -> float:
         return float(learner.loss_bound(self.U))
-
-    def check(self, learner: Any) -> None:
-        """Raise before anything is learned if the bound cannot be computed later."""
-        if not isinstance(learner, OnlineLearner):
-            raise TypeError(
-                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
-            )
-        learner.loss_of(self.U)
 
 
 def bound_against(U: Any) -> Callable[[Any], float]:
@@ -215,7 +207,7 @@ def run_stream(
     True
     """
     _check_arguments(learner, stream, every, callback, bound, drift)
-    run, reason = _LiveRun(learner, stream, every, bound or _claimed_bound, drift), StreamExit.END
+    run, reason = _LiveRun(learner, stream, every, bound or type(learner)._claimed_bound, drift), StreamExit.END
     try:
         for block in run.blocks():
             record = run.learn(block)
@@ -226,11 +218,6 @@ def run_stream(
         take_interrupt()
         reason = StreamExit.INTERRUPTED
     return StreamRun(learner, run.position, run.history(), reason)
-
-
-def _claimed_bound(learner: StreamLearner) -> float:
-    """The bound of the records by default."""
-    return learner._claimed_bound()
 
 
 def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound: Any, drift: Any) -> None:
@@ -250,7 +237,11 @@ def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound
     if drift is not None and not isinstance(learner, MatrixExponentiatedGradient):
         raise TypeError(f"drift needs a MatrixExponentiatedGradient; got {type(learner).__name__}.")
     if isinstance(bound, BoundAgainst):
-        bound.check(learner)
+        if not isinstance(learner, OnlineLearner):
+            raise TypeError(
+                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
+            )
+        learner.loss_of(bound.U)  # raises if the stream is not recorded
     learner._check_early()
 
 

@@ -115,9 +115,8 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
 
     def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:
         """Fit a MetricLearner to constraints and take over its attributes, also those that it keeps after an interrupt."""
-        learner.set_params(
-            verbose=0, callback=callback_of(self)
-        )  # the callback prints progress with the name of this class
+        # the callback prints progress with the name of this class
+        learner.set_params(verbose=0, callback=callback_of(self))
         try:
             learner.fit(points, constraints=constraints)
         finally:

@@ -13,19 +13,17 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
-from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
 from bregmat.estimators.linear_maps import inverse_covariance
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
-from bregmat.pairs.tuple_rows import as_bounds, pair_rows
+from bregmat.pairs.tuple_rows import as_bounds, chosen_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_signs
 from bregmat.run.loop import Solver
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
-PRIORS = get_args(ItmlPrior)
 PERCENTILES = (5.0, 95.0)
 
 
@@ -49,7 +47,7 @@ class ItmlProblem(IndexedMetric):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_positive("gamma", self.gamma)
-        if isinstance(self.prior, str) and self.prior not in PRIORS:
+        if isinstance(self.prior, str) and self.prior not in get_args(ItmlPrior):
             raise ValueError(
                 "`prior` must be 'identity', 'covariance', 'random' or a numpy array of shape (n_features, n_features); "
                 f"got {self.prior!r}."
@@ -201,23 +199,15 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
         calibration = {} if calibration_params is None else calibration_params
         self._validate_calibration_params(**calibration)
         with self._fitting():
-            self._fit(pairs, y, bounds)
+            self._check_parameters()
+            given = self._tuples(pairs, (2,), reset=True).distinct()
+            signs = as_signs(y, len(given.index))
+            self.bounds_ = chosen_bounds(bounds, given.points, PERCENTILES)
+            rows = pair_rows(given, signs, self.bounds_)
+            self.tuples_used_ = rows.used
+            self._learn(self._learner(self._prior_of(given.points)), given.points, rows.constraints)
             self.calibrate_threshold(pairs, y, **calibration)
         return self
-
-    def _fit(self, pairs: Any, y: Any, bounds: Any) -> None:
-        self._check_parameters()
-        given = self._tuples(pairs, (2,), reset=True).distinct()
-        signs = as_signs(y, len(given.index))
-        points = given.points
-        if bounds is None:
-            everyone = np.arange(points.shape[0])
-            self.bounds_ = np.array(sq_distance_percentiles(points, everyone, PERCENTILES, generator(0)))
-        else:
-            self.bounds_ = as_bounds(bounds)
-        rows = pair_rows(given, signs, self.bounds_)
-        self.tuples_used_ = rows.used
-        self._learn(self._learner(self._prior_of(points)), points, rows.constraints)
 
 
 @on_one_blas_thread

@@ -9,8 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bregmat.base.checks import as_column, as_percentiles, check_positive, generator
-from bregmat.base.sampling import sq_distance_percentiles
+from bregmat.base.checks import as_column, as_percentiles, check_positive
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
@@ -18,7 +17,7 @@ from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
-from bregmat.pairs.tuple_rows import TupleRows, as_bounds, comparison_rows, pair_rows
+from bregmat.pairs.tuple_rows import TupleRows, chosen_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
 from bregmat.run.loop import Solver
 from bregmat.typing import (
@@ -203,11 +202,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         """The constraints of the problem; sets ``bounds_`` or ``margin_``."""
         mapped = points_in_prior(given.points, prior) if bounds is None and margin is None else None
         if given.size == PAIRS:
-            if bounds is None:
-                everyone = np.arange(given.points.shape[0])
-                self.bounds_ = np.array(sq_distance_percentiles(mapped, everyone, self.percentiles, generator(0)))
-            else:
-                self.bounds_ = as_bounds(bounds)
+            self.bounds_ = chosen_bounds(bounds, mapped, self.percentiles)
             return pair_rows(given, signs, self.bounds_, weight)
         rows = comparison_rows(given, signs, margin, weight, mapped)
         self.margin_ = float(-rows.constraints.bound[0])

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_numbers, rows_text
-from bregmat.base.sampling import differ, sq_distances
+from bregmat.base.checks import as_numbers, generator, rows_text
+from bregmat.base.sampling import differ, sq_distance_percentiles, sq_distances
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.neighbors import TOTAL_WEIGHT
 from bregmat.pairs.tuples import PointTuples
@@ -21,6 +21,13 @@ class TupleRows:
 
     constraints: Constraints
     used: np.ndarray
+
+
+def chosen_bounds(bounds: Any, points: Any, percentiles: tuple[float, float]) -> np.ndarray:
+    """The bounds that were given, or these percentiles of the squared distances between the points; shape (2,)."""
+    if bounds is not None:
+        return as_bounds(bounds)
+    return np.array(sq_distance_percentiles(points, np.arange(points.shape[0]), percentiles, generator(0)))
 
 
 def as_bounds(bounds: Any) -> np.ndarray:
@@ -57,8 +64,7 @@ def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0)
     """
     i, j = given.index.T
     apart = differ(given.points)(i, j)
-    _warn_of(np.flatnonzero(~apart & (y < 0)), "dissimilar pairs are of identical points: no metric separates them")
-    used = _some(np.flatnonzero(apart))
+    used = _used(apart, ~apart & (y < 0), "dissimilar pairs are of identical points: no metric separates them")
     weight = np.broadcast_to(weight, y.shape)[used]
     return TupleRows(Constraints.from_pairs(given.index[used], y[used], bounds, weight=weight), used)
 
@@ -89,8 +95,7 @@ def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, wei
     near, far = np.where(y[:, None] > 0, first, second), np.where(y[:, None] > 0, second, first)
     apart_at = differ(given.points)
     apart = apart_at(*near.T) & apart_at(*far.T)
-    _warn_of(np.flatnonzero(~apart), "tuples have a pair of identical points, whose distance no metric changes")
-    used = _some(np.flatnonzero(apart))
+    used = _used(apart, ~apart, "tuples have a pair of identical points, whose distance no metric changes")
     (i, j), (k, l) = near[used].T, far[used].T
     if margin is None:
         margin = float(np.median(sq_distances(mapped, i, j)))
@@ -98,14 +103,11 @@ def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, wei
     return TupleRows(Constraints.comparison(i, j, k, l, margin, weight=weight), used)
 
 
-def _warn_of(left_out: np.ndarray, what: str) -> None:
-    """Warn of tuples that were left out, if there are any."""
-    if len(left_out):
-        warnings.warn(f"{len(left_out)} {what}; left out: {rows_text(left_out)}.", UserWarning, stacklevel=2)
-
-
-def _some(used: np.ndarray) -> np.ndarray:
-    """The tuples that are used; raises if there are none."""
-    if not len(used):
+def _used(apart: np.ndarray, is_lost: np.ndarray, what: str) -> np.ndarray:
+    """Numbers of the tuples without identical points; warns of tuples that are lost, and raises if none is left."""
+    lost = np.flatnonzero(is_lost)
+    if len(lost):
+        warnings.warn(f"{len(lost)} {what}; left out: {rows_text(lost)}.", UserWarning, stacklevel=2)
+    if not apart.any():
         raise ValueError("nothing to learn from: all tuples have a pair of identical points.")
-    return used
+    return np.flatnonzero(apart)

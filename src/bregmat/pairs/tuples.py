@@ -15,8 +15,6 @@ import scipy.sparse as sp
 from bregmat.base.checks import as_column, rows_text, to_numpy
 from bregmat.base.points import check_numeric
 
-_LABELS = "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
-
 
 @dataclass(frozen=True, eq=False)
 class PointTuples:
@@ -175,7 +173,9 @@ def as_signs(y: Any, n: int) -> np.ndarray:
     values = as_column("y", y, n, per="tuple")
     wrong = np.flatnonzero(np.abs(values) != 1)
     if len(wrong):
-        error = ValueError(_LABELS)
+        error = ValueError(
+            "When training on pairs, the labels (y) should contain only values in [-1, 1]. Found an incorrect value."
+        )
         error.add_note(f"y[{wrong[0]}] = {values[wrong[0]]}; wrong in {rows_text(wrong)}.")
         raise error
     return values
