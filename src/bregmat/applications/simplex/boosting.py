@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from bregmat.applications.simplex.linear_rows import log_sum
+from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.problem import Certificate, Problem
