@@ -13,9 +13,8 @@ from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
 
-ASYMMETRY = (
-    1e-12  # of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
-)
+# of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
+ASYMMETRY = 1e-12
 MOST_UNITS = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
 
 
@@ -57,9 +56,7 @@ class Graph:
     def cut(self, x: np.ndarray) -> float:
         """The weight between the two sides of ``x`` (size,), with entries +1 and -1, in the units of the given graph."""
         apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
-        return (
-            0.5 * float(self.A.data[apart].sum()) * self.scale
-        )  # in this order, because half of the smallest scale is 0
+        return 0.5 * float(self.A.data[apart].sum()) * self.scale
 
     def laplacian_times(self, X: np.ndarray) -> np.ndarray:
         """``L X``."""

@@ -142,7 +142,7 @@ class BalancedCut(Problem):
 
     def is_solved(self, value: float, coarse: float) -> bool:
         """Whether the relaxation cannot raise the bound by more than the tolerance, or to the next possible weight."""
-        value = 0.25 * value * self.graph.scale  # in this order, because a quarter of the smallest number is 0
+        value = 0.25 * value * self.graph.scale
         if value == np.inf:
             return False
         if value - self.bound <= coarse * self.tol * self.best.value:
