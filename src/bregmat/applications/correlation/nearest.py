@@ -167,7 +167,7 @@ def nearest_correlation(
     if rank is not None:
         rank = int(rank)
         outcome = of_rank(outcome, given.C, rank, max_iter=max_iter, log=limits["log"])
-    facts = {"divergence": D.name, "min_eig": low, "rank": rank, "repaired": problem.repaired}
+    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank, "repaired": problem.repaired}
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 

@@ -232,6 +232,6 @@ class LowRank:
                 return proven
         return -np.inf
 
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
+    def sample(self) -> np.ndarray:
         """The projections of the rows on a random direction."""
-        return self.R @ rng.normal(size=self.R.shape[1])
+        return self.R @ self.rng.normal(size=self.R.shape[1])

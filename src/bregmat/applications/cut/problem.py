@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,7 +35,7 @@ class CutCertificate(Certificate):
 class CutState(State):
     """The method of a relaxation, which is None before the first step; cuts and bounds are in the problem."""
 
-    method: Any = None
+    method: CentralPath | LowRank | None = None
     objective: float = np.nan
     signal: float = 0.0
     stalled: bool = False
@@ -100,12 +99,12 @@ class BalancedCut(Problem):
         """Let the next certificate compute the best bound, and use all hyperplanes that are left."""
         state.is_last = True
 
-    def round(self, method: Any, times: int) -> None:
+    def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven:
                 return
-            self.best.offer(method.sample(self.rng))
+            self.best.offer(method.sample())
             self.n_roundings -= 1
 
     @property
@@ -157,12 +156,12 @@ class RelaxationSolver:
     Parameters
     ----------
     name : str
-    method : callable
-        Returns a :class:`CentralPath` or :class:`LowRank` for a :class:`BalancedCut`, at its first point.
+    method : type
+        :class:`CentralPath` or :class:`LowRank`, which starts at its first point.
     """
 
     name: str
-    method: Callable[[BalancedCut], Any]
+    method: type[CentralPath | LowRank]
     works_on: ClassVar[str] = "objective"
     max_iter: ClassVar[int] = 200
 
@@ -179,7 +178,7 @@ class RelaxationSolver:
     def step(self, problem: BalancedCut, state: CutState) -> CutState:
         """One step of the method."""
         if state.method is None:
-            state.method = self.method(problem)
+            state.method = self.method(problem.graph, problem.rng)
         elif state.method.stalled:
             state.stalled = True
             return state
@@ -187,5 +186,5 @@ class RelaxationSolver:
         return state
 
 
-CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))
-LOW_RANK = RelaxationSolver("low rank", lambda problem: LowRank(problem.graph, problem.rng))
+CENTRAL_PATH = RelaxationSolver("central path", CentralPath)
+LOW_RANK = RelaxationSolver("low rank", LowRank)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ SIZE = 1e-3  # natural size of the objective, over the norm of C times the large
 ROUNDINGS = 8.0  # of a few operations, in units of EPS
 
 
+@dataclass(frozen=True, eq=False)
 class SemidefiniteProgram(Problem):
     """A linear objective under constraints.
 
@@ -35,8 +37,9 @@ class SemidefiniteProgram(Problem):
         Whether the matrix of a row is known to be positive semidefinite.
     """
 
-    def __init__(self, C: np.ndarray, rows: NearestMatrix, is_psd: np.ndarray) -> None:
-        self.C, self.rows, self.is_psd = C, rows, is_psd
+    C: np.ndarray
+    rows: NearestMatrix
+    is_psd: np.ndarray
 
     @classmethod
     def build(
