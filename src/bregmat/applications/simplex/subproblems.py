@@ -7,7 +7,7 @@ import math
 import numpy as np
 import scipy
 
-from bregmat.base.linalg import Exchanges, cholesky, cholesky_solve, pivot_in_box
+from bregmat.base.linalg import EPS, Exchanges, cholesky, cholesky_solve, pivot_in_box
 
 
 def log_sum(T: np.ndarray) -> float:
@@ -55,45 +55,34 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
 def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
     """The zero t of the decreasing function ``log(sum_k up_k e_k) - log(sum_k down_k e_k)`` with ``e_k = exp(u_k - t a_k)``.
 
-    It is infinite if all weights of one side are 0. The function is nearly linear unless one entry dominates both sums, so Newton's
-    method is used; if the function is flat, the steps are limited, and bisection follows.
+    It is infinite if all weights of one side are 0.
 
     Parameters
     ----------
     u, a : ndarray, shape (n,)
-        Exponents at t = 0, and their rates of decrease.
+        Exponents at t = 0, and their rates of decrease, of which the largest is about 1.
     up, down : ndarray, shape (n,)
         Nonnegative weights of the two sums.
     tol : float
-        Largest last change of an exponent.
+        Accuracy of t.
     """
     weights = np.array([up, down])
     logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
     empty = np.isneginf(logs).all(axis=1)
     if empty.any():
         return np.inf if empty[1] else -np.inf
-    size = max(float(np.abs(a).max()), 1e-300)
-    left, right, t, last, reach = -np.inf, np.inf, 0.0, np.inf, (10.0 + float(np.ptp(u))) / size
-    for _ in range(300):
+
+    def difference(t: float) -> float:
         exponents = logs - t * a
         top = exponents.max(axis=1)
-        e = np.exp(exponents - top[:, None])
-        total, moment = e.sum(axis=1).tolist(), (e @ a).tolist()
-        value = float(top[0] - top[1]) + math.log(total[0] / total[1])
-        slope = moment[1] / total[1] - moment[0] / total[0]
-        if value == 0.0:
-            return t
-        left, right = (t, right) if value > 0.0 else (left, t)
-        change = -value / slope if slope < 0.0 else math.copysign(np.inf, value)
-        if abs(change) > reach:
-            change, reach = math.copysign(reach, value), 4.0 * reach
-        after = t + change
-        if right - left < np.inf and (abs(value) > 0.5 * last or not left < after < right):
-            after = 0.5 * (left + right)
-        if abs(after - t) * size <= tol or after == t:
-            return after
-        t, last = after, abs(value)
-    return t
+        sums = np.exp(exponents - top[:, None]).sum(axis=1)
+        return float(top[0] - top[1] + np.log(sums[0] / sums[1]))
+
+    start = difference(0.0)
+    end = math.copysign(10.0 + float(np.ptp(u)), start)
+    while difference(end) * start > 0.0:
+        end *= 4.0
+    return float(scipy.optimize.brentq(difference, 0.0, end, xtol=tol, rtol=4.0 * EPS, maxiter=300))
 
 
 def step_to_row(
@@ -113,7 +102,7 @@ def step_to_row(
     rest : float
         Logarithm of the sum of the entries at which the row is zero, which are not in u and a.
     tol : float
-        Largest last change of an exponent; dimensionless.
+        Accuracy of the exponents; dimensionless.
     """
     scale = float(np.abs(a).max(initial=0.0))
     if not 0 < scale < np.inf:
