@@ -92,10 +92,10 @@ def read_graph(graph: Any) -> Graph:
         raise ValueError(f"graph must have at least 2 vertices; got {n}.")
     A.sum_duplicates()
     check_finite("graph", A)
-    wrong = np.flatnonzero(A.data < 0)
-    if len(wrong):
-        rows = np.unique(np.searchsorted(A.indptr, wrong, side="right") - 1)
-        raise ValueError(f"graph must have weights of at least 0; got {A.data[wrong[0]]} in {rows_text(rows)}.")
+    rows, columns = (A < 0).nonzero()
+    if len(rows):
+        got = f"{A[rows[0], columns[0]]} in {rows_text(np.unique(rows))}"
+        raise ValueError(f"graph must have weights of at least 0; got {got}.")
     loops = np.flatnonzero(A.diagonal())
     if len(loops):
         raise ValueError(
@@ -127,8 +127,6 @@ def _matrix(graph: Any) -> Any:
     if hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
         if graph.is_directed():
             raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
-        if graph.number_of_nodes() < 2:
-            raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
         place = {vertex: i for i, vertex in enumerate(graph)}
         ends, weights = [], []
         for u, v, weight in graph.edges(data="weight", default=1):
