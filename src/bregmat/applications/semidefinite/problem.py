@@ -95,19 +95,17 @@ class SemidefiniteProgram(Problem):
         ``-lambda_min(S) y0`` makes S positive semidefinite.
         """
         mu = clip_dual(self.rows, mu)
-        lowest = _lowest(self.C + self.rows.operator.adjoint(mu), self._forming_error(mu))
+        # a bound of the rounding of C + A*(mu) in the Frobenius norm
+        size = float(np.linalg.norm(self.C)) + float(np.abs(mu) @ self.rows.operator.norms())
+        error = (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size
+        lowest = _lowest(self.C + self.rows.operator.adjoint(mu), error)
         if not lowest >= 0.0:
             if self.trace_weights is None or not np.isfinite(lowest):
                 return -np.inf, mu
             mu = mu - lowest * (1.0 + 1e-9) * self.trace_weights
-        conjugate, size = self.rows.losses.conjugate_sum(mu)
-        bound = -float(conjugate) - ROUNDINGS * EPS * float(size)
+        conjugate, terms = self.rows.losses.conjugate_sum(mu)
+        bound = -float(conjugate) - ROUNDINGS * EPS * float(terms)
         return (bound if np.isfinite(bound) else -np.inf), mu
-
-    def _forming_error(self, mu: np.ndarray) -> float:
-        """A bound of the rounding of ``C + A*(mu)`` in the Frobenius norm."""
-        size = float(np.linalg.norm(self.C)) + float(np.abs(mu) @ self.rows.operator.norms())
-        return (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size
 
     @cached_property
     def trace_weights(self) -> np.ndarray | None:

@@ -94,18 +94,19 @@ def boost_hypotheses(
     problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
     log = RunLog(callback, max_seconds)
     outcome = solve(problem, AdaBoost(), tol=TOL, max_iter=int(n_steps), log=log)
-    trace, weights = outcome.trace, outcome.certificate.dual
+    weights = outcome.certificate.dual
+    steps = {name: np.array(values) for name, values in outcome.state.steps.items()}
     T = problem.log_first - weights @ problem.A
     sample_weights = np.zeros(len(y))
     sample_weights[used] = np.exp(T - log_sum(T))
     return BoostResult(
-        **outcome.shared() | {"trace": {}, "n_iter": len(trace["rows"])},
+        **outcome.shared() | {"n_iter": len(steps["rows"])},
         weights=weights,
         sample_weight=sample_weights,
-        rows=trace["rows"].astype(int),
-        steps=trace["steps"],
-        loss=np.exp(trace["log_loss"]),
-        bound=np.exp(trace["log_bound"]),
+        rows=steps["rows"].astype(int),
+        steps=steps["steps"],
+        loss=np.exp(steps["log_loss"]),
+        bound=np.exp(steps["log_bound"]),
     )
 
 
@@ -149,11 +150,6 @@ class AdaBoostState(State):
     def objective(self) -> float:  # type: ignore[override]
         """The exponential loss."""
         return float(np.exp(self.log_loss))
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """One array per name, with one entry per step."""
-        return {name: np.array(values, dtype=float) for name, values in self.steps.items()}
 
 
 class AdaBoost:
