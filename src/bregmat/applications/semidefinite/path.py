@@ -23,11 +23,11 @@ from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.cone_scalings import largest_step
 
-REACH = 0.98  # largest step, relative to the distance to the boundary
+BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary
 PROXIMAL = 1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
-LITTLE = 0.9  # factor of the gap above which a step counts as slow
+SLOW = 0.9  # factor of the gap above which a step counts as slow
 PATIENCE = 20  # successive slow steps after which the run ends
-FAR = 1e8  # entries of the factor at which the program counts as unbounded
+MAX_ENTRY = 1e8  # entries of the factor at which the program counts as unbounded
 SHORTEST = 1e-6  # length of a step below which the run ends
 
 
@@ -120,8 +120,8 @@ class LogDetPath:
         new = system.moved(d, ap, ad) if max(ap, ad) > SHORTEST else None
         if new is None:
             return replace(state, stalled=True)
-        idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
-        is_far = not np.abs(new.L).max() < FAR
+        idle = state.idle + 1 if new.signal > SLOW * state.signal else 0
+        is_far = not np.abs(new.L).max() < MAX_ENTRY
         return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far)
 
 
@@ -177,12 +177,12 @@ class _NewtonSystem:
         return ProgramStep(H - dZ, dZ, dw - self.ratio * dlam, dlam, dm)
 
     def steps(self, d: ProgramStep) -> tuple[float, float]:
-        """The step lengths of X and of Z: at most 1, and at most REACH times the distance to the boundary."""
+        """The step lengths of X and of Z: at most 1, and at most BOUNDARY_SHARE times the distance to the boundary."""
         most = []
         for matrix, x, dx in ((d.X, self.state.slack, d.w), (d.Z, self.lam, d.lam)):
             low = float(eigvalsh(matrix / self.root)[0])
             most.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
-        return min(1.0, REACH * most[0]), min(1.0, REACH * most[1])
+        return min(1.0, BOUNDARY_SHARE * most[0]), min(1.0, BOUNDARY_SHARE * most[1])
 
     def complementarity(self, d: ProgramStep | None = None, ap: float = 0.0, ad: float = 0.0) -> float:
         """``<X, Z> + w . lam`` after steps of these lengths, over the number of the terms."""

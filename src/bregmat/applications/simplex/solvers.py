@@ -13,7 +13,7 @@ from bregmat.certificates.problem import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 
-FAR = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
+MAX_CHANGE = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
 
 
 def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float) -> float:
@@ -28,7 +28,7 @@ def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float
             off[on] = False
             rest = log_sum(logx[off])
     t = step_to_row(logx[on], a, float(problem.b[j]), problem.total, rest, tol)
-    far = FAR / max(size, 1e-300)
+    far = MAX_CHANGE / max(size, 1e-300)
     return min(max(t, -far), far)
 
 
