@@ -37,7 +37,7 @@ class CutState(State):
 
     method: CentralPath | LowRank | None = None
     objective: float = np.nan
-    signal: float = 0.0
+    signal: float = 0.0  # so that certify is called at every step, which decides whether a proof is computed
     stalled: bool = False
     finished: bool = False
     is_last: bool = False
@@ -67,17 +67,15 @@ class BalancedCut(Problem):
         self.best = BestCut(graph, refine)
         self.bound, self.dual = 0.0, np.zeros(graph.size)  # L is positive semidefinite, which proves the bound 0
 
-    def is_due(self, state: CutState, tol: float) -> bool:
-        """At every step; :meth:`certify` decides whether a proof is computed."""
-        return True
-
     def certify(self, state: CutState) -> CutCertificate:
         """Compute the bound of the method's multipliers, and round its matrix to cuts."""
         method, is_last = state.method, state.is_last
         if method is None:
             self.prove_by_cut()
         elif method.is_new or method.proves_every_step or is_last:
-            self.prove(method.y, method.level(self.loss, method.stalled or is_last))
+            # a proof may lose a fifth of the tolerance, in units of the sum of y
+            loss = 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
+            self.prove(method.y, method.level(loss, method.stalled or is_last))
             state.finished = self.is_solved(method.value, method.coarse)
             if state.finished or is_last:
                 self.round(method, self.n_roundings)
@@ -116,11 +114,6 @@ class BalancedCut(Problem):
     def is_proven(self) -> bool:
         """Whether the best cut meets the bound."""
         return self.best.value - self.lower <= self.tol * self.best.value
-
-    @property
-    def loss(self) -> float:
-        """The loss that a proof may have, in units of ``sum y``: a fifth of the tolerance."""
-        return 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
 
     def prove(self, y: np.ndarray, level: float) -> None:
         """Keep the bound of the multipliers if it is the best one so far."""
