@@ -141,7 +141,7 @@ def test_relaxation_is_that_of_a_conic_solver(name, solver):
     A, value = RELAXED[name]
     graph = read_graph(A)
     rng = np.random.default_rng(0)
-    method = CentralPath(graph) if solver == "central_path" else LowRank(graph, rng)
+    method = CentralPath(graph, rng) if solver == "central_path" else LowRank(graph, rng)
     while not method.stalled and (solver == "low_rank" or method.value * graph.scale / 4 - value > 1e-8):
         method.step()
     bound, dual = bound_of(graph, method.y, method.level(1e-7, True))
@@ -150,10 +150,10 @@ def test_relaxation_is_that_of_a_conic_solver(name, solver):
     assert_allclose(bound, -dual.sum() / 4, rtol=1e-12)
 
 
-def test_kulis_6_4_gap_of_the_central_path():
+def test_kulis_6_4_gap_of_the_central_path(rng):
     """On the path, X = eps S with unit diagonal, the gap is eps (n - 1) exactly."""
     graph = read_graph(grid(4, 5))
-    method = CentralPath(graph)
+    method = CentralPath(graph, rng)
     for _ in range(8):
         method.step()
     eps = method.eps

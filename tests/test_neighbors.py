@@ -250,8 +250,10 @@ def test_the_same_active_rows_under_other_bounds_are_another_problem():
     rows = bm.Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 2.0, 3.0], ">=")
 
     def one(dual, bound, order=(0, 1, 2)):
-        keys = np.arange(3)[list(order)]
-        return fitting._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys)
+        keys, on = np.array(order), np.flatnonzero(dual)
+        first = on[np.argsort(keys[on])]
+        active = keys[first], np.array(bound)[first]
+        return fitting._Pass(SimpleNamespace(dual=np.array(dual)), replace(rows, bound=np.array(bound)), keys, active)
 
     now = one([-1.0, -2.0, 0.0], [1.0, 2.0, 3.0])
     for before, is_the_same in (

@@ -8,9 +8,8 @@ from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp, xlogy
 
 from bregmat.applications import nearest_distribution
-from bregmat.applications.simplex.linear_rows import newton_direction
 from bregmat.applications.simplex.problem import NearestDistribution
-from bregmat.applications.simplex.solvers import balance, step_to_row
+from bregmat.applications.simplex.subproblems import balance, newton_direction, step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
 from bregmat.solvers.cyclic_projection import CyclicProjection

@@ -78,10 +78,10 @@ def read_input(
             f"C has {diagonal[i]:.6g} at [{i}, {i}], where a correlation matrix has 1. If C is a covariance, scale=True divides rows "
             "and columns by the standard deviations; scale=False takes C as it is."
         )
-    deviations = np.sqrt(diagonal) if scale else None
-    if deviations is not None:
-        d = 1.0 / deviations
-        A = A * np.multiply.outer(d, d)  # symmetric to the last digit
+    deviations = None
+    if scale:
+        deviations = np.sqrt(diagonal)
+        A = A * np.multiply.outer(1.0 / deviations, 1.0 / deviations)  # symmetric to the last digit
         np.fill_diagonal(A, 1.0)
     form = {"labels": labels, "frame": "polars" if labels is not None and is_polars else None, "deviations": deviations}
     return MatrixInput(A, form)
@@ -92,16 +92,16 @@ def _labels_of(C: Any) -> Labels:
     if not (hasattr(C, "columns") and hasattr(C, "to_numpy")):
         return None
     columns = list(C.columns)
-    labels = (list(C.index) if hasattr(C, "index") else columns, columns)
-    if labels[0] != labels[1] and len(labels[0]) == len(labels[1]) and set(labels[0]) == set(labels[1]):
-        k = next(k for k, (a, b) in enumerate(zip(*labels, strict=True)) if a != b)
+    rows = list(C.index) if hasattr(C, "index") else columns
+    if rows == columns or len(rows) != len(columns):  # a table that is not square is refused by its shape
+        return rows, columns
+    if set(rows) == set(columns):
+        k = next(k for k, (a, b) in enumerate(zip(rows, columns, strict=True)) if a != b)
         raise ValueError(
-            f"C has the same labels in its index and columns but in another order: {labels[0][k]!r} and {labels[1][k]!r} at {k}."
+            f"C has the same labels in its index and columns but in another order: {rows[k]!r} and {columns[k]!r} at {k}."
         )
-    if len(labels[0]) == len(labels[1]) and set(labels[0]) != set(labels[1]):
-        odd = next(a for a in labels[0] + labels[1] if (a in labels[0]) != (a in labels[1]))
-        raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
-    return labels
+    odd = next(a for a in rows + columns if (a in rows) != (a in columns))
+    raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
 
 
 def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:

@@ -17,29 +17,16 @@ QUICK = 20  # steps after which the solver follows the path, which always conver
 class _LogDetState(DenseState):
     """A point of the dual with ``X = (C^-1 + diag(mu))^-1``."""
 
-    problem: CorrelationProblem
     dual: np.ndarray
+    values: np.ndarray  # type: ignore[assignment] # the diagonal of X
+    objective: float  # g(mu) = logdet(I + A*(mu)) - sum mu
+    signal: float
     logdet: float  # of C^-1 + diag(mu)
     X: np.ndarray
-    signal: float
     stalled: bool = False
     idle: int = 0
     steps: int = 0
     share: float | None = None  # the factor s of C^-1 on the path; None before the path is followed
-
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """``g(mu) = logdet(I + A*(mu)) - sum mu``."""
-        return self.logdet + self.problem.logdet - float(self.problem.losses.bound @ self.dual)
-
-    @property
-    def values(self) -> np.ndarray:  # type: ignore[override]
-        """The diagonal of X."""
-        return np.diag(self.X)
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
-        return bool(np.isfinite(self.logdet) and np.isfinite(self.X).all())
 
     def matrix(self) -> np.ndarray:
         """X."""
@@ -98,7 +85,7 @@ def _on_path(problem: CorrelationProblem, state: _LogDetState, mu: np.ndarray, s
 def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
     """One damped Newton step for this factor of C^-1, followed by a larger factor if it has converged."""
     assert state.share is not None
-    x = np.diag(state.X)
+    x = state.values
     H, ok = cholesky(state.X * state.X)
     if not ok:
         return replace(state, stalled=True)
@@ -112,7 +99,7 @@ def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
         for factor in (10.0, 4.0, 2.0, 1.3):
             larger = min(1.0, factor * share)
             new = _on_path(problem, state, mu + (larger / share - 1.0) * slope, larger)
-            if not new.stalled and np.diag(new.X).max() < 4.0:
+            if not new.stalled and new.values.max() < 4.0:
                 return new
         return _on_path(problem, state, mu, min(1.0, 1.3 * share))
     new = _on_path(problem, state, mu, share)
@@ -124,7 +111,7 @@ def _along(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
 
 def _plain(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
     """One Newton step with Armijo's rule."""
-    x = np.diag(state.X)
+    x = state.values
     H, ok = cholesky(state.X * state.X)
     if not ok:
         return replace(state, stalled=True)
@@ -155,6 +142,9 @@ def _plain(problem: CorrelationProblem, state: _LogDetState) -> _LogDetState:
 
 
 def _measured(problem: CorrelationProblem, mu: np.ndarray, X: np.ndarray, logdet: float) -> _LogDetState:
-    """The state with an upper estimate of its gap, because a certificate costs as much as a step."""
+    """The state at mu."""
     x = np.diag(X)
-    return _LogDetState(problem, mu, logdet, X, 2.0 * float(((x - 1.0) ** 2 / (x * x)).sum()))
+    objective = logdet + problem.logdet - float(problem.losses.bound @ mu)
+    # an upper estimate of the gap, because a certificate costs as much as a step
+    signal = 2.0 * float(((x - 1.0) ** 2 / (x * x)).sum())
+    return _LogDetState(mu, x, objective, signal, logdet, X)

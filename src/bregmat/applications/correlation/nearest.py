@@ -26,7 +26,6 @@ from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
-MAX_ITER = 200  # Newton steps
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
@@ -153,30 +152,23 @@ def nearest_correlation(
             outcome, given, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
         )
     given = read_input(C, scale, min_eig, insist=not D.keeps_range)
-    n, low = len(given.C), float(min_eig)
+    low = float(min_eig)
     if D.keeps_range:
         if low > 0.0:
             raise ValueError(f'min_eig needs divergence="frobenius"; got {D.name}.')
         problem = _near_definite(D, given, floor if repair == "clip" else None)
     else:
-        if rank is not None and low > 0.0:
+        if rank is not None and (fixed is not None or low > 0.0):
             raise ValueError("rank does not go with fixed entries or min_eig.")
-        if rank is not None and rank > n:
-            raise ValueError(f"rank must be between 1 and n = {n}; got {rank}.")
-        entries = read_fixed(fixed, given)
-        problem = CorrelationProblem.frobenius(given.C, entries, low)
-    outcome = _solve(problem, **limits)
+        if rank is not None and rank > len(given.C):
+            raise ValueError(f"rank must be between 1 and n = {len(given.C)}; got {rank}.")
+        problem = CorrelationProblem.frobenius(given.C, read_fixed(fixed, given), low)
+    outcome = solve(problem, _newton_for(problem), **limits)
     if rank is not None:
-        outcome = of_rank(outcome, given.C, int(rank), max_iter=max_iter, log=limits["log"])
-    return _result_of(
-        outcome,
-        given,
-        problem.entries.rows,
-        divergence=D.name,
-        min_eig=low,
-        rank=None if rank is None else int(rank),
-        repaired=problem.repaired,
-    )
+        rank = int(rank)
+        outcome = of_rank(outcome, given.C, rank, max_iter=max_iter, log=limits["log"])
+    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank, "repaired": problem.repaired}
+    return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
 @tells_interrupts
@@ -249,10 +241,11 @@ def factor_correlation(
     check_integer("n_factors", n_factors, 1, optional=False)
     if n_factors > n:
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
-    log, entries = RunLog(callback, max_seconds), Entries.of_diagonal(n)
-    convex = _solve(CorrelationProblem.frobenius(given.C, entries), tol=tol, max_iter=max_iter, log=log)
-    outcome = of_rank(convex, given.C, int(n_factors), max_iter=max_iter, log=log, has_variances=True)
-    return _result_of(outcome, given, entries.rows, n_factors=int(n_factors))
+    log, n_factors = RunLog(callback, max_seconds), int(n_factors)
+    problem = CorrelationProblem.frobenius(given.C, Entries.of_diagonal(n))
+    convex = solve(problem, _newton_for(problem), tol=tol, max_iter=max_iter, log=log)
+    outcome = of_rank(convex, given.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
+    return _result_of(outcome, given, problem.entries.rows, n_factors=n_factors)
 
 
 def _check_options(
@@ -271,8 +264,6 @@ def _check_options(
         raise ValueError(f'weights and bounds need divergence="frobenius"; got {D.name!r}.')
     if is_weighted and (rank is not None or repair is not None):
         raise ValueError("weights and bounds go neither with rank nor with repair.")
-    if rank is not None and has_fixed:
-        raise ValueError("rank does not go with fixed entries or min_eig.")
     if D.keeps_range and (has_fixed or rank is not None):
         further = ", or nearest_kernel with Constraints.similarity" if has_fixed else ""
         raise ValueError(f'{"fixed" if has_fixed else "rank"} needs divergence="frobenius"{further}; got {D.name}.')
@@ -284,10 +275,9 @@ def _check_options(
 
 def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | None) -> CorrelationProblem:
     """The problem near a positive definite prior, whose eigenvalues are first raised to ``floor`` if that is given."""
-    C, repaired = given.C, None
-    prior, entries = C, Entries.of_diagonal(len(C))
+    prior, repaired = given.C, None
     if floor is not None or not D.is_congruence_invariant:
-        values, Q = eigh(C)
+        values, Q = eigh(prior)
         if floor is not None and values[0] < floor:
             low = values < floor
             repaired = Repair("clip", int(low.sum()), float(np.linalg.norm(floor - values[low])), floor)
@@ -295,12 +285,11 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | Non
             prior = symmetrize((Q * values) @ Q.T)
     if D.is_congruence_invariant:
         basis, ok = cholesky(prior)
-        t0 = D.link(np.ones(len(C)))
+        spectrum = np.ones(len(prior))  # of the identity, because C = basis I basis'
         # with a unit diagonal, a pivot is the share of a variable's variance that the variables before it do not explain
         is_definite = ok and bool((np.diag(basis) ** 2 > LEAST_PIVOT * np.diag(prior)).all())
     else:
-        basis, is_definite = Q, values[0] > RANK_TOL * values[-1]
-        t0 = D.link(values) if is_definite else values
+        basis, spectrum, is_definite = Q, values, values[0] > RANK_TOL * values[-1]
     if not is_definite:
         x = eigvalsh(prior)
         raise ValueError(
@@ -308,15 +297,15 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | Non
             f'{x[-1]:.3g}. repair="clip" raises small eigenvalues to floor; divergence="frobenius" takes C as it is. If variables differ '
             "in scale, scale=True divides by the standard deviations."
         )
-    return CorrelationProblem(D, t0, C=C, entries=entries, basis=basis, repaired=repaired)
+    entries = Entries.of_diagonal(len(prior))
+    return CorrelationProblem(D, D.link(spectrum), C=given.C, entries=entries, basis=basis, repaired=repaired)
 
 
-def _solve(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
-    """Solve the problem with the Newton method of its divergence, or with the general one on the complement of null vectors."""
-    solver: Solver = EntryNewton() if problem.is_whole else DualNewton()
+def _newton_for(problem: CorrelationProblem) -> Solver:
+    """The Newton method of the divergence, or the general one on the complement of null vectors."""
     if problem.divergence.is_congruence_invariant:
-        solver = LogDetNewton()
-    return solve(problem, solver, tol=tol, max_iter=MAX_ITER if max_iter is None else max_iter, log=log)
+        return LogDetNewton()
+    return EntryNewton() if problem.is_whole else DualNewton()
 
 
 def _result_of(

@@ -81,25 +81,16 @@ class _SpectralState(DenseState):
     U: np.ndarray
     dual: np.ndarray
     values: np.ndarray  # type: ignore[assignment]
-    cost: float  # -g(mu)
+    objective: float  # the dual bound g(mu)
     signal: float
     stalled: bool = False
     norm: float = np.inf  # norm of the gradient before the last step
     idle: int = 0  # successive steps whose gain was below rounding
 
     @property
-    def objective(self) -> float:  # type: ignore[override]
-        """The dual bound."""
-        return -self.cost
-
-    @property
     def residual(self) -> np.ndarray:
-        """``b - p``, the gradient of the cost."""
+        """``b - p``, the gradient of -g."""
         return self.problem.losses.bound - self.values
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
-        return bool(np.isfinite(self.values).all() and np.isfinite(self.cost))
 
     @property
     def spectrum(self) -> np.ndarray:  # type: ignore[override]
@@ -146,7 +137,7 @@ class EntryNewton:
         if np.abs(mu).max() > (0.5 if D.keeps_range else 0.0):
             t, U = eigh(problem.mirror - problem.entries.adjoint(mu))
             other = _at(problem, mu, t, U)
-            found = other if other.cost < found.cost else found
+            found = other if other.objective > found.objective else found
         rest = found.residual
         return replace(found, signal=_signal(problem, rest, 2.0 * float(rest @ rest)))
 
@@ -170,7 +161,7 @@ class EntryNewton:
         )
         d = -(end.x if end.steps else q / diagonal)
         slope = float(q @ d)
-        rounding = 4.0 * EPS * (abs(state.cost) + 2.0 * abs(problem.divergence.constant(problem.t0)))
+        rounding = 4.0 * EPS * (abs(state.objective) + 2.0 * abs(problem.divergence.constant(problem.t0)))
 
         def trial(alpha: float) -> tuple[_SpectralState, float] | None:
             mu = state.dual + alpha * d
@@ -181,15 +172,15 @@ class EntryNewton:
             if not problem.divergence.in_domain(t):
                 return None
             new = _at(problem, mu, t, U)
-            return new, new.cost
+            return new, -new.objective
 
-        found = armijo(trial, state.cost, slope, rounding=rounding, most=30)
+        found = armijo(trial, -state.objective, slope, rounding=rounding, most=30)
         if found is None:
             return replace(state, signal=norm**2, stalled=True)
         new = found[0]
         rest = new.residual
         left = float(rest @ (rest / diagonal))
-        idle = 0 if state.cost - new.cost > rounding or left < 0.25 * norm**2 else state.idle + 1
+        idle = 0 if new.objective - state.objective > rounding or left < 0.25 * norm**2 else state.idle + 1
         return replace(new, signal=_signal(problem, rest, 2.0 * left), norm=norm, idle=idle, stalled=idle >= 3)
 
 
@@ -199,7 +190,7 @@ def _at(problem: CorrelationProblem, mu: np.ndarray, t: np.ndarray, U: np.ndarra
     on = slice(int(np.searchsorted(x, 0.0, side="right")), None)
     p = problem.entries.of_product(U[:, on], 0.5 * U[:, on] * x[on])
     cost = D.conjugate(t) - D.constant(problem.t0) + float(problem.losses.bound @ mu)
-    return _SpectralState(problem, t, U, mu, p, cost, np.inf)
+    return _SpectralState(problem, t, U, mu, p, -cost, np.inf)
 
 
 def _signal(problem: CorrelationProblem, rest: np.ndarray, gap: float) -> float:

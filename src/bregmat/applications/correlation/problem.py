@@ -102,12 +102,11 @@ class CorrelationProblem(NearestMatrix):
         if isinstance(self.fixed_part, np.ndarray):
             bound -= self.entries.of(self.fixed_part)
         one, zero = np.ones(len(bound)), np.zeros(len(bound), np.int8)
-        object.__setattr__(self, "operator", self.entries.operator(self.basis))
-        object.__setattr__(self, "losses", RowLosses(bound, zero, one, one, (Hard(),), zero))
-        object.__setattr__(self, "unit", one)
+        losses = RowLosses(bound, zero, one, one, (Hard(),), zero)
+        vars(self).update(operator=self.entries.operator(self.basis), losses=losses, unit=one)
         super().__post_init__()
         # the identity is feasible if no entry beside the diagonal is prescribed
-        object.__setattr__(self, "is_always_feasible", not self.entries.has_pairs)
+        vars(self).update(is_always_feasible=not self.entries.has_pairs)
 
     @classmethod
     def frobenius(cls, C: np.ndarray, entries: Entries, min_eig: float = 0.0) -> CorrelationProblem:
@@ -176,9 +175,7 @@ class CorrelationProblem(NearestMatrix):
         if X is None:
             return self._certified_by_rows(state)
         bound, mu = dual_bound(self, state.dual)
-        if (
-            bound == -np.inf
-        ):  # multipliers outside the domain prove nothing; those of 0 prove that the divergence is not negative
+        if bound == -np.inf:  # outside the domain; multipliers of 0 prove that the divergence is not negative
             bound, mu = dual_bound(self, np.zeros_like(state.dual))
         objective = self.distance(X)
         upper = np.inf if self.entries.has_pairs and shortfall(X, self.min_eig) > 0.0 else objective

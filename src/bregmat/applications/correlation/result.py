@@ -217,12 +217,11 @@ class CorrelationResult(RepairedMatrix):
                 f"The search stopped with entries missed by up to {number(self.max_violation, 2)} and a smallest eigenvalue of "
                 f"{number(self.smallest_eigenvalue, 2)}; nothing is proven."
             )
-        bound = (
-            f"every matrix allowed here is at least {number(self.dual_bound, 7)} away"
-            if self.rank is None
-            else f"every correlation matrix of any rank is at least {number(self.dual_bound, 7)} away"
+        others = "every matrix allowed here" if self.rank is None else "every correlation matrix of any rank"
+        return (
+            f"The matrix is at {number(self.objective, 7)} (in the divergence), and {others} is at least "
+            f"{number(self.dual_bound, 7)} away."
         )
-        return f"The matrix is at {number(self.objective, 7)} (in the divergence), and {bound}."
 
     def _name(self, axis: int, k: int) -> str:
         """The label of a row (axis 0) or column."""

@@ -135,9 +135,16 @@ def shrink_correlation(
     np.fill_diagonal(A, 1.0)
     with_ones = MatrixInput(A, given.form)
     T = read_fixed(fixed, with_ones).prescribed(A) if target is None else _read_target(target, with_ones)
-    name = "target" if fixed is None else "fixed: the matrix of the fixed entries, and 0 elsewhere,"
-    X, alpha, v = _shrunk(A, T, low, _distance_to_border(T, low, name))
-    bound = min(_proven(A, T, low, v), alpha)  # rounding may lift the bound above alpha
+    spectrum = eigvalsh(T)
+    distance = float(spectrum[0]) - low
+    if not distance > 64.0 * EPS * len(T) * float(spectrum[-1]):
+        name = "target" if fixed is None else "fixed: the matrix of the fixed entries, and 0 elsewhere,"
+        raise ValueError(f"{name} must have eigenvalues above min_eig = {low:g}; the smallest is {spectrum[0]:.6g}.")
+    X, alpha, v = _shrunk(A, T, low, distance)
+    # v' (a T + (1 - a) A - low I) v < 0 for every a below c / (c + t)
+    square = float(v @ v)
+    c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
+    bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     gap = alpha - bound
     return ShrinkResult(
         status=Status.OPTIMAL if gap <= TOL else Status.FEASIBLE,
@@ -171,16 +178,8 @@ def _read_target(target: Any, given: MatrixInput) -> np.ndarray:
     return T
 
 
-def _distance_to_border(T: np.ndarray, low: float, name: str) -> float:
-    """The smallest eigenvalue of a target minus ``low``; an error if that is not positive."""
-    t = eigvalsh(T)
-    if not t[0] - low > 64.0 * EPS * len(T) * float(t[-1]):
-        raise ValueError(f"{name} must have eigenvalues above min_eig = {low:g}; the smallest is {t[0]:.6g}.")
-    return float(t[0]) - low
-
-
 def _shrunk(A: np.ndarray, T: np.ndarray, low: float, distance: float) -> tuple[np.ndarray, float, np.ndarray]:
-    """X, alpha and v; alpha is 0 if no eigenvalue of A is below ``low`` by more than rounding."""
+    """X, alpha and v; ``distance`` is the smallest eigenvalue of ``T - low I``. alpha is 0 if X = A is allowed up to rounding."""
     shift = low * np.eye(len(A))
     # smallest t with (A - low I) v = t (T - low I) v
     t, V = scipy.linalg.eigh(A - shift, T - shift, subset_by_index=(0, 0))
@@ -200,10 +199,3 @@ def _mixed(A: np.ndarray, T: np.ndarray, alpha: float) -> np.ndarray:
     """``alpha T + (1 - alpha) A``; entries that are equal in both do not change."""
     X = np.where(A == T, A, alpha * T + (1.0 - alpha) * A)
     return (X + X.T) / 2
-
-
-def _proven(A: np.ndarray, T: np.ndarray, low: float, v: np.ndarray) -> float:
-    """The largest share below which ``v' (X - low I) v < 0``; 0 if there is none."""
-    square = float(v @ v)
-    c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
-    return c / (c + t) if c > 0.0 < t else 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -96,7 +95,7 @@ def balanced_cut(
     >>> result.cut, result.lower_bound, result.is_optimal
     (1.0, 1.0, True)
     """
-    clock = time.perf_counter()
+    log = RunLog(callback, max_seconds)
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     check_flag("refine", refine)
     check_integer("n_roundings", n_roundings, 0, optional=False)
@@ -108,12 +107,12 @@ def balanced_cut(
     if is_small or work.size <= FALLBACK:
         methods.append(CENTRAL_PATH)
     plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
-    outcome = solve_in_turn(problem, plan, tol=tol, log=RunLog(callback, max_seconds))
+    outcome = solve_in_turn(problem, plan, tol=tol, log=log)
     proof = outcome.certificate
     labels = (proof.x != proof.x[0]).astype(np.int64)[: work.n]
-    solver_name = outcome.solver if outcome.n_iter else "certificate of the cut"
+    name = outcome.solver if outcome.n_iter else "certificate of the cut"
     return CutResult(
-        **outcome.shared() | {"seconds": time.perf_counter() - clock, "solver": solver_name},
+        **outcome.shared() | {"solver": name},
         labels=labels,
         imbalance=abs(work.n - 2 * int(labels.sum())),
         relaxation_bound=proof.relaxation_bound,

@@ -13,9 +13,8 @@ from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
 
-ASYMMETRY = (
-    1e-12  # of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
-)
+# of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
+ASYMMETRY = 1e-12
 MOST_UNITS = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
 
 
@@ -57,9 +56,7 @@ class Graph:
     def cut(self, x: np.ndarray) -> float:
         """The weight between the two sides of ``x`` (size,), with entries +1 and -1, in the units of the given graph."""
         apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
-        return (
-            0.5 * float(self.A.data[apart].sum()) * self.scale
-        )  # in this order, because half of the smallest scale is 0
+        return 0.5 * float(self.A.data[apart].sum()) * self.scale
 
     def laplacian_times(self, X: np.ndarray) -> np.ndarray:
         """``L X``."""
@@ -95,10 +92,10 @@ def read_graph(graph: Any) -> Graph:
         raise ValueError(f"graph must have at least 2 vertices; got {n}.")
     A.sum_duplicates()
     check_finite("graph", A)
-    wrong = np.flatnonzero(A.data < 0)
-    if len(wrong):
-        rows = np.unique(np.searchsorted(A.indptr, wrong, side="right") - 1)
-        raise ValueError(f"graph must have weights of at least 0; got {A.data[wrong[0]]} in {rows_text(rows)}.")
+    rows, columns = (A < 0).nonzero()
+    if len(rows):
+        got = f"{A[rows[0], columns[0]]} in {rows_text(np.unique(rows))}"
+        raise ValueError(f"graph must have weights of at least 0; got {got}.")
     loops = np.flatnonzero(A.diagonal())
     if len(loops):
         raise ValueError(
@@ -130,8 +127,6 @@ def _matrix(graph: Any) -> Any:
     if hasattr(graph, "is_directed") and hasattr(graph, "adjacency"):
         if graph.is_directed():
             raise ValueError("graph must be undirected; for a directed networkx graph hand over graph.to_undirected().")
-        if graph.number_of_nodes() < 2:
-            raise ValueError(f"graph must have at least 2 vertices; got {graph.number_of_nodes()}.")
         place = {vertex: i for i, vertex in enumerate(graph)}
         ends, weights = [], []
         for u, v, weight in graph.edges(data="weight", default=1):

@@ -13,10 +13,8 @@ from bregmat.base.linalg import conjugate_gradients
 RANK = 30  # number of columns at the start; solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a proof takes long, so that few are computed
 CG_STEPS = 100  # limit on conjugate gradient steps for one step of the method
-FIRST_BOUND, FIRST_LOOK = (
-    0.03,
-    0.5,
-)  # residuals below which the first proof is tried; above LARGE vertices, the first Ritz value
+FIRST_BOUND = 0.03  # residual below which the first proof is tried
+FIRST_LOOK = 0.5  # the same above LARGE vertices, where a Ritz value comes before a proof
 DEAD = 0.1  # length of a column of R, relative to the longest one, below which it may be removed
 FEW = 12  # columns from the second polynomial on; solutions of grids had rank 3
 DEGREES = 8, 32, 128  # of the polynomials of L that smooth the start of a large graph, one after the other
@@ -136,8 +134,11 @@ class LowRank:
         return float(np.linalg.norm(self.gradient)) / max(float(np.linalg.norm(self.LR)), 1e-300)
 
     def step(self) -> None:
-        """One step, after short columns have been removed."""
-        self._narrow()
+        """One step, after short columns have been removed if they are the majority."""
+        narrow = self._without_short_columns(self.R)
+        if narrow is not None:
+            self.R = self._retract(narrow)
+            self._derivatives()
         self._trust()
         self.n_steps += 1
         self.stalled = self.stalled or self.residual < SMALLEST or self.n_steps >= PATIENCE
@@ -201,20 +202,16 @@ class LowRank:
         t = (-dm + np.sqrt(dm**2 + dd * (square - size))) / dd
         return move + t * d, model - t * end.rho + 0.5 * t * t * end.curvature, True
 
-    def _narrow(self) -> None:
-        """Remove short columns of R if they are the majority."""
-        narrow = self._without_short_columns(self.R)
-        if narrow is not None:
-            self.R = self._retract(narrow)
-            self._derivatives()
-
     def level(self, loss: float, is_last: bool) -> float:
         """A proven lower bound of the smallest eigenvalue: a Ritz value minus ``loss / n`` or a multiple of it; -inf if all fail."""
-        n, total = len(self.y), float(self.y.sum())
+        n, total, graph = len(self.y), float(self.y.sum()), self.graph
 
         def spare(ritz: float) -> float:
-            """The bound minus the last possible weight of a cut below the value."""
-            return self._above_a_weight(n * min(ritz, 0.0) - total)
+            """The bound minus the last possible weight of a cut below the value, in scaled units of ``4 cut``; -inf if there is none."""
+            if graph.step == 0 or not self.value < np.inf:
+                return -np.inf
+            last = graph.round_up(0.25 * graph.scale * self.value) - graph.step
+            return n * min(ritz, 0.0) - total - 4.0 * last / graph.scale
 
         def is_hopeless(ritz: float) -> bool:
             """Whether the bound of a Ritz value is too low for a factorisation; smaller eigenvalues give lower bounds."""
@@ -222,27 +219,19 @@ class LowRank:
                 return False
             return self.value - n * min(ritz, 0.0) + total > 2.0 * self.coarse * loss and spare(ritz) < 50.0 * loss
 
-        lam = smallest(self.graph, self.y, self.rng, is_hopeless)
+        lam = smallest(graph, self.y, self.rng, is_hopeless)
         if is_hopeless(lam):
             return -np.inf
         lost = [loss * times for times in ((1.0, 10.0, 100.0, 1e3, 1e4) if n <= LARGE else (30.0, 1e3, 1e4))]
-        if (
-            n > LARGE and spare(lam) > 0
-        ):  # as much as the possible weights allow, because the Ritz value may be too large
+        if n > LARGE and spare(lam) > 0:
+            # as much as the possible weights allow, because the Ritz value may be too large
             lost[0] = max(0.5 * spare(lam), 5.0 * loss)
         for less in lost:
-            proven = is_above(self.graph, self.y, min(lam, 0.0) - less / n)
+            proven = is_above(graph, self.y, min(lam, 0.0) - less / n)
             if proven > -np.inf:
                 return proven
         return -np.inf
 
-    def _above_a_weight(self, bound: float) -> float:
-        """A bound minus the last possible weight of a cut below the value, in scaled units of ``4 cut``; -inf if there is none."""
-        graph = self.graph
-        if graph.step == 0 or not self.value < np.inf:
-            return -np.inf
-        return bound - 4.0 * (graph.round_up(0.25 * graph.scale * self.value) - graph.step) / graph.scale
-
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
+    def sample(self) -> np.ndarray:
         """The projections of the rows on a random direction."""
-        return self.R @ rng.normal(size=self.R.shape[1])
+        return self.R @ self.rng.normal(size=self.R.shape[1])

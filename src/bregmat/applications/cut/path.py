@@ -34,14 +34,12 @@ class CentralPath:
 
     coarse, proves_every_step = 1.0, True
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
+        self.graph, self.rng = graph, rng
         self.eps = max(float(graph.degree.mean()), 1e-3)
         self.y = np.full(graph.size, self.eps)
         self.factor, self.c, self.trace = self._factor(self.y)
-        self.value = np.inf
-        self.stalled = False
-        self.is_new = False
+        self.value, self.stalled, self.is_new = np.inf, False, False
 
     def _factor(self, y: np.ndarray) -> tuple[np.ndarray | None, float, float]:
         """The Cholesky factor of the projected matrix, or None, its eigenvalue c of e, and its trace."""
@@ -91,7 +89,7 @@ class CentralPath:
         """A lower bound of the smallest eigenvalue, which the successful Cholesky factorisation proves."""
         return -cholesky_error(self.graph.size, self.trace) - forming_error(self.graph, self.y)
 
-    def sample(self, rng: np.random.Generator) -> np.ndarray:
+    def sample(self) -> np.ndarray:
         """A normal vector with covariance X / eps, whose signs are those of a random hyperplane."""
-        v = scipy.linalg.solve_triangular(self.factor, rng.normal(size=self.graph.size), lower=True, trans="T")
+        v = scipy.linalg.solve_triangular(self.factor, self.rng.normal(size=self.graph.size), lower=True, trans="T")
         return v - v.mean()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,9 +35,9 @@ class CutCertificate(Certificate):
 class CutState(State):
     """The method of a relaxation, which is None before the first step; cuts and bounds are in the problem."""
 
-    method: Any = None
+    method: CentralPath | LowRank | None = None
     objective: float = np.nan
-    signal: float = 0.0
+    signal: float = 0.0  # so that certify is called at every step, which decides whether a proof is computed
     stalled: bool = False
     finished: bool = False
     is_last: bool = False
@@ -68,17 +67,15 @@ class BalancedCut(Problem):
         self.best = BestCut(graph, refine)
         self.bound, self.dual = 0.0, np.zeros(graph.size)  # L is positive semidefinite, which proves the bound 0
 
-    def is_due(self, state: CutState, tol: float) -> bool:
-        """At every step; :meth:`certify` decides whether a proof is computed."""
-        return True
-
     def certify(self, state: CutState) -> CutCertificate:
         """Compute the bound of the method's multipliers, and round its matrix to cuts."""
         method, is_last = state.method, state.is_last
         if method is None:
             self.prove_by_cut()
         elif method.is_new or method.proves_every_step or is_last:
-            self.prove(method.y, method.level(self.loss, method.stalled or is_last))
+            # a proof may lose a fifth of the tolerance, in units of the sum of y
+            loss = 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
+            self.prove(method.y, method.level(loss, method.stalled or is_last))
             state.finished = self.is_solved(method.value, method.coarse)
             if state.finished or is_last:
                 self.round(method, self.n_roundings)
@@ -100,12 +97,12 @@ class BalancedCut(Problem):
         """Let the next certificate compute the best bound, and use all hyperplanes that are left."""
         state.is_last = True
 
-    def round(self, method: Any, times: int) -> None:
+    def round(self, method: CentralPath | LowRank, times: int) -> None:
         """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven:
                 return
-            self.best.offer(method.sample(self.rng))
+            self.best.offer(method.sample())
             self.n_roundings -= 1
 
     @property
@@ -117,11 +114,6 @@ class BalancedCut(Problem):
     def is_proven(self) -> bool:
         """Whether the best cut meets the bound."""
         return self.best.value - self.lower <= self.tol * self.best.value
-
-    @property
-    def loss(self) -> float:
-        """The loss that a proof may have, in units of ``sum y``: a fifth of the tolerance."""
-        return 0.2 * 4.0 * self.tol * self.best.value / self.graph.scale
 
     def prove(self, y: np.ndarray, level: float) -> None:
         """Keep the bound of the multipliers if it is the best one so far."""
@@ -142,7 +134,7 @@ class BalancedCut(Problem):
 
     def is_solved(self, value: float, coarse: float) -> bool:
         """Whether the relaxation cannot raise the bound by more than the tolerance, or to the next possible weight."""
-        value = 0.25 * value * self.graph.scale  # in this order, because a quarter of the smallest number is 0
+        value = 0.25 * value * self.graph.scale
         if value == np.inf:
             return False
         if value - self.bound <= coarse * self.tol * self.best.value:
@@ -157,12 +149,12 @@ class RelaxationSolver:
     Parameters
     ----------
     name : str
-    method : callable
-        Returns a :class:`CentralPath` or :class:`LowRank` for a :class:`BalancedCut`, at its first point.
+    method : type
+        :class:`CentralPath` or :class:`LowRank`, which starts at its first point.
     """
 
     name: str
-    method: Callable[[BalancedCut], Any]
+    method: type[CentralPath | LowRank]
     works_on: ClassVar[str] = "objective"
     max_iter: ClassVar[int] = 200
 
@@ -179,7 +171,7 @@ class RelaxationSolver:
     def step(self, problem: BalancedCut, state: CutState) -> CutState:
         """One step of the method."""
         if state.method is None:
-            state.method = self.method(problem)
+            state.method = self.method(problem.graph, problem.rng)
         elif state.method.stalled:
             state.stalled = True
             return state
@@ -187,5 +179,5 @@ class RelaxationSolver:
         return state
 
 
-CENTRAL_PATH = RelaxationSolver("central path", lambda problem: CentralPath(problem.graph))
-LOW_RANK = RelaxationSolver("low rank", lambda problem: LowRank(problem.graph, problem.rng))
+CENTRAL_PATH = RelaxationSolver("central path", CentralPath)
+LOW_RANK = RelaxationSolver("low rank", LowRank)

@@ -12,7 +12,7 @@ the relaxed bound ``b + mu u^2 / gamma``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +23,11 @@ from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.cone_scalings import largest_step
 
-REACH = 0.98  # largest step, relative to the distance to the boundary
+BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary
 PROXIMAL = 1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
-LITTLE = 0.9  # factor of the gap above which a step counts as slow
+SLOW = 0.9  # factor of the gap above which a step counts as slow
 PATIENCE = 20  # successive slow steps after which the run ends
-FAR = 1e8  # entries of the factor at which the program counts as unbounded
+MAX_ENTRY = 1e8  # entries of the factor at which the program counts as unbounded
 SHORTEST = 1e-6  # length of a step below which the run ends
 
 
@@ -73,6 +73,16 @@ class PathState(MatrixState):
     idle: int = 0  # successive slow steps
 
 
+class ProgramStep(NamedTuple):
+    """Changes of X and Z, in the coordinates of the scaling, and of w, lam and m."""
+
+    X: np.ndarray
+    Z: np.ndarray
+    w: np.ndarray
+    lam: np.ndarray
+    m: np.ndarray
+
+
 @dataclass(frozen=True)
 class LogDetPath:
     """Primal-dual steps along the path of LogDet-regularised programs."""
@@ -101,20 +111,17 @@ class LogDetPath:
         system = _NewtonSystem(problem, state)
         if not system.is_definite:
             return replace(state, stalled=True)
-        affine = system.direction(0.0, 0.0, 0.0)
-        ap, ad = system.steps(affine)
-        ahead = system.complementarity(affine, ap, ad) / system.tau
+        predictor = system.direction(0.0)
+        ap, ad = system.steps(predictor)
+        ahead = system.complementarity(predictor, ap, ad) / system.tau
         target = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
-        # second-order terms of the predictor: dX dZ and dw dlam
-        dX, dZ, dw, dlam, _ = affine
-        second_order = symmetrize(dX @ dZ)
-        move = system.direction(target, second_order, dw * dlam)
-        ap, ad = system.steps(move)
-        new = system.moved(move, ap, ad) if max(ap, ad) > SHORTEST else None
+        d = system.direction(target, predictor)
+        ap, ad = system.steps(d)
+        new = system.moved(d, ap, ad) if max(ap, ad) > SHORTEST else None
         if new is None:
             return replace(state, stalled=True)
-        idle = state.idle + 1 if new.signal > LITTLE * state.signal else 0
-        is_far = not np.abs(new.L).max() < FAR
+        idle = state.idle + 1 if new.signal > SLOW * state.signal else 0
+        is_far = not np.abs(new.L).max() < MAX_ENTRY
         return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far)
 
 
@@ -132,7 +139,7 @@ class _NewtonSystem:
         self.root = np.multiply.outer(root, root)
         self.lam = np.where(self.free, 1.0, s * state.m)
         self.operator = P.operator.congruence(self.B)
-        self.tau = self.complementarity(None, 0.0, 0.0)
+        self.tau = self.complementarity()
         # residuals of the dual equation and of the rows
         missing = P.C + P.operator.adjoint(state.m / P.unit) - state.R @ state.R.T
         self.dual_residual = symmetrize(self.B.T @ missing @ self.B)
@@ -153,50 +160,47 @@ class _NewtonSystem:
             y = y + cholesky_solve(self.factor, rhs - self.matrix @ y)
         return self.scale * y
 
-    def direction(self, target: float, second_order: Any, second_order_rows: Any) -> tuple:
-        """Steps of X and Z (in the coordinates B), w, lam and m towards ``X Z = target I`` and ``w lam = target``.
-
-        ``second_order`` and ``second_order_rows`` are the second-order terms of the predictor.
-        """
+    def direction(self, target: float, predictor: ProgramStep | None = None) -> ProgramStep:
+        """The direction towards ``X Z = target I`` and ``w lam = target``, with the second-order terms of the predictor."""
         P, s, free, w = self.scaled, self.s, self.free, self.state.slack
+        H, row_products = np.diag(target - self.sigma**2), np.zeros_like(w)
+        if predictor is not None:
+            H, row_products = H - symmetrize(predictor.X @ predictor.Z), predictor.w * predictor.lam
         # dX + dZ = H solves the linearised equation, which is diagonal in these coordinates
-        H = np.diag(target - self.sigma**2) - second_order
         H = 2.0 * H / np.add.outer(self.sigma, self.sigma)
-        dw = np.where(free, 0.0, (target - second_order_rows - w * self.lam) / self.lam)
+        dw = np.where(free, 0.0, (target - row_products - w * self.lam) / self.lam)
         # (A A* + w / lam + u^2 / gamma) dm = A(H - R) - (b - p) + s (w + dw)
         rhs = self.operator.values(H - self.dual_residual) / P.unit - self.row_residual
         dm = self.solve(rhs + np.where(free, 0.0, s * (w + dw)))
         dZ = self.dual_residual + symmetrize(self.operator.adjoint(dm / P.unit))
         dlam = np.where(free, 0.0, s * dm)
-        return H - dZ, dZ, dw - self.ratio * dlam, dlam, dm
+        return ProgramStep(H - dZ, dZ, dw - self.ratio * dlam, dlam, dm)
 
-    def steps(self, move: tuple) -> tuple[float, float]:
-        """The step lengths of X and of Z: at most 1, and at most REACH times the distance to the boundary."""
-        dX, dZ, dw, dlam, _ = move
+    def steps(self, d: ProgramStep) -> tuple[float, float]:
+        """The step lengths of X and of Z: at most 1, and at most BOUNDARY_SHARE times the distance to the boundary."""
         most = []
-        for d, x, dx in ((dX, self.state.slack, dw), (dZ, self.lam, dlam)):
-            low = float(eigvalsh(d / self.root)[0])
+        for matrix, x, dx in ((d.X, self.state.slack, d.w), (d.Z, self.lam, d.lam)):
+            low = float(eigvalsh(matrix / self.root)[0])
             most.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
-        return min(1.0, REACH * most[0]), min(1.0, REACH * most[1])
+        return min(1.0, BOUNDARY_SHARE * most[0]), min(1.0, BOUNDARY_SHARE * most[1])
 
-    def complementarity(self, move: tuple | None, ap: float, ad: float) -> float:
+    def complementarity(self, d: ProgramStep | None = None, ap: float = 0.0, ad: float = 0.0) -> float:
         """``<X, Z> + w . lam`` after steps of these lengths, over the number of the terms."""
         rows = ~self.free
-        x, z, w, lam = np.diag(self.sigma), np.diag(self.sigma), self.state.slack, self.lam
-        if move is not None:
-            x, z, w, lam = x + ap * move[0], z + ad * move[1], w + ap * move[2], lam + ad * move[3]
-        return (float(np.vdot(x, z)) + float(w[rows] @ lam[rows])) / (len(self.sigma) + int(rows.sum()))
+        X, Z, w, lam = np.diag(self.sigma), np.diag(self.sigma), self.state.slack, self.lam
+        if d is not None:
+            X, Z, w, lam = X + ap * d.X, Z + ad * d.Z, w + ap * d.w, lam + ad * d.lam
+        return (float(np.vdot(X, Z)) + float(w[rows] @ lam[rows])) / (len(self.sigma) + int(rows.sum()))
 
-    def moved(self, move: tuple, ap: float, ad: float) -> PathState | None:
+    def moved(self, d: ProgramStep, ap: float, ad: float) -> PathState | None:
         """The state after steps of these lengths; None if by rounding it is not in the cone."""
         state, sigma = self.state, np.diag(self.sigma)
-        dX, dZ, dw, _, dm = move
-        C, ok = cholesky(sigma + ap * dX)
-        D, done = cholesky(sigma + ad * dZ)
+        K, ok = cholesky(sigma + ap * d.X)
+        N, done = cholesky(sigma + ad * d.Z)
         if not (ok and done):
             return None
-        slack, m = state.slack + ap * dw, state.m + ad * dm
-        return _state(self.problem, self.scaled, self.B @ C, self.inverse @ D, slack, m)
+        slack, m = state.slack + ap * d.w, state.m + ad * d.m
+        return _state(self.problem, self.scaled, self.B @ K, self.inverse @ N, slack, m)
 
 
 def _state(

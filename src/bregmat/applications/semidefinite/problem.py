@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ SIZE = 1e-3  # natural size of the objective, over the norm of C times the large
 ROUNDINGS = 8.0  # of a few operations, in units of EPS
 
 
+@dataclass(frozen=True, eq=False)
 class SemidefiniteProgram(Problem):
     """A linear objective under constraints.
 
@@ -35,8 +37,9 @@ class SemidefiniteProgram(Problem):
         Whether the matrix of a row is known to be positive semidefinite.
     """
 
-    def __init__(self, C: np.ndarray, rows: NearestMatrix, is_psd: np.ndarray) -> None:
-        self.C, self.rows, self.is_psd = C, rows, is_psd
+    C: np.ndarray
+    rows: NearestMatrix
+    is_psd: np.ndarray
 
     @classmethod
     def build(
@@ -92,19 +95,17 @@ class SemidefiniteProgram(Problem):
         ``-lambda_min(S) y0`` makes S positive semidefinite.
         """
         mu = clip_dual(self.rows, mu)
-        lowest = _lowest(self.C + self.rows.operator.adjoint(mu), self._forming_error(mu))
+        # a bound of the rounding of C + A*(mu) in the Frobenius norm
+        size = float(np.linalg.norm(self.C)) + float(np.abs(mu) @ self.rows.operator.norms())
+        error = (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size
+        lowest = _lowest(self.C + self.rows.operator.adjoint(mu), error)
         if not lowest >= 0.0:
             if self.trace_weights is None or not np.isfinite(lowest):
                 return -np.inf, mu
             mu = mu - lowest * (1.0 + 1e-9) * self.trace_weights
-        conjugate, size = self.rows.losses.conjugate_sum(mu)
-        bound = -float(conjugate) - ROUNDINGS * EPS * float(size)
+        conjugate, terms = self.rows.losses.conjugate_sum(mu)
+        bound = -float(conjugate) - ROUNDINGS * EPS * float(terms)
         return (bound if np.isfinite(bound) else -np.inf), mu
-
-    def _forming_error(self, mu: np.ndarray) -> float:
-        """A bound of the rounding of ``C + A*(mu)`` in the Frobenius norm."""
-        size = float(np.linalg.norm(self.C)) + float(np.abs(mu) @ self.rows.operator.norms())
-        return (ROUNDINGS + np.sqrt(np.count_nonzero(mu))) * EPS * size
 
     @cached_property
     def trace_weights(self) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import numpy as np
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.linalg import EPS, eigh, symmetrize
+from bregmat.base.linalg import EPS, eigh, eigvalsh, symmetrize
 from bregmat.base.threads import tells_interrupts
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
@@ -137,7 +137,7 @@ def semidefinite_program(
     if ray is not None:
         point = outcome.certificate
         if not point.is_feasible:  # the iterates diverge along the direction
-            any_feasible = SemidefiniteProgram(np.zeros_like(objective), problem.rows, problem.is_psd)
+            any_feasible = replace(problem, C=np.zeros_like(objective))
             point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
@@ -190,7 +190,10 @@ def _find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndar
     program = SemidefiniteProgram.build(problem.C, bind(rows, np.eye(n)), rows, np.inf)
     iterate = solve(program, LogDetPath(), tol=1e-6).certificate.iterate
     G = _settled(iterate.F @ iterate.F.T, problem.rows.operator, constraints.sense)
-    if G is None or not _falls(problem.C, G):
+    if G is None:
+        return None
+    X = G @ G.T
+    if not float(np.vdot(problem.C, X)) < -CLEAR * float(np.vdot(np.abs(problem.C), np.abs(X))):
         return None
     # violations of rows with bound 0 are relative to the sum of the squared norms of their points
     return G if (level.violation(G) <= ROUNDINGS * EPS).all() else None
@@ -205,14 +208,15 @@ def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray
     if not len(active):
         return N * np.sqrt(values[-N.shape[1] :])
     # if a semidefinite row is 0 at a matrix, its range is orthogonal to that of the matrix
-    some = operator.restrict(active)
-    each = [some.restrict(np.array([k])).adjoint(np.ones(1)) for k in range(some.c)]
-    lows = [(A, eigh(A)[0]) for A in each]
-    definite = [
-        A / np.abs(t).max() for A, t in lows if np.abs(t).max() > 0 and t[0] * t[-1] >= -RANGE * np.abs(t).max() ** 2
-    ]
+    some, definite = operator.restrict(active), []
+    for k in range(some.c):
+        A = some.restrict(np.array([k])).adjoint(np.ones(1))
+        t = eigvalsh(A)
+        size = np.abs(t).max()
+        if size > 0 and t[0] * t[-1] >= -RANGE * size**2:
+            definite.append(A / size if np.trace(A) > 0 else -A / size)
     if definite:
-        t, V = eigh(sum(A if np.trace(A) > 0 else -A for A in definite))
+        t, V = eigh(sum(definite))
         keep = V[:, t <= 1e-12 * t[-1]]
         t, V = eigh(symmetrize(keep.T @ X @ keep))
         N = keep @ V[:, t > RANGE * values[-1]]
@@ -223,9 +227,3 @@ def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray
     M -= smat(np.linalg.lstsq(Phi, Phi @ svec(M), rcond=1e-10)[0], len(M))
     t, V = eigh(M)
     return N @ (V * np.sqrt(t)) if t[0] > 0 else None
-
-
-def _falls(C: np.ndarray, G: np.ndarray) -> bool:
-    """Whether the objective decreases along a direction, clearly beyond rounding."""
-    X = G @ G.T
-    return float(np.vdot(C, X)) < -CLEAR * float(np.vdot(np.abs(C), np.abs(X)))

@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy
 
-from bregmat.applications.simplex.linear_rows import log_sum
+from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.base.threads import tells_interrupts
 from bregmat.certificates.problem import Certificate, Problem
 from bregmat.certificates.status import Status
-from bregmat.run.loop import State, solve
+from bregmat.run.loop import RunLog, State, solve
 from bregmat.run.result import ExitReason, Record, Result
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
@@ -93,20 +92,21 @@ def boost_hypotheses(
             raise ValueError("sample_weight must be somewhere positive; all are 0.")
     used = w > 0
     problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
-    limits: dict[str, Any] = {"max_iter": int(n_steps), "max_seconds": max_seconds, "callback": callback}
-    outcome = solve(problem, AdaBoost(), tol=TOL, **limits)
-    trace, weights = outcome.trace, outcome.certificate.dual
+    log = RunLog(callback, max_seconds)
+    outcome = solve(problem, AdaBoost(), tol=TOL, max_iter=int(n_steps), log=log)
+    weights = outcome.certificate.dual
+    steps = {name: np.array(values) for name, values in outcome.state.steps.items()}
     T = problem.log_first - weights @ problem.A
     sample_weights = np.zeros(len(y))
     sample_weights[used] = np.exp(T - log_sum(T))
     return BoostResult(
-        **outcome.shared() | {"trace": {}, "n_iter": len(trace["rows"])},
+        **outcome.shared() | {"n_iter": len(steps["rows"])},
         weights=weights,
         sample_weight=sample_weights,
-        rows=trace["rows"].astype(int),
-        steps=trace["steps"],
-        loss=np.exp(trace["log_loss"]),
-        bound=np.exp(trace["log_bound"]),
+        rows=steps["rows"].astype(int),
+        steps=steps["steps"],
+        loss=np.exp(steps["log_loss"]),
+        bound=np.exp(steps["log_bound"]),
     )
 
 
@@ -129,10 +129,6 @@ class ExponentialLoss(Problem):
         """The loss of the combination."""
         return Certificate(dual=state.weights, objective=state.objective, upper=state.objective, dual_bound=0.0)
 
-    def is_due(self, state: AdaBoostState, tol: float) -> bool:
-        """Only the last state is certified."""
-        return False
-
     def estimate(self, state: AdaBoostState, works_on: str) -> dict[str, float]:
         """The loss is known at every step."""
         return {"objective": state.objective, "dual_bound": 0.0, "violation": 0.0}
@@ -148,17 +144,12 @@ class AdaBoostState(State):
     steps: dict[str, list[float]]
     finished: bool = False
     stalled: bool = False
-    signal: float = np.inf
+    signal: float = np.inf  # so that only the last state is certified
 
     @property
     def objective(self) -> float:  # type: ignore[override]
         """The exponential loss."""
         return float(np.exp(self.log_loss))
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """One array per name, with one entry per step."""
-        return {name: np.array(values, dtype=float) for name, values in self.steps.items()}
 
 
 class AdaBoost:
@@ -198,13 +189,10 @@ class AdaBoost:
 
 def _predictions(H: Any) -> Any:
     """Check a dense or sparse matrix of numbers in [-1, 1]."""
-    sparse = scipy.sparse.issparse(H)
-    H = scipy.sparse.csr_array(H, dtype=float) if sparse else as_matrix("H", H)
-    entries = H.data if sparse else H.ravel()
-    at = np.flatnonzero(~(np.abs(entries) <= 1))
-    if len(at):
-        rows = np.searchsorted(H.indptr, at, side="right") - 1 if sparse else at // H.shape[1]
-        raise ValueError(f"H must lie in [-1, 1]; got {entries[at[0]]} in {rows_text(np.unique(rows))}.")
+    H = as_matrix("H", H, sparse="csr")
+    rows, columns = (abs(H) > 1).nonzero()
+    if len(rows):
+        raise ValueError(f"H must lie in [-1, 1]; got {H[rows[0], columns[0]]} in {rows_text(np.unique(rows))}.")
     return H
 
 

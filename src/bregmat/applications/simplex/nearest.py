@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -18,7 +17,7 @@ from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
 from bregmat.base.threads import tells_interrupts
-from bregmat.run.loop import Solver, solve
+from bregmat.run.loop import RunLog, Solver, solve
 from bregmat.run.result import Record, Result
 from bregmat.typing import Points, Senses, Values, VectorSolverName
 
@@ -123,7 +122,7 @@ def nearest_distribution(
     >>> die.x.round(3)
     array([0.054, 0.079, 0.114, 0.165, 0.24 , 0.347])
     """
-    clock = time.perf_counter()
+    log = RunLog(callback, max_seconds)
     if isinstance(solver, str):
         solver = SOLVERS["dual_newton" if as_choice("solver", solver, ["auto", *SOLVERS]) == "auto" else solver]()
     elif not isinstance(solver, tuple(SOLVERS.values())):
@@ -134,12 +133,12 @@ def nearest_distribution(
         check_positive("total", total, finite=True)
     problem, support = NearestDistribution.build(x0, A, b, sense, total)
     method = VECTOR_SOLVERS[type(solver)](solver)
-    outcome = solve(problem, method, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    outcome = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
     proof = outcome.certificate
     x = np.zeros(len(support))
     x[support] = np.exp(proof.logx)
     return DistributionResult(
-        **outcome.shared() | {"seconds": time.perf_counter() - clock},
+        **outcome.shared(),
         x=x,
         dual=proof.dual / problem.factor,
         values=proof.values * problem.factor,

@@ -2,103 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.simplex.linear_rows import LinearRows, log_sum, newton_direction
 from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
+from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 
-FAR = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
+MAX_CHANGE = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
 
 
-def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
-    """The zero t of the decreasing function ``log(sum_k up_k e_k) - log(sum_k down_k e_k)`` with ``e_k = exp(u_k - t a_k)``.
-
-    It is infinite if all weights of one side are 0. The function is nearly linear unless one entry dominates both sums, so Newton's
-    method is used; if the function is flat, the steps are limited, and bisection follows.
-
-    Parameters
-    ----------
-    u, a : ndarray, shape (n,)
-        Exponents at t = 0, and their rates of decrease.
-    up, down : ndarray, shape (n,)
-        Nonnegative weights of the two sums.
-    tol : float
-        Largest last change of an exponent.
-    """
-    weights = np.array([up, down])
-    logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
-    empty = np.isneginf(logs).all(axis=1)
-    if empty.any():
-        return np.inf if empty[1] else -np.inf
-    size = max(float(np.abs(a).max()), 1e-300)
-    left, right, t, last, reach = -np.inf, np.inf, 0.0, np.inf, (10.0 + float(np.ptp(u))) / size
-    for _ in range(300):
-        exponents = logs - t * a
-        top = exponents.max(axis=1)
-        e = np.exp(exponents - top[:, None])
-        total, moment = e.sum(axis=1).tolist(), (e @ a).tolist()
-        value = float(top[0] - top[1]) + math.log(total[0] / total[1])
-        slope = moment[1] / total[1] - moment[0] / total[0]
-        if value == 0.0:
-            return t
-        left, right = (t, right) if value > 0.0 else (left, t)
-        change = -value / slope if slope < 0.0 else math.copysign(np.inf, value)
-        if abs(change) > reach:
-            change, reach = math.copysign(reach, value), 4.0 * reach
-        after = t + change
-        if right - left < np.inf and (abs(value) > 0.5 * last or not left < after < right):
-            after = 0.5 * (left + right)
-        if abs(after - t) * size <= tol or after == t:
-            return after
-        t, last = after, abs(value)
-    return t
-
-
-def step_to_row(
-    u: np.ndarray, a: np.ndarray, b: float, total: float | None, rest: float = -np.inf, tol: float = 1e-10
-) -> float:
-    """The Bregman projection onto one row (Kulis 2009, eq. 6): t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``.
-
-    It is infinite if no vector attains b.
-
-    Parameters
-    ----------
-    u, a : ndarray, shape (n,)
-        Logarithm of the vector, and the row.
-    b : float
-    total : float or None
-        The sum of x(t); None if it is free.
-    rest : float
-        Logarithm of the sum of the entries at which the row is zero, which are not in u and a.
-    tol : float
-        Largest last change of an exponent; dimensionless.
-    """
-    scale = float(np.abs(a).max(initial=0.0))
-    if not 0 < scale < np.inf:
-        return 0.0
-    a, b = a / scale, b / scale
-    if total is None:
-        weights = np.append(a, -b)
-        return balance(np.append(u, 0.0), np.append(a, 0.0), weights, -weights, tol) / scale
-    if rest > -np.inf:
-        u, a = np.append(u, rest), np.append(a, 0.0)
-    target, low, high = b / total, a.min(), a.max()
-    if not low < high:
-        return 0.0
-    if not low < target < high:
-        return np.inf if target <= low else -np.inf
-    # (high - low) (a - b) = (a - low) (high - b) - (high - a) (b - low); the logarithm of their ratio is linear for rows of two values
-    return balance(u, a, (a - low) * (high - target), (high - a) * (target - low), tol) / scale
-
-
-def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> float:
+def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float) -> float:
     """The step of :func:`step_to_row` for row j, limited in length."""
     on, a = problem.row(j)
     size, rest = float(np.abs(a).max(initial=0.0)), -np.inf
@@ -110,7 +28,7 @@ def _row_step(problem: LinearRows, logx: np.ndarray, j: int, tol: float) -> floa
             off[on] = False
             rest = log_sum(logx[off])
     t = step_to_row(logx[on], a, float(problem.b[j]), problem.total, rest, tol)
-    far = FAR / max(size, 1e-300)
+    far = MAX_CHANGE / max(size, 1e-300)
     return min(max(t, -far), far)
 
 

@@ -25,8 +25,8 @@ from bregmat.run.loop import RunLog, solve
 from bregmat.run.result import MatrixResult, Record, Result
 from bregmat.typing import DivergenceName, Table, UnfoldObjective
 
-# an edge is a short cut if the way around it is longer than this multiple of the edge, and of a typical edge
-DETOUR, FAR = 5.0, 10.0
+# an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
+DETOUR, TYPICAL_DETOUR = 5.0, 10.0
 
 
 @tells_interrupts
@@ -180,8 +180,8 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
     pairs = np.argwhere(scipy.sparse.triu(graph + graph.T, 1).toarray() > 0)
     difference = X[pairs[:, 0]] - X[pairs[:, 1]]
     sq = np.einsum("ij,ij->i", difference, difference)
-    ways = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T.astype(np.int32)), shape=(len(X), len(X)))
-    parts, part = scipy.sparse.csgraph.connected_components(ways, directed=False)
+    edges = scipy.sparse.csr_array((np.ones(len(pairs)), pairs.T.astype(np.int32)), shape=(len(X), len(X)))
+    parts, part = scipy.sparse.csgraph.connected_components(edges, directed=False)
     if parts > 1:
         sizes = np.sort(np.bincount(part))[::-1]
         raise ValueError(
@@ -203,7 +203,7 @@ def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: 
     nearest = kneighbors_graph(X, min(n_neighbors, max(3, n_neighbors // 2)), mode="distance")
     tree = scipy.sparse.csgraph.minimum_spanning_tree(every)  # makes the graph connected
     around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
-    ratio = np.where(around > FAR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
+    ratio = np.where(around > TYPICAL_DETOUR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
     if (ratio > DETOUR).any():
         i, j = pairs[np.argmax(ratio)]
         warnings.warn(
