@@ -163,14 +163,6 @@ class Recomputation:
         return self.points[self.rows.touched].astype(self.real) @ self.given
 
     # ------------------------------------------------------------------ the figures
-    def excess(self, p: np.ndarray) -> np.ndarray:
-        """By how much each row is on the wrong side of its bound."""
-        return self.losses.excess(p)
-
-    def cost(self, p: np.ndarray) -> float:
-        """Losses of the soft rows that are violated."""
-        return self.losses.cost(p)
-
     def distance(self) -> float:
         """``D(M, diag(l))``."""
         return distance(self.divergence, self.F @ self.F.T, self.l)
@@ -230,12 +222,12 @@ class Recomputation:
             return
         self._check_factor(found)
         p, noise = self.rows.values(self.lifted(), self.B)
-        excess = self.excess(p)
+        excess = self.losses.excess(p)
         is_feasible = self._report_rows(p, noise, excess, found)
         bound, lost = self.dual_bound(mu)
         ended = self.losses.ended(p, self._allowed(noise))
-        objective = self.distance() + self.cost(p + ended)
-        upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
+        objective = self.distance() + self.losses.cost(p + ended)
+        upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         prior, size = self.from_the_prior(mu), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         rounding = lost + prior + self.eps * float((self.l * self.l).sum())
