@@ -241,11 +241,7 @@ class Program:
         gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
         of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
         gap = gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0
-        apart = result.objective - result.dual_bound
-        rounding = 64 * ROUNDING * float(self.sizes(x) @ x)
-        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf where numbers overflow
-        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
-            found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+        found.check_gap(64 * ROUNDING * float(self.sizes(x) @ x))
         return gap
 
     def _largest(self) -> Any:
