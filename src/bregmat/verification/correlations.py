@@ -78,10 +78,7 @@ class Correlation(EntryProof):
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
         worst, allowed = float(missed.max(initial=0.0)), 16 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
         found.compare("max_violation", worst, CLOSE + allowed)
-        if not worst <= 16 * allowed:
-            is_feasible = False
-            if found.claimed is not Status.UNKNOWN:
-                found.problem(f"a prescribed entry is missed by {worst:.2g}")
+        is_feasible &= found.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
         self._factors(X, found)
         objective, (bound, lost) = self._distance(X), self._bound(result.dual)
         if bound is None:

@@ -164,6 +164,12 @@ class Verification:
         self.compare("unit", unit, EXACT * unit + allowed)
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
+    def check_feasible(self, is_met: bool, text: str) -> bool:
+        """Record a violation of the rows, unless the result is UNKNOWN and does not claim a feasible point; return ``is_met``."""
+        if not is_met and self.claimed is not Status.UNKNOWN:
+            self.problem(text)
+        return is_met
+
     def check_gap(self, rounding: float) -> None:
         """Check that the gap of the result is not less than the difference of its objective and its bound."""
         result = self.result

@@ -121,11 +121,9 @@ class WrittenMachine:
         missed = float(slack.max())
         lengths = np.sqrt(np.maximum(np.diag(self.kernel), 0))
         blur = 16 * ROUNDING * float(lengths[self.counts].max()) * float(lengths @ self.alpha)
-        is_feasible = missed <= 1e-8 + blur < 1
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            vague = "rounding of weights as large hides whether samples are outside the margin"
-            found.problem(vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}")
-        return is_feasible
+        vague = "rounding of weights as large hides whether samples are outside the margin"
+        text = vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}"
+        return found.check_feasible(missed <= 1e-8 + blur < 1, text)
 
     # ------------------------------------------------------------------ certified support vectors
     def _cost(self, margins: np.ndarray, scale: Any) -> np.ndarray:

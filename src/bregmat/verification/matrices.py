@@ -244,11 +244,10 @@ class Recomputation:
         """Compare values and violations of the rows; return whether the hard rows and the range of the prior are met."""
         found.compare_rows(p, excess, self.unit, noise, self.hard)
         found.compare_span(self.gamma)
-        missed = np.flatnonzero(self.hard & ~(excess <= self._allowed(noise)))
-        is_feasible = not len(missed)
-        if len(missed) and found.claimed is not Status.UNKNOWN:
-            row = missed[0]
-            found.problem(f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}")
+        missed = self.hard & ~(excess <= self._allowed(noise))
+        row = int(np.argmax(missed))
+        text = f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
+        is_feasible = found.check_feasible(not missed.any(), text)
         room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
         vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
         if len(vague) and found.claimed is not Status.UNKNOWN:

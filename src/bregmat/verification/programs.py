@@ -232,10 +232,7 @@ class Program:
         missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
         found.compare("max_violation", worst, CLOSE)
-        is_feasible = worst <= FEASIBLE
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            found.problem(f"the rows are missed by {worst:.2g}")
-        return is_feasible
+        return found.check_feasible(worst <= FEASIBLE, f"the rows are missed by {worst:.2g}")
 
     def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""

@@ -72,8 +72,7 @@ class Distribution:
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            found.problem(f"a row is missed by {worst:.2g}")
+        found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
         ratio = np.where(x > 0, x, 1) / np.where(on, self.x0, 1)
         objective = (np.where(x > 0, x * np.log(ratio), 0) - x + self.x0).sum()
         bound, lost = self._bound(mu)

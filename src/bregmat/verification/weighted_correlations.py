@@ -56,10 +56,8 @@ class WeightedCorrelation(EntryProof):
             return
         is_feasible, X = self.check_matrix(found, self.known), result.X.astype(self.real)
         missed = float(np.maximum(X - self.upper, self.lower - X).max(initial=0.0))
-        if not missed <= 64 * ROUNDING * max(1.0, float(np.abs(self.C).max())):
-            is_feasible = False
-            if found.claimed is not Status.UNKNOWN:
-                found.problem(f"a bound is missed by {missed:.2g}, which is not allowed")
+        is_met = missed <= 64 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
+        is_feasible &= found.check_feasible(is_met, f"a bound is missed by {missed:.2g}, which is not allowed")
         objective = float((self.h2 * (X - self.C) ** 2).sum() / 2)
         bound, terms = self._bound(S)
         unit = max(float(self.h2.max(initial=0)) or 1.0, abs(objective))
