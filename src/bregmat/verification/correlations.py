@@ -171,10 +171,12 @@ class Correlation(EntryProof):
         linear, terms = float(mu.astype(self.real) @ self.b), float(np.abs(mu) @ np.abs(self.b))
         if D.takes_indefinite:
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
-            N = self._complement()
-            if N is None and self.result.null_space is not None:
-                return None, 0.0
-            T = C0 - Y if N is None else N.T @ (C0 - Y) @ N
+            T = C0 - Y
+            if (V := self.result.null_space) is not None:
+                if not self._are_null(V.astype(self.real)):
+                    return None, 0.0
+                N = _complement(V).astype(self.real)
+                T = N.T @ T @ N
             above = np.maximum(eigenvalues((T + T.T) / 2), 0)
             whole, kept = (C0 * C0).sum(), (above * above).sum()
             lost = eps * float(whole + kept + terms + np.abs(T).max() * above.sum())
@@ -183,13 +185,6 @@ class Correlation(EntryProof):
         P = d[:, None] * Q * np.sqrt(l) if D.is_congruence_invariant else Q
         gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
         return gain - linear, eps * (terms + size)
-
-    def _complement(self) -> np.ndarray | None:
-        """Orthonormal basis of the complement of the null vectors of the result; None if there are none, or if they are not proven."""
-        V = self.result.null_space
-        if V is None or not self._are_null(V.astype(self.real)):
-            return None
-        return np.linalg.svd(V.astype(float), full_matrices=True)[0][:, V.shape[1] :].astype(self.real)
 
     def _are_null(self, V: np.ndarray) -> bool:
         """Whether every feasible matrix has the null vectors V: they are null vectors of prescribed blocks."""
@@ -223,7 +218,7 @@ class Correlation(EntryProof):
         if (V := self.result.null_space) is not None:
             if not self._are_null(V.astype(real)):
                 found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
-            N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
+            N = _complement(V).astype(real)
             Y = N.T @ Y @ N
         if not self.divergence.takes_indefinite:
             _, Q, d = self._prior
@@ -234,3 +229,8 @@ class Correlation(EntryProof):
         limit = 64 * ROUNDING * rows * weight
         if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
             found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
+
+
+def _complement(V: np.ndarray) -> np.ndarray:
+    """Orthonormal basis of the orthogonal complement of the columns of V."""
+    return np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :]

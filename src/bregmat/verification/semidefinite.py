@@ -89,9 +89,9 @@ class _Program:
             self.report_unbounded(result, is_feasible, found)
             return
         X = G @ G.T
-        q = np.where(self.hard, 0, excess / self.unit)
-        cost = np.where(self.hard, 0.0, self.gamma)
-        loss = (np.where(self.hard, 0, cost) * q * q).sum() / 2
+        # soft rows cost gamma / 2 (excess / unit)^2
+        q, gamma = (np.where(self.hard, 0, x) for x in (excess / self.unit, self.gamma))
+        loss = (gamma * q * q).sum() / 2
         objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
         size = max(abs(objective), self.natural_size())
         rounding = unit_of(self.real) * len(X) * terms + CLOSE * size

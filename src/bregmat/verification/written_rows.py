@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 
 from bregmat.certificates.status import Status
+from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
@@ -184,7 +185,7 @@ class WrittenRows:
         sums = np.zeros(len(self.Z))
         for row in self.matrices:
             C = self.constraints.matrix(row)
-            if y[row] and hasattr(C, "weights"):
+            if y[row] and isinstance(C, LowRankMatrix):
                 V = np.abs(C.vectors)
                 sums += abs(float(y[row])) * (V @ (np.abs(C.weights) * V.sum(axis=0)))
             elif y[row] and C is not None:
@@ -249,7 +250,7 @@ class WrittenRows:
 
 def _dense(C: Any) -> np.ndarray:
     """A row's matrix as an array."""
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         return (C.vectors * C.weights) @ C.vectors.T
     return numbers(C)
 
@@ -258,7 +259,7 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``Z' C Z``, or 0 if it is rounding, and the same with absolute values; None stands for the identity."""
     if C is None:
         return Z.T @ Z, np.abs(Z).T @ np.abs(Z)
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         Y, N = C.vectors.T.astype(Z.dtype) @ Z, np.abs(C.vectors.T) @ np.abs(Z)
         Y[np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))] = 0.0
         B, size = (Y.T * C.weights) @ Y, np.abs(C.weights) @ (Y * Y).sum(axis=1)
@@ -273,7 +274,7 @@ def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
     """``<C, G G'>``, and its error due to rounding of G."""
     if C is None:
         return (G * G).sum(), ROUNDING * float((G * G).sum())
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         V, w, size = C.vectors, C.weights, np.sqrt((G * G).sum(axis=1)).astype(float)
         Y = V.T.astype(G.dtype) @ G
         lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), ROUNDING * (np.abs(V).T @ size)
