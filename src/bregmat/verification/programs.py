@@ -175,9 +175,9 @@ class Program:
 
     def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, found: Verification) -> None:
         """Compare the figures at a point x of the box with the multipliers y of the rows."""
-        granted = result.bound_perturbation
-        if not 0 <= granted <= PERTURBED:
-            found.problem(f"the bound takes a linear term for granted that is raised by {granted:.1g}")
+        if not 0 <= result.bound_perturbation <= PERTURBED:
+            raised = f"{result.bound_perturbation:.1g}"
+            found.problem(f"the bound takes a linear term for granted that is raised by {raised}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
         noise = CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
         found.compare_all("dual", h, noise)
@@ -207,7 +207,7 @@ class Program:
         elif granted:
             found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
         if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
-            bound = max(bound, self.constant if self.A is not None else LONG(0))
+            bound = max(bound, LONG(0))
         found.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
             found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
