@@ -94,7 +94,7 @@ def read_placed_constraints(
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
     columns = dict(table.columns)
-    if table.text is not None and table.text.decimal == ",":
+    if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
     found = table_rows(columns, table.place, header=header, id_type=id_type)
     return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)

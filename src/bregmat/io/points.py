@@ -179,11 +179,8 @@ def _from_table(
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = asked or tuple(X)
-    matrix = np.empty((len(X[order[0]]), len(order)))
-    for k, name in enumerate(order):
-        matrix[:, k] = X[name]
-    has_commas = table.text is not None and table.text.decimal == ","
-    return Points(matrix, order, others, has_decimal_commas=has_commas, table=table)
+    matrix = np.column_stack([X[name] for name in order])
+    return Points(matrix, order, others, has_decimal_commas=table.has_decimal_commas, table=table)
 
 
 def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:

@@ -29,8 +29,13 @@ class Table:
     columns: Mapping[str, Any]
     text: Text | None = None  # of a text file, to locate lines and cells
 
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether the numbers in the file have decimal commas."""
+        return self.text is not None and self.text.decimal == ","
+
     def where(self, row: int) -> str:
-        """The line of a row in a file of text, otherwise its number."""
+        """The line of a row in a text file, otherwise its number."""
         return f"row {row}" if self.text is None else f"line {self.text.lines[row]}"
 
     def place(self, row: int) -> str:
@@ -53,7 +58,7 @@ class Table:
         if values.dtype.kind in "biuf":
             return values.astype(np.float64), np.zeros(len(values), bool)
         words = pandas_package().Series(values, dtype=object)
-        if self.text is not None and self.text.decimal == ",":
+        if self.has_decimal_commas:
             words = words.str.replace(",", ".", regex=False)
         numbers = pandas_package().to_numeric(words, errors="coerce").to_numpy(dtype=np.float64)
         return numbers, np.isnan(numbers) & (values != "")

@@ -43,11 +43,11 @@ class WrittenMachine:
         self.kernel, self.signs = np.asarray(problem["kernel"], dtype=float), np.asarray(problem["signs"], dtype=float)
         C, weight = float(problem.get("C", 1.0)), problem.get("sample_weight")
         weight = np.broadcast_to(np.asarray(1.0 if weight is None else weight, dtype=float), self.signs.shape)
-        price = np.where(weight > 0, np.where(weight > 0, weight, 1.0) * C, 0.0)
-        self.has_intercept, self.upper, self.ridge = bool(problem.get("intercept", True)), price, np.zeros(len(price))
+        upper = np.where(weight > 0, weight * C, 0.0)
+        self.has_intercept, self.upper, self.ridge = bool(problem.get("intercept", True)), upper, np.zeros(len(upper))
         if problem.get("squared_hinge", False) and np.isfinite(C):
-            self.ridge = np.divide(1.0, price, out=np.zeros(len(price)), where=price > 0)
-            self.upper = np.where(price > 0, np.inf, 0.0)
+            self.ridge = np.where(upper > 0, 1.0 / upper, 0.0)
+            self.upper = np.where(upper > 0, np.inf, 0.0)
 
     def report(self, result: MarginResult, found: Verification) -> None:
         """Compare all figures of the result."""
