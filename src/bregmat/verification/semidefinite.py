@@ -122,7 +122,7 @@ class _Program:
         if not float(eigenvalues((S + S.T) / 2)[0]) >= -SLACK * np.sqrt(rows) * ROUNDING * size:
             return -np.inf, 0.0
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
-        soft = np.where(self.hard, 0, (m * self.unit) ** 2 / np.where(self.hard, 1.0, 2.0 * self.gamma))
+        soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
         return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
 
     def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
@@ -146,9 +146,8 @@ class _Program:
 @recompute.register
 def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
-    check_arguments(
-        problem, "the arguments of unfold", "X", known=known | {"tol", "max_iter", "max_seconds", "callback"}
-    )
+    known |= {"tol", "max_iter", "max_seconds", "callback"}
+    check_arguments(problem, "the arguments of unfold", "X", known=known)
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
     given: dict[str, Any] = defaults | dict(problem)
     n = len(X)
@@ -181,12 +180,10 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     scale = given.get("prior_scale") or unit
     found.compare("prior_scale", scale, 1e-12 * scale)
-    shared = {
-        name: getattr(result, name) for name in (*(f.name for f in fields(Result)), "dual", "values", "violation")
-    }
-    inner = MatrixResult(
-        **shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=Coordinates(G, np.ones(n - 1))
-    )
+    names = (*(f.name for f in fields(Result)), "dual", "values", "violation")
+    shared = {name: getattr(result, name) for name in names}
+    place = Coordinates(G, np.ones(n - 1))
+    inner = MatrixResult(**shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=place)
     # The prior is a matrix here, because the result has a factor of its own instead of a map of a factor of the prior.
     arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
     found.result = inner
@@ -206,6 +203,5 @@ def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:
     near, must = share <= 1.0 + 1e-9, share < 1.0 - 1e-9
     joined = np.zeros((n, n), bool)
     joined[tuple(pairs.T)] = joined[tuple(pairs.T)[::-1]] = True
-    return bool(
-        (joined <= (near | near.T)).all() and (must <= joined).all() and len(np.unique(pairs, axis=0)) == len(pairs)
-    )
+    is_distinct = len(np.unique(pairs, axis=0)) == len(pairs)
+    return bool(is_distinct and (joined <= (near | near.T)).all() and (must <= joined).all())
