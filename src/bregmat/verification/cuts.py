@@ -103,12 +103,12 @@ def _common_unit(weights: np.ndarray) -> float:
     if not len(weights):
         return 0.0
     values = [Fraction(value) for value in np.unique(weights).tolist()]
-    for most in (None, MOST_UNITS):
-        limit = 2.0**52 * float(weights.max() / weights.sum()) if most is None else most
-        count = 1  # of units in the largest weight
-        for value in values:
-            ratio = value / values[-1]
-            count = math.lcm(count, (ratio if most is None else ratio.limit_denominator(most)).denominator)
+    exact = (value / values[-1] for value in values)
+    rounded = ((value / values[-1]).limit_denominator(MOST_UNITS) for value in values)
+    for ratios, limit in ((exact, 2.0**52 * float(weights.max() / weights.sum())), (rounded, MOST_UNITS)):
+        count = 1  # number of units in the largest weight
+        for ratio in ratios:
+            count = math.lcm(count, ratio.denominator)
             if count > limit:
                 break
         else:
