@@ -68,7 +68,7 @@ class Program:
         return np.abs(self.X).T @ (np.abs(self.X) @ np.abs(x) + np.abs(self.y))
 
     def objective(self, x: np.ndarray) -> Any:
-        """Objective at x, without the constant unless the problem is least squares."""
+        """Objective at x; for least squares ``|X x - y|^2 / 2``."""
         if self.X is not None:
             residual = self.X @ x - self.y
             return (residual @ residual) / 2

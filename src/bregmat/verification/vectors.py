@@ -73,14 +73,15 @@ class Distribution:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
         found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
-        ratio = np.where(x > 0, x, 1) / np.where(on, self.x0, 1)
-        objective = (np.where(x > 0, x * np.log(ratio), 0) - x + self.x0).sum()
+        # KL(x, x0) = sum x log(x / x0) - x + x0
+        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.x0, 1)), 0)
+        objective = (entropy - x + self.x0).sum()
         bound, lost = self._bound(mu)
-        size = max(float(self.x0.sum() if self.total is None else self.total), abs(float(objective)))
-        size = max(size, min(result.unit, 1.0))
+        mass = float(self.x0.sum() if self.total is None else self.total)
+        size = max(mass, abs(float(objective)), min(result.unit, 1.0))
         found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
-        terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
+        terms = float((np.abs(entropy) + x + self.x0).sum())
         allowed = CLOSE * size + lost + 8 * ROUNDING * terms
         if is_feasible:
             found.compare("objective", float(objective), allowed)
