@@ -109,7 +109,7 @@ def test_own_slack_near_its_bound_does_not_cancel():
     assert verify(arguments, result).holds
     found = Recomputation(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
     value = np.array([b * (1 + 2.0**-28)]).astype(found.real)
-    assert found.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
+    assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])

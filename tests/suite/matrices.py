@@ -238,9 +238,9 @@ def objective_at(problem, factor):
     if problem.divergence.keeps_range and other.outside() > 0:
         other.given = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
-    if (other.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
+    if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
         return np.inf
-    return other.distance() + other.cost(p)
+    return other.distance() + other.losses.cost(p)
 
 
 # ---------------------------------------------------------------- families

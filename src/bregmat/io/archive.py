@@ -1,9 +1,9 @@
-"""A zip of uncompressed .npy members with a JSON manifest and a sha256 for each: written at once, and checked before it is used.
+"""Archives of arrays: a zip of uncompressed .npy members with a JSON manifest that contains the sha256 of each member.
 
 Layout of format 2::
 
-    manifest.json      class, format_version, bregmat version, info, state, and for every array its shape, dtype and sha256
-    arrays/NAME.npy    one per array, stored (not deflated), so that other programs can map them
+    manifest.json      class, format_version, bregmat version, info, state; shape, dtype and sha256 of every array
+    arrays/NAME.npy    one per array, not compressed, so that other programs can map them
     (zip comment)      sha256 of manifest.json
 """
 
@@ -28,16 +28,16 @@ from bregmat.io.state import ARRAY_NAME, MAX_DEPTH, STORED_KINDS, depth_of
 __all__ = ["ModelFileError", "read_archive", "write_archive"]
 
 FORMAT = "bregmat-model"
-FORMAT_VERSION = 2  # 1 was in use before the first release
+FORMAT_VERSION = 2
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 2**20
-MAX_EMPTY = 2**20  # product of the other dimensions of an array that has no entries
+MAX_EMPTY = 2**20  # product of the nonzero dimensions of an array without entries
 CHUNK = 2**20  # bytes that are read at a time
 _BROKEN_ZIP = (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, struct.error, EOFError, OSError)
 
 
 class ModelFileError(ValueError):
-    """A file is not a model, is cut off, altered or incomplete, or has another format or an unknown class.
+    """A file is not a model, is damaged or incomplete, or has another format or an unknown class.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class ModelFileError(ValueError):
 
 # ---------------------------------------------------------------------- writing
 def write_archive(path: str | os.PathLike[str], manifest: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-    """Write a manifest (class, info, state) and arrays in one step; a crash leaves the old file as it was."""
+    """Write a manifest (class, info, state) and arrays; a crash leaves the old file unchanged."""
     records: dict[str, Any] = {}
     head = {"format": FORMAT, "format_version": FORMAT_VERSION, "bregmat": __version__}
     manifest = head | manifest | {"arrays": records}
@@ -72,7 +72,7 @@ def write_archive(path: str | os.PathLike[str], manifest: dict[str, Any], arrays
 
 
 class _Hashed:
-    """A write-only stream that hashes what passes through."""
+    """A write-only stream that computes the sha256 of the data."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream, self.sha256 = stream, hashlib.sha256()
@@ -87,7 +87,7 @@ def _member(name: str) -> str:
 
 
 def comment_of(manifest: bytes) -> bytes:
-    """The comment of the zip, which signs the manifest."""
+    """The comment of the zip: the sha256 of the manifest."""
     return b"sha256:" + hashlib.sha256(manifest).hexdigest().encode("ascii")
 
 
@@ -95,7 +95,7 @@ def comment_of(manifest: bytes) -> bytes:
 def read_archive(
     path: str | os.PathLike[str], *, has_arrays: bool = True
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The manifest and the arrays of a model file; each array is writable and has memory of its own."""
+    """The manifest and the arrays of a model file; each array is writable and owns its memory."""
     path = as_path(path)
     with path.open("rb") as handle:
         archive = _Archive(path, handle)
@@ -104,7 +104,7 @@ def read_archive(
 
 
 class _Archive:
-    """An open model file. Its list of members and its manifest are checked when it is opened, each array when it is read."""
+    """An open model file. Members and manifest are checked when it is opened, each array when it is read."""
 
     def __init__(self, path: Path, handle: BinaryIO) -> None:
         self._path, self._size = path, os.fstat(handle.fileno()).st_size
@@ -134,18 +134,18 @@ class _Archive:
             raise self._wrong(f"unexpected member {name!r}")
         if name in self._members:
             raise self._wrong(f"member {name!r} occurs twice")
-        # A stored member cannot be larger than the file, so that a small file never asks for much memory.
+        # A member without compression cannot exceed the file, so a small file never causes a large allocation.
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 0x1 or info.file_size != info.compress_size:
             raise self._wrong(f"member {name!r} is compressed or encrypted")
         if info.file_size + info.header_offset > self._size:
             raise self._wrong(f"cut off inside member {name!r}")
 
     def _read(self, name: str) -> bytearray:
-        """Content of one member; the CRC of the zip is checked on the way."""
+        """Content of one member, whose CRC is checked."""
         buffer, at = bytearray(self._members[name].file_size), 0
         try:
             with self._zip.open(self._members[name]) as stream:
-                while chunk := stream.read(CHUNK):  # the CRC is compared at the end of the member
+                while chunk := stream.read(CHUNK):
                     buffer[at : at + len(chunk)] = chunk
                     at += len(chunk)
         except (*_BROKEN_ZIP, RuntimeError) as error:
@@ -183,7 +183,7 @@ class _Archive:
         return manifest
 
     def array(self, name: str) -> np.ndarray:
-        """One array: the sha256 is compared first, then the .npy header, whose size must be that of the member."""
+        """One array; the sha256 is checked, and the .npy header must state the size of the member."""
         record = self.manifest["arrays"][name]
         data = self._read(_member(name))
         if not isinstance(record, dict) or hashlib.sha256(data).hexdigest() != record.get("sha256"):
@@ -196,14 +196,14 @@ class _Archive:
         offset, size = stream.tell(), math.prod(shape)
         if dtype.kind not in STORED_KINDS or dtype.itemsize == 0 or size * dtype.itemsize != len(data) - offset:
             raise self._wrong(f"array {name!r} does not have the size its header states, or holds objects")
-        # An array without entries has no bytes that would limit its other dimensions.
+        # The size of the member does not limit the dimensions of an array without entries.
         if size == 0 and math.prod(filter(None, shape)) > max(MAX_EMPTY, self._size):
             raise self._wrong(f"array {name!r} has no entries, but its header states the shape {shape}")
         return np.ndarray(shape, dtype, data, offset, order="F" if is_fortran else "C")
 
 
 def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the order is Fortran's, and dtype."""
+    """Shape, whether the order is Fortran order, and dtype."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(stream)

@@ -1,6 +1,6 @@
-"""What files hold of an object: its attributes, but for the few that are left out, replaced or recomputed.
+"""The attributes of an object that model files contain.
 
-:data:`RULES` lists these exceptions, by the name of a class; they hold for its subclasses, too.
+These are all attributes except those that :data:`RULES` omits, replaces or recomputes, by the name of a class or base class.
 """
 
 from __future__ import annotations
@@ -15,25 +15,23 @@ import numpy as np
 from bregmat.base.threads import cached_property
 from bregmat.io.classes import is_estimator
 
-LEFT_OUT = object()  # in the place of a value that is not written
+LEFT_OUT = object()  # marks an attribute that is not written
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How files hold objects of a class and its subclasses, where that differs from writing every attribute."""
+    """Exceptions for a class and its subclasses."""
 
-    empty: tuple[str, ...] = ()  # attributes in whose place files hold None
-    # attributes in whose place files hold something else, as a function of the object; LEFT_OUT for nothing at all
+    empty: tuple[str, ...] = ()  # attributes that are written as None
+    # attributes that are replaced, by functions of the object; LEFT_OUT omits an attribute
     written: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
-    attributes: tuple[str, ...] | None = None  # all of a class that is neither a dataclass nor an estimator
-    made_by: Callable[..., Any] | None = (
-        None  # makes an object from these; by default they are set without calling anything
-    )
-    restored: Callable[[Any], None] | None = None  # called at the end: checks them, or computes what follows from them
+    attributes: tuple[str, ...] | None = None  # all attributes of a class that is neither a dataclass nor an estimator
+    made_by: Callable[..., Any] | None = None  # builds an object from these; by default they are set directly
+    restored: Callable[[Any], None] | None = None  # called on the restored object, for checks
 
 
 def _local_array(name: str) -> Callable[[Any], Any]:
-    """An attribute if it is an array; an empty one for a column that stays with the shards of its rows."""
+    """An attribute if it is an array, or an empty array if it is distributed over shards of rows."""
 
     def written(result: Any) -> np.ndarray:
         value = getattr(result, name)
@@ -43,7 +41,7 @@ def _local_array(name: str) -> Callable[[Any], Any]:
 
 
 def _named_constraints(learner: Any) -> Any:
-    """The constraints, unless samples have names that files cannot hold, such as dates."""
+    """The constraints, unless sample ids have a type that files cannot contain, such as dates."""
     constraints = vars(learner).get("constraints_", LEFT_OUT)
     ids = None if constraints is LEFT_OUT else constraints.ids
     is_plain = ids is None or ids.dtype != object or all(isinstance(name, str | int | float) for name in ids)
@@ -51,7 +49,7 @@ def _named_constraints(learner: Any) -> Any:
 
 
 def _plain_labels(result: Any) -> Any:
-    """Labels of rows and columns; those that are neither numbers nor text become text."""
+    """Labels of rows and columns as numbers or strings."""
     if result.labels is None:
         return None
     return tuple(
@@ -61,12 +59,12 @@ def _plain_labels(result: Any) -> Any:
 
 
 def _lost_parameters(learner: Any) -> Any:
-    """Parameters that the file does not hold, for the message of a learner that needs them."""
+    """Names of parameters that the file omits, for the error message of a learner that needs them."""
     return (learner._left_out or LEFT_OUT) if learner.preprocessor is None else ("preprocessor",)
 
 
 def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, record: Any, **words: Any) -> Any:
-    """The state of a matrix exponentiated gradient learner; compiled loops trust its shapes."""
+    """The state of a matrix exponentiated gradient learner, with checked shapes, which compiled loops rely on."""
     square = (len(H), len(H))
     _check_shape("the matrix", H, square)
     if log_prior is not None:
@@ -81,7 +79,7 @@ def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any
 
 
 def _check_metric_shapes(learner: Any) -> None:
-    """Compiled loops trust the shapes of an online LogDet learner."""
+    """Check the shapes of an online LogDet learner, which compiled loops rely on."""
     from bregmat._kernels import online
 
     if learner.__sklearn_is_fitted__():
@@ -91,7 +89,7 @@ def _check_metric_shapes(learner: Any) -> None:
 
 
 def _check_pca_shapes(pca: Any) -> None:
-    """Compiled loops trust the shapes of an online PCA."""
+    """Check the shapes of an online PCA, which compiled loops rely on."""
     if pca.__sklearn_is_fitted__():
         d = pca.n_features_in_
         for name, shape in {"lam": (d,), "Vt": (d, d), "moment": (d, d), "totals": (5,)}.items():
@@ -132,12 +130,12 @@ RULES = {
 
 
 def _rules(cls: type) -> list[Rule]:
-    """The rules of a class and its bases, those of the bases first."""
+    """The rules of a class and its bases, bases first."""
     return [RULES[base.__name__] for base in reversed(cls.__mro__) if base.__name__ in RULES]
 
 
 def attributes_of(obj: Any) -> dict[str, Any]:
-    """What a file holds of an object, by the names of its attributes."""
+    """The attributes of an object as a file contains them, by name."""
     cls, rules = type(obj), _rules(type(obj))
     plain = next((rule.attributes for rule in rules if rule.attributes is not None), None)
     if plain is not None:
@@ -166,7 +164,7 @@ def _of_estimator(estimator: Any) -> dict[str, Any]:
 
 
 def _is_fitted_name(cls: type, name: str) -> bool:
-    """Whether an attribute of that name is learned: not a method, a cached property, or scikit-learn's own (set_output)."""
+    """Whether an attribute is a fitted one: private or ending in "_", and no method, cached property or internal of scikit-learn."""
     if not name.isidentifier() or name.startswith(("__", "_sklearn", "_metadata_request")):
         return False
     own = getattr(cls, name, None)
@@ -174,7 +172,7 @@ def _is_fitted_name(cls: type, name: str) -> bool:
 
 
 def object_of(cls: type, found: dict[str, Any]) -> Any:
-    """Inverse of :func:`attributes_of`; any error it raises says that the attributes are not those of such an object."""
+    """Inverse of :func:`attributes_of`; raises errors of any kind if the attributes do not fit the class."""
     rules = _rules(cls)
     rule = next((rule for rule in rules if rule.attributes is not None), None)
     if rule is not None and rule.attributes is not None:

@@ -1,6 +1,6 @@
-"""The classes whose objects model files may hold.
+"""The classes whose objects model files may contain.
 
-A file names a class by a word. Only the words listed here are looked up, so that a file cannot choose what is imported.
+Only the class names listed here are imported, so a file cannot cause the import of other modules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T", bound=type)
 
-# Name in a file -> the class, or the module that it is imported from when such a file is read.
+# Name of a class -> the class, or the module from which it is imported when a file is read.
 SAVABLE: dict[str, str | type] = {
     "BoostResult": "bregmat.applications.simplex.boosting",
     "CorrelationResult": "bregmat.applications.correlation.result",
@@ -36,7 +36,7 @@ SAVABLE: dict[str, str | type] = {
     "ShrinkResult": "bregmat.applications.correlation.shrink",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }
-# The same for classes that files hold only as parts of those above, by module.
+# Module -> names of classes that occur only as attributes of those above.
 _PARTS = {
     "bregmat.applications.correlation.result": "Repair",
     "bregmat.certificates.status": "ExitReason Record Status",
@@ -58,10 +58,10 @@ PARTS = {name: module for module, names in _PARTS.items() for name in names.spli
 
 
 def savable(cls: T) -> T:
-    """Let model files hold objects of a class of your own; a decorator.
+    """Decorator that permits model files with objects of your own class.
 
-    Of an estimator of scikit-learn a file holds the parameters and every attribute whose name ends in ``_`` or begins with it,
-    of a dataclass its fields. Their values may be plain values, arrays, and objects of classes that files may hold.
+    A file contains the fields of a dataclass, or the parameters of a scikit-learn estimator and its attributes whose names begin or
+    end with ``_``. Their values may be plain values, arrays, and objects of savable classes.
 
     Parameters
     ----------
@@ -76,9 +76,9 @@ def savable(cls: T) -> T:
     Raises
     ------
     TypeError
-        The class is neither an estimator nor a dataclass.
+        If the class is neither an estimator nor a dataclass.
     ValueError
-        Files know another class by this name.
+        If another savable class has this name.
 
     Examples
     --------
@@ -113,13 +113,13 @@ def _place(entry: str | type) -> str:
 
 
 def is_known(cls: type) -> bool:
-    """Whether files may hold objects of this very class."""
+    """Whether files may contain objects of this class; subclasses do not count."""
     entry = SAVABLE.get(cls.__name__, PARTS.get(cls.__name__))
     return entry is not None and _place(entry) == cls.__module__
 
 
 def class_named(name: Any) -> type:
-    """The class that a file names; ``ValueError`` for any other word."""
+    """The savable class with this name; ``ValueError`` for any other name."""
     entry = SAVABLE.get(name, PARTS.get(name)) if isinstance(name, str) else None
     if entry is None:
         raise ValueError(f"unknown class {name!r}")
@@ -127,5 +127,5 @@ def class_named(name: Any) -> type:
 
 
 def is_estimator(cls: type) -> bool:
-    """Whether a class is an estimator of scikit-learn, which need not be imported for this."""
+    """Whether a class is a scikit-learn estimator, without importing scikit-learn."""
     return any(base.__module__.startswith("sklearn.") and base.__name__ == "BaseEstimator" for base in cls.__mro__)

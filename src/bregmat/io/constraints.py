@@ -1,4 +1,4 @@
-"""Constraints from files, and back: tables with the columns relation, i, j, k, l, bound, sense, weight, or of pairs and triplets."""
+"""Reading and writing of constraints: tables with columns relation, i, j, k, l, bound, sense, weight, or of pairs and triplets."""
 
 from __future__ import annotations
 
@@ -78,30 +78,30 @@ def read_constraints(
 
 @dataclass(frozen=True, eq=False)
 class PlacedConstraints:
-    """Constraints of a file, with the places of their rows."""
+    """Constraints of a file, with the locations of their rows."""
 
     path: Path
     rows: Constraints  # their bounds have no meaning if ``found.is_open``
-    found: TableRows  # the samples as words, and how a table of pairs or triplets was read
-    where: Callable[[int], str]  # the place of a row, such as "line 7", or "row 6" of a .parquet file
+    found: TableRows  # sample ids as words, and the format of a table of pairs or triplets
+    where: Callable[[int], str]  # the location of a row, such as "line 7", or "row 6" of a .parquet file
 
 
 def read_placed_constraints(
     path: str | os.PathLike[str], *, id_type: type | None = None, encoding: str | None = None
 ) -> PlacedConstraints:
-    """Read constraints with the places of their rows; bounds that the table lacks are left open."""
+    """Read constraints with the locations of their rows; the table may have no bounds."""
     source = source_of(path, "read constraints from", KINDS)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
     columns = dict(table.columns)
-    if table.text is not None and table.text.decimal == ",":
+    if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
     found = table_rows(columns, table.place, header=header, id_type=id_type)
     return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
 
 
 def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:
-    """Write constraints so that `read_constraints` returns the same bits; `linear` rows raise `ValueError`.
+    """Write constraints so that `read_constraints` returns exactly the same; `linear` rows raise `ValueError`.
 
     Examples
     --------

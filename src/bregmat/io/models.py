@@ -1,6 +1,6 @@
-"""Models as files: what :func:`save` writes, :func:`load` reads. Nothing is pickled or unpickled, and files hold no code.
+"""Model files, written by :func:`save` and read by :func:`load`. They contain no code, and nothing is pickled or unpickled.
 
-A damaged file raises `ModelFileError`; it never loads as something else.
+A damaged file raises `ModelFileError`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bregmat.io.state import from_state, plain, plain_restored, to_state
 
 __all__ = ["ModelFileError", "load", "read_manifest", "save"]
 
-# What restoring a state can raise where the state is not that of an object of its class.
+# Errors that occur when a state does not fit its class.
 _WRONG_STATE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError, Warning)
 
 
@@ -27,19 +27,19 @@ def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None 
     Parameters
     ----------
     path : path
-        Replaced in one step when everything is written; a crash leaves the old file as it was.
+        The file is replaced after everything has been written; a crash leaves the old file unchanged.
     obj : object
-        A result, an estimator or a learner of this library, or an object of a class of your own that was given to
-        :func:`bregmat.io.savable`. Callbacks, preprocessors and random generators are left out, and data that was handed in.
+        A result, an estimator or a learner of this library, or an object of your own class that is :func:`bregmat.io.savable`.
+        Callbacks, preprocessors, random generators and input data are not saved.
     info : dict, optional
-        Plain values that are kept beside the model (feature names, where the data came from); `read_manifest` shows them.
+        Plain values that are saved with the model, such as feature names; `read_manifest` returns them.
 
     Raises
     ------
     TypeError
-        The class is not savable, or the object holds what files cannot hold, such as a function; the message names it.
+        If the class is not savable, or the object contains a value that cannot be saved, such as a function; the message names it.
     OSError
-        The path cannot be written.
+        If the path cannot be written.
 
     Examples
     --------
@@ -76,18 +76,18 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     object
-        An object of the class that was saved; its arrays are writable and its own.
+        An object of the saved class, whose arrays are writable.
 
     Raises
     ------
     ModelFileError
-        Anything is wrong with the file.
+        If the file is not a valid model file.
     FileNotFoundError, PermissionError
-        There is no such file, or no permission to read it.
+        If the file does not exist or cannot be read.
 
     Notes
     -----
-    Nothing is unpickled and no code of the file is run. Peak memory is the size of the arrays plus a megabyte.
+    Nothing is unpickled, and no code from the file is executed. Peak memory is the size of the arrays plus a megabyte.
 
     Examples
     --------
@@ -105,16 +105,16 @@ def load(path: str | os.PathLike[str]) -> Any:
     name, state = manifest["class"], manifest["state"]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # an imaginary part where there is none
+            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # a complex array in place of a real one
             return from_state(class_named(name), state, arrays)
     except _WRONG_STATE as error:
         raise ModelFileError(f"{path}: the state of this {name} cannot be restored ({error!r})") from error
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest alone: class, versions, info, the state as it stands in the file; shape, dtype, sha256 of every array.
+    """Read the manifest alone: class, versions, info, the state in its stored form; shape, dtype and sha256 of every array.
 
-    Raises as :func:`load`.
+    Raises the same errors as :func:`load`.
     """
     manifest, _ = _read(path, has_arrays=False)
     try:
@@ -124,7 +124,7 @@ def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _read(path: str | os.PathLike[str], *, has_arrays: bool = True) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The manifest and the arrays of a model file whose class is one that may be saved."""
+    """The manifest and the arrays of a model file; its class must be savable."""
     manifest, arrays = read_archive(path, has_arrays=has_arrays)
     name = manifest.get("class")
     if not isinstance(name, str) or name not in SAVABLE:

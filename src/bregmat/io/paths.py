@@ -1,4 +1,4 @@
-"""Output paths: checked before the work starts, and written so that a crash leaves the old file or the new one."""
+"""Output files: checks before the work starts, and writing that leaves the old or the new file after a crash."""
 
 import os
 import secrets
@@ -25,7 +25,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Make sure a file can be written at `path`; the file itself is not touched.
+    """Check that a file can be written at `path`, without changing it.
 
     Parameters
     ----------
@@ -40,36 +40,34 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError, OSError
-        Naming the path and what is in the way.
+        If the file cannot be written; the message says why.
     """
     target = as_path(path).expanduser().resolve()
+    folder, what = os.fspath(target.parent), f"cannot write {os.fspath(path)!r}"
     if target.is_dir():
-        raise IsADirectoryError(f"cannot write {os.fspath(path)!r}: it is a folder, give a file name")
+        raise IsADirectoryError(f"{what}: it is a folder, give a file name")
     if not target.parent.exists():
-        raise FileNotFoundError(
-            f"cannot write {os.fspath(path)!r}: the folder {os.fspath(target.parent)!r} does not exist"
-        )
+        raise FileNotFoundError(f"{what}: the folder {folder!r} does not exist")
     if not target.parent.is_dir():
-        raise NotADirectoryError(f"cannot write {os.fspath(path)!r}: {os.fspath(target.parent)!r} is no folder")
-    if target.exists():
-        if not target.is_file():
-            raise OSError(f"cannot write {os.fspath(path)!r}: it is not a regular file")
-        if not os.access(target, os.W_OK):
-            raise PermissionError(f"cannot write {os.fspath(path)!r}: the file is read-only")
+        raise NotADirectoryError(f"{what}: {folder!r} is no folder")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{what}: it is not a regular file")
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(f"{what}: the file is read-only")
     probe = _sibling(target)
     try:
         os.close(_new(probe, 0o600))
     except OSError as error:
-        raise type(error)(f"cannot write {os.fspath(path)!r}: {error.strerror or error}") from error
-    probe.unlink(missing_ok=True)  # another process may have removed it as a leftover
+        raise type(error)(f"{what}: {error.strerror or error}") from error
+    probe.unlink(missing_ok=True)  # another process may have removed it
     return target
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a temporary file beside `path`; it replaces `path` when the block ends without an error.
+    """Open a temporary file in the folder of `path`; it replaces `path` when the block ends without an error.
 
-    Temporary files that killed processes have left in the folder are removed first.
+    Temporary files of killed processes in this folder are removed first.
     """
     target = check_writable(path)
     _tidy(target.parent)
@@ -83,20 +81,20 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             os.fsync(handle.fileno())
             if fcntl is not None:  # before the lock is released
                 os.replace(temporary, target)
-        if fcntl is None:  # Windows does not rename open files
+        if fcntl is None:  # Windows cannot rename open files
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _temporary(target: Path) -> tuple[Path, BinaryIO]:
-    """A new file beside ``target``. It is locked, so that other processes see that it is in use."""
+    """A new file in the folder of ``target``, locked so that other processes do not remove it."""
     while True:
         path = _sibling(target)
         handle = os.fdopen(_new(path, 0o666), "w+b")  # the umask applies
         if fcntl is None:
             return path, handle
-        with suppress(OSError):  # a file system without locks, where leftovers are not removed either
+        with suppress(OSError):  # a file system without locks, where temporary files are not removed either
             fcntl.flock(handle, fcntl.LOCK_EX)
         if os.fstat(handle.fileno()).st_nlink:
             return path, handle
@@ -108,12 +106,12 @@ def _sibling(target: Path) -> Path:
 
 
 def _new(path: Path, permissions: int) -> int:
-    """Descriptor of a new file; an existing file or link is an error."""
+    """File descriptor of a new file; raises if a file or link exists."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
 
 
 def _tidy(folder: Path) -> None:
-    """Remove temporary files that no process has locked: their processes were killed."""
+    """Remove temporary files without a lock, which belong to killed processes."""
     if fcntl is None:
         return
     for path in folder.glob(f".*{_TEMPORARY}"):

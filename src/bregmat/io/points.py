@@ -1,4 +1,4 @@
-"""Points from tables and .npy files, and back: which columns are features, and how missing cells are handled."""
+"""Reading and writing of points: selection of feature columns, and treatment of missing cells."""
 
 import io
 import os
@@ -16,7 +16,7 @@ __all__ = ["Points", "read_points", "write_points"]
 
 KINDS = (*TEXT, *COLUMNAR, ".npy")
 MISSING = ("error", "drop", "median")
-_INDEX_NAMES = ("", "__index_level_0__")  # what pandas writes for an unnamed index
+_INDEX_NAMES = ("", "__index_level_0__")  # names that pandas writes for an unnamed index
 
 
 def is_id(name: str) -> bool:
@@ -35,15 +35,15 @@ class Points:
     names : tuple of str
         Feature names; "x0", "x1", ... where the file has none.
     columns : dict of str -> ndarray of shape (n,)
-        Columns that are no features: words (as strings), sample ids, and those in `exclude`.
+        Columns that are not features: words (as strings), sample ids, and those in `exclude`.
     rows : ndarray of int of shape (n,), optional
-        Numbers of these rows in the file, if some were left out.
+        Row numbers in the file, if rows were dropped.
     n_missing : dict of str -> int
         Number of missing cells of each feature that has any.
     medians : dict of str -> float
-        The values that replace them, with ``missing="median"``.
+        The values that replace them if ``missing="median"``.
     has_decimal_commas : bool
-        Whether the numbers of the file have decimal commas.
+        Whether the numbers in the file have decimal commas.
     """
 
     X: np.ndarray
@@ -56,7 +56,7 @@ class Points:
     table: tables.Table | None = field(default=None, repr=False)
 
     def where(self, row: int) -> str:
-        """The line of a row in a file of text, otherwise its number in the file."""
+        """The line of a row in a text file, otherwise its row number."""
         row = row if self.rows is None else int(self.rows[row])
         return f"row {row}" if self.table is None else self.table.where(row)
 
@@ -77,20 +77,20 @@ def read_points(
     path : path
         .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, .feather, or .npy
         (2-D, memory-mapped); "-" is standard input. A first line without numbers is a header. A column of true and false becomes
-        1 and 0. A column with more words than numbers is a column of words; in any other column a word is an error. If cells are
-        not separated by commas, numbers may have decimal commas, which the first 20 lines have to show.
+        1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error. If cells are
+        not separated by commas, numbers may have decimal commas, which must occur in the first 20 lines.
     exclude : iterable of str
-        Numeric columns that are no features (labels, sample ids). Always excluded: columns of words, columns named "id"
+        Numeric columns that are not features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
     features : sequence of str, optional
-        Take exactly these columns, in this order (the ones a model was learned on).
+        Use exactly these columns, in this order (for example, those of the training data of a model).
     missing : {"error", "drop", "median"}
-        What to do if a feature is missing (an empty cell, NA, NaN, null, None, "?"): raise an error that names the first such
-        cell, leave the row out, or take the median of the column. An infinite number is always an error.
+        Treatment of missing features (an empty cell, NA, NaN, null, None, "?"): raise an error that names the first such
+        cell, drop the row, or use the median of the column. An infinite number is always an error.
     medians : mapping of str -> float, optional
-        For "median": values to take instead of the medians of the file.
+        For "median": values to use instead of the medians of the file.
     encoding : str, optional
-        Of a file of text; by default UTF-8.
+        Encoding of a text file; by default UTF-8.
 
     Returns
     -------
@@ -117,14 +117,14 @@ def read_points(
     as_choice("missing", missing, MISSING)
     source = points_source(path)
     exclude = tuple(exclude)
-    if source.kind == ".npy":  # not looked through for missing cells unless they are to be replaced
+    if source.kind == ".npy":  # searched for missing cells only if these are to be replaced
         points = _from_npy(source, exclude, features)
         return points if missing == "error" else _complete(points, missing, medians)
     return _complete(_from_table(source, exclude, features, encoding), missing, medians)
 
 
 def points_source(path: str | os.PathLike[str] | Source) -> Source:
-    """The file of the points, or the content of standard input, so that it can be read twice."""
+    """The file of the points, or the content of standard input, which can then be read twice."""
     return path if isinstance(path, Source) else source_of(path, "read points from", KINDS)
 
 
@@ -155,7 +155,7 @@ def write_points(
 
 
 def _is_other(name: str, exclude: Iterable[str]) -> bool:
-    """Whether a column is no feature because of its name."""
+    """Whether the name of a column says that it is not a feature."""
     return name in exclude or name in _INDEX_NAMES or is_id(name)
 
 
@@ -179,11 +179,8 @@ def _from_table(
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = asked or tuple(X)
-    matrix = np.empty((len(X[order[0]]), len(order)))
-    for k, name in enumerate(order):
-        matrix[:, k] = X[name]
-    has_commas = table.text is not None and table.text.decimal == ","
-    return Points(matrix, order, others, has_decimal_commas=has_commas, table=table)
+    matrix = np.column_stack([X[name] for name in order])
+    return Points(matrix, order, others, has_decimal_commas=table.has_decimal_commas, table=table)
 
 
 def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | None:
@@ -203,7 +200,7 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
 
 
 def _complete(points: Points, missing: str, medians: Mapping[str, float] | None) -> Points:
-    """Points whose missing cells are reported, left out or replaced."""
+    """Report, drop or replace missing cells."""
     absent = np.isnan(points.X)
     counts = {name: int(n) for name, n in zip(points.names, absent.sum(axis=0)) if n}
     if not counts:

@@ -21,7 +21,7 @@ PACKED_MAGIC = b"\x1f\x8b"
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A file and its kind, or the content of standard input, which can be read only once."""
+    """A file and its kind, or the content of standard input."""
 
     path: Path
     kind: str
@@ -47,7 +47,7 @@ class Source:
 
 
 def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> tuple[Path, str]:
-    """Path and kind of a file; ValueError for a kind that is not `known`, with `to_do` ("read points from") in the message."""
+    """Path and kind of a file; ValueError for a kind that is not `known`. `to_do` ("read points from") is part of the message."""
     path = Path(path)
     kind = path.suffix.lower()
     if kind == PACKED and path.with_suffix("").suffix.lower() in TEXT:
@@ -60,7 +60,7 @@ def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) ->
 
 
 def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
-    """A file of one of the `known` kinds, or "-" for standard input, whose kind follows from its first bytes."""
+    """A file of one of the `known` kinds, or standard input for "-", whose kind is derived from its first bytes."""
     if os.fspath(path) != STANDARD_INPUT:
         return Source(*file_kind(path, to_do, known))
     content = sys.stdin.buffer.read()

@@ -1,20 +1,20 @@
-"""Objects as plain values and arrays, which model files hold, and back.
+"""Conversion of objects to plain values and arrays for model files, and back.
 
-A *state* consists of None, truth values, integers, finite floats, strings, lists, dicts with strings as keys, and of dicts with a tag:
+A *state* consists of None, booleans, integers, finite floats, strings, lists, dicts with string keys, and dicts with a tag:
 
     {"$float": "nan"}                           a float that is not finite
     {"$tuple": [...]}                           a tuple
-    {"$items": [[key, value], ...]}             a dict with other keys than strings
-    {"$array": name}                            an array, by its name among the arrays
+    {"$items": [[key, value], ...]}             a dict with keys that are not strings
+    {"$array": name}                            an array, by name
     {"$objects": [...], "shape": [...]}         an array of Python objects
     {"$masked": array, "mask": array}           a masked array
     {"$sparse": [data, indices, indptr], "shape": [n, d]}   a CSR matrix
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
     {"$class": name, attribute: value, ...}     an object of another class, from :mod:`bregmat.io.classes`
-    {"$records": array}                         the history of a run, a row for each record
+    {"$records": array}                         the history of a run, one row per record
     {"$kernel_of": learner}                     the method ``kernel`` of a learner
-    {"$same": k}                                the k-th array or object of the state once more, counted by where they end
+    {"$same": k}                                another reference to the k-th array or object, counted in post-order
 """
 
 from __future__ import annotations
@@ -36,35 +36,33 @@ from bregmat.io.classes import class_named, is_known
 
 __all__ = ["ARRAY_NAME", "MAX_DEPTH", "depth_of", "from_state", "plain", "plain_restored", "to_state"]
 
-# Of lists and dicts: what reads them is recursive, and an estimator needs about 10.
-MAX_DEPTH = 50
+MAX_DEPTH = 50  # of nested lists and dicts, which are read recursively; an estimator needs about 10
 ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
-STORED_KINDS = "biufcSU"  # kinds of dtypes that .npy files hold without pickling
+STORED_KINDS = "biufcSU"  # kinds of dtypes that .npy files store without pickling
 
 
 def to_state(obj: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The state of an object of a savable class and its arrays by name; arrays are not copied.
+    """The state of an object of a savable class, and its arrays by name, which are not copied.
 
     Raises
     ------
     TypeError
-        Something in it is of no class that files may hold; the message names the attribute.
+        If a value cannot be saved; the message names the attribute.
     """
     writer = _Writer()
     return writer.fields(obj, "state", 1), writer.arrays
 
 
 def from_state(cls: type, state: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Inverse of :func:`to_state`, which owns the arrays then; many kinds of errors where the state is not one of ``cls``."""
-    reader = _Reader(arrays)
-    return object_of(cls, reader.fields(state))
+    """Inverse of :func:`to_state`, which uses the arrays without copying; raises errors of any kind for an invalid state."""
+    return object_of(cls, _Reader(arrays).fields(state))
 
 
 def plain(value: Any, where: str) -> Any:
-    """The state of plain values; ``TypeError`` for anything else, arrays among it."""
+    """The state of plain values; ``TypeError`` if they contain arrays or objects."""
     writer = _Writer()
     state = writer.write(value, where, 1)
-    if writer.arrays or writer.n_objects:
+    if writer.written:
         raise TypeError(f"{where} must consist of plain values; arrays and objects cannot be saved there")
     return state
 
@@ -75,7 +73,7 @@ def plain_restored(state: Any) -> Any:
 
 
 def depth_of(value: Any) -> int:
-    """How deep lists and dicts are nested, level by level: a manifest may be deeper than recursion goes."""
+    """Nesting depth of lists and dicts, computed without recursion, since a damaged manifest may exceed the recursion limit."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1
@@ -85,20 +83,15 @@ def depth_of(value: Any) -> int:
 
 # ---------------------------------------------------------------------- writing
 class _Writer:
-    """Writes values as states; what occurs twice is written once."""
+    """Converts values to states; an object that occurs twice is written once."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
-        self._number: dict[int, int] = {}  # of each array and object, by its id
-        self._written: list[Any] = []  # kept, so that no id is used twice
-
-    @property
-    def n_objects(self) -> int:
-        """Number of arrays and objects so far."""
-        return len(self._written)
+        self.written: list[Any] = []  # arrays and objects; kept, so that no id is reused
+        self._number: dict[int, int] = {}  # their positions in the list, by id
 
     def write(self, value: Any, where: str, depth: int) -> Any:
-        """The state of a value; ``where`` names it in messages, ``depth`` counts the lists and dicts around it."""
+        """The state of a value; ``where`` names it in messages, ``depth`` is the number of enclosing lists and dicts."""
         if depth > MAX_DEPTH:
             raise TypeError(f"{where[:100]} is nested more than {MAX_DEPTH} deep")
         if isinstance(value, np.generic):
@@ -108,7 +101,7 @@ class _Writer:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"$float": repr(value)}
         if isinstance(value, np.random.Generator | np.random.RandomState):
-            return None  # a seed is kept, the state of a generator is not
+            return None  # the state of a generator is not saved
         if isinstance(value, dict) or type(value) in (list, tuple):
             return self._collection(value, where, depth)
         if isinstance(value, Enum) and is_known(type(value)):
@@ -119,12 +112,12 @@ class _Writer:
             settings = registry.settings(value)
             return {"$registered": [registry.kind, value.name]} | self._values(settings, where, depth)
         state = self._object(value, where, depth)
-        self._number[id(value)] = len(self._written)
-        self._written.append(value)
+        self._number[id(value)] = len(self.written)
+        self.written.append(value)
         return state
 
     def fields(self, obj: Any, where: str, depth: int) -> dict[str, Any]:
-        """The attributes of an object of a known class."""
+        """The state of the attributes of an object of a known class."""
         return self._values(attributes_of(obj), where, depth)
 
     def _values(self, values: dict[str, Any], where: str, depth: int) -> dict[str, Any]:
@@ -157,7 +150,7 @@ class _Writer:
             return {"$kernel_of": self.write(value.__self__, where, depth + 1)}
         if callable(value):
             raise TypeError(f"{where} is a function, which cannot be saved: files hold no code")
-        if hasattr(value, "__array__"):  # of another library
+        if hasattr(value, "__array__"):  # an array of another library
             return self._array(np.asarray(value), where, depth)
         kind = f"{type(value).__module__}.{type(value).__name__}"
         hint = "" if kind.startswith("builtins.") else "; bregmat.io.savable lets files hold a class of your own"
@@ -175,7 +168,7 @@ class _Writer:
         return {"$array": name}
 
     def _array_name(self, where: str) -> str:
-        """The place in the state as the name of a file, different from the others."""
+        """A unique file name for an array, from its place in the state."""
         start = re.sub(r"[^A-Za-z0-9_.\-]+", ".", where.removeprefix("state.")).strip(".")[:90]
         start = start if ARRAY_NAME.fullmatch(start) else f"_{start}"
         name, k = start, 1
@@ -186,11 +179,11 @@ class _Writer:
 
 # ---------------------------------------------------------------------- reading
 class _Reader:
-    """Reads states as values."""
+    """Converts states to values."""
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
         self._arrays = arrays
-        self._found: list[Any] = []  # arrays and objects, in the order in which they end
+        self._found: list[Any] = []  # arrays and objects in post-order
 
     def read(self, state: Any) -> Any:
         """The value of a state."""
@@ -203,16 +196,15 @@ class _Reader:
             return self.fields(state)
         if tag in ("$float", "$tuple", "$items", "$same", "$enum", "$records", "$registered"):
             return self._value(tag, state)
-        # arrays and objects are counted in the order in which they end
         self._found.append(self._object(tag, state))
         return self._found[-1]
 
     def fields(self, state: dict[str, Any]) -> dict[str, Any]:
-        """The values of a dict, but for what its tag says."""
+        """The values of a dict, without its tag."""
         return {name: self.read(value) for name, value in state.items() if not name.startswith("$")}
 
     def _value(self, tag: str, state: dict[str, Any]) -> Any:
-        """A value that is not numbered because it is written as often as it occurs, or the k-th numbered object."""
+        """A value that is not numbered, or a reference to a numbered one."""
         content = state[tag]
         match tag:
             case "$float":
@@ -259,7 +251,7 @@ class _Reader:
 
 
 def _csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n: int, d: int) -> Any:
-    """A sparse matrix whose indices are checked, because products trust them."""
+    """A sparse matrix with checked indices, which products rely on."""
     if len(indptr) != n + 1:
         raise ValueError(f"a sparse matrix of {n} rows has {len(indptr)} numbers for where its rows begin")
     matrix = sp.csr_array((data, indices, indptr), shape=(n, d))

@@ -1,4 +1,4 @@
-"""Pairs with labels as a stream from a .csv or .parquet file of any size."""
+"""Streams of labelled pairs from .csv or .parquet files of any size."""
 
 import os
 import re
@@ -20,16 +20,16 @@ CHUNK = 32768  # rows in memory at a time
 
 
 class PairFile:
-    """Pairs of points with labels, read a chunk at a time: a stream for :func:`bregmat.online.run_stream`.
+    """A stream of labelled pairs for :func:`bregmat.online.run_stream`, which reads a file in chunks.
 
     Parameters
     ----------
     path : path
         .csv or .tsv (also .gz) or .parquet, with the columns `a`, `b` (point numbers from 0) and `y`; other columns are
-        ignored. A file of text without a header line has exactly these three.
+        ignored. A text file without a header line has exactly these three.
     squared : bool
-        `y` holds squared distances; they are halved. By default it holds *half* squared distances, as in Tsuda 2004,
-        section 5, which is what the learner predicts.
+        If True, `y` contains squared distances, which are halved. By default it contains *half* squared distances, as in Tsuda
+        2004, section 5, which the learner predicts.
 
     Attributes
     ----------
@@ -39,10 +39,10 @@ class PairFile:
     Raises
     ------
     ValueError
-        On reading: a column that is missing, a cell that is not a number, a point number that is not whole; the message names
-        file and line (row from 0 for .parquet). The learner checks the range of point numbers and whether labels are finite.
+        If a column is missing, a cell is not a number, or a point number is not an integer; the message names file and line (row
+        from 0 for .parquet). The learner checks the range of point numbers and whether labels are finite.
     ImportError
-        For .parquet, pyarrow is not installed.
+        If pyarrow is not installed, for .parquet.
 
     Examples
     --------
@@ -74,11 +74,11 @@ class PairFile:
             yield self._split(start, table)
 
     def place(self, row: int) -> str:
-        """The file and the line (for .parquet the row) of a pair, for messages; the file is read again to find the line."""
+        """The file and the line (for .parquet, the row) of a pair, for messages; finding the line reads the file again."""
         return f"{self.path}, row {row}" if self._text is None else f"{self.path}, line {self._text.lines[row]}"
 
     def in_its_words(self, text: str) -> str:
-        """A message of a learner, with the names of the columns in place of its arguments."""
+        """An error message of a learner, with names of columns instead of arguments."""
         text = re.sub(r"^X must hold (one )?pair", r"columns 'a' and 'b' must hold \1pair", text)
         text = re.sub(r"^X must hold (?=point|whole)", "columns 'a' and 'b' must hold ", text)
         halved = " (half of what the column holds)" if self.squared and re.match(r"y must .*; got", text) else ""
@@ -97,7 +97,7 @@ class PairFile:
         return pairs.astype(np.int64), 0.5 * table[:, 2] if self.squared else table[:, 2].copy()
 
     def _chunks(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The first row and the columns a, b, y of at most so many rows as floats."""
+        """Pairs of the number of the first row and the columns a, b, y, as floats, of at most ``size`` rows."""
         at = 0
         for columns in self._of_parquet(size) if self._text is None else self._of_text(self._text, size):
             yield at, np.column_stack(columns).astype(np.float64, copy=False)
@@ -109,7 +109,7 @@ class PairFile:
                 yield [batch.column(name).to_numpy(zero_copy_only=False) for name in COLUMNS]
 
     def _checked_names(self) -> list[str]:
-        """Names of the columns of a .parquet file; those that are needed hold numbers."""
+        """Names of the columns of a .parquet file; raises if a, b or y does not contain numbers."""
         with tables.open_parquet(self.path) as file:
             schema = file.schema_arrow
         for name in set(COLUMNS) & set(schema.names):
@@ -135,7 +135,7 @@ class PairFile:
 
 
 def _text_of(source: Source) -> Text:
-    """A table of text, whose columns are a, b, y where it has no header line."""
+    """A text table, with columns a, b, y if it has no header line."""
     text = Text.of(source)
     if not text.has_header:
         if len(text.names) != len(COLUMNS):

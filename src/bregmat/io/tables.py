@@ -1,7 +1,4 @@
-"""Tables as files: named columns from .csv, .tsv, .parquet, .feather and .npy, and back, by pandas and pyarrow.
-
-Error messages name the file, the line and the column.
-"""
+"""Reading and writing of tables with named columns (.csv, .tsv, .parquet, .feather, .npy) by pandas, pyarrow and NumPy."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,9 +15,9 @@ from bregmat.io.paths import atomic_write
 from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
-# A columnar file may decompress to LARGE bytes or to EXPANDS times its size, whichever is more.
+# A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
 LARGE, EXPANDS = 2**30, 1000
-# What NumPy raises for damaged headers and shapes, and zipfile for what looks like an archive.
+# Errors of NumPy for damaged headers and shapes, and of zipfile for damaged archives.
 NOT_NPY = (ValueError, EOFError, SyntaxError, TypeError, OverflowError, MemoryError, TokenError, BadZipFile)
 
 
@@ -30,10 +27,15 @@ class Table:
 
     path: Path
     columns: Mapping[str, Any]
-    text: Text | None = None  # of a file of text, to find lines and cells
+    text: Text | None = None  # of a text file, to locate lines and cells
+
+    @property
+    def has_decimal_commas(self) -> bool:
+        """Whether the numbers in the file have decimal commas."""
+        return self.text is not None and self.text.decimal == ","
 
     def where(self, row: int) -> str:
-        """The line of a row in a file of text, otherwise its number."""
+        """The line of a row in a text file, otherwise its number."""
         return f"row {row}" if self.text is None else f"line {self.text.lines[row]}"
 
     def place(self, row: int) -> str:
@@ -41,7 +43,7 @@ class Table:
         return f"{self.path}, {self.where(row)}"
 
     def cell(self, row: int, name: str) -> str:
-        """A cell as it is written in the file."""
+        """The text of a cell in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
     def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
@@ -51,12 +53,12 @@ class Table:
         return ValueError(f"{not_a_number(self.place(row), name, cell)}{advice}{hint}")
 
     def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """A column as float64, NaN where a cell is missing or is a word, and which cells are words."""
+        """A column as float64 with NaN for missing cells and words, and the mask of words."""
         values = self.columns[name]
         if values.dtype.kind in "biuf":
             return values.astype(np.float64), np.zeros(len(values), bool)
         words = pandas_package().Series(values, dtype=object)
-        if self.text is not None and self.text.decimal == ",":
+        if self.has_decimal_commas:
             words = words.str.replace(",", ".", regex=False)
         numbers = pandas_package().to_numeric(words, errors="coerce").to_numpy(dtype=np.float64)
         return numbers, np.isnan(numbers) & (values != "")

@@ -1,4 +1,4 @@
-"""Tables of text. pandas reads them; here is what it needs to be told, and where a row stands, for messages."""
+"""Text tables: detection of encoding, delimiter and header for pandas, and locations of rows for error messages."""
 
 import codecs
 import csv
@@ -16,17 +16,17 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import is_number_word
 from bregmat.io.sources import Source
 
-SHOWN = 20  # lines that delimiter, header and decimal comma are read from
-LONGEST = 2**26  # characters that one of these lines may have
-NOT_AVAILABLE = (  # what pandas takes for a missing cell
+SHOWN = 20  # first lines, from which delimiter, header and decimal comma are detected
+LONGEST = 2**26  # maximum number of characters of one of these lines
+NOT_AVAILABLE = (  # cells that pandas reads as missing
     *("", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "#N/A N/A", "NaN", "nan", "-NaN", "-nan", "NULL", "null", "None"),
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-MISSING = (*NOT_AVAILABLE, "?")  # with the question mark of the UCI repository, in columns of numbers
+MISSING = (*NOT_AVAILABLE, "?")  # in columns of numbers; "?" is used by the UCI repository
 
 
 def pandas_package() -> Any:
-    """pandas, or an error that says how to install it."""
+    """The module pandas, or ImportError with the command that installs it."""
     try:
         import pandas
     except ImportError as error:
@@ -36,7 +36,7 @@ def pandas_package() -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A table of text: how its cells are separated, its decimal point, and the names of its columns."""
+    """A text table: its encoding, delimiter, decimal point, and names of columns."""
 
     source: Source
     encoding: str
@@ -47,7 +47,7 @@ class Text:
 
     @classmethod
     def of(cls, source: Source, has_header: bool | None = None, encoding: str | None = None) -> "Text":
-        """What the first lines of a file show; where ``has_header`` is not given, a line without numbers is a header."""
+        """Detect the format from the first lines; by default, a first line without numbers is a header."""
         encoding = "utf-8" if encoding is None else encoding
         lines = _first_lines(source, encoding)
         if not lines:
@@ -66,9 +66,9 @@ class Text:
             raise ValueError(f"{source.path}: column {repeated!r} occurs twice")
         return cls(source, encoding, delimiter, decimal, names, has_header)
 
-    # ------------------------------------------------------------------ what pandas reads
+    # ------------------------------------------------------------------ reading by pandas
     def columns(self, is_word: Callable[[str], bool]) -> dict[str, np.ndarray]:
-        """All columns, of numbers and of words; where ``is_word`` of the name is true, cells are kept as they stand."""
+        """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
         with self.source.open() as handle, self._errors():
@@ -90,7 +90,7 @@ class Text:
                 yield frame[list(wanted)]
 
     def _read(self, handle: Any, **more: Any) -> Any:
-        # from version 3.1 on, pandas reads every number to the last bit
+        # since version 3.1, pandas reads all numbers exactly
         exact = {} if _version(pandas_package()) >= (3, 1) else {"float_precision": "round_trip"}
         return pandas_package().read_csv(
             handle,
@@ -109,7 +109,7 @@ class Text:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What pandas raises and warns of, as a ValueError that names the file."""
+        """Convert errors and warnings of pandas to a ValueError that names the file."""
         errors, path = pandas_package().errors, self.source.path
         with warnings.catch_warnings():
             warnings.simplefilter("error", errors.ParserWarning)
@@ -130,10 +130,10 @@ class Text:
         hint = "; if it is in another encoding, say so: encoding='cp1252'" if name == "UTF-8" else ""
         return ValueError(f"{self.source.path}: not a text file in {name} ({error}){hint}")
 
-    # ------------------------------------------------------------------ where a row stands
+    # ------------------------------------------------------------------ locations of rows
     @contextmanager
     def _rows(self) -> Iterator[Any]:
-        """Pairs (line, cells) of the rows, the header among them, without blank lines, as pandas counts them."""
+        """Pairs (line, cells) of all rows including the header, without blank lines, as pandas counts rows."""
         with self.source.open() as handle, _decoded(handle, self.encoding) as text:
             reader = csv.reader(text, delimiter=self.delimiter, skipinitialspace=True)
             try:
@@ -145,19 +145,19 @@ class Text:
 
     @cached_property
     def lines(self) -> list[int]:
-        """The line of each row; the file is read for it when a message needs it."""
+        """The line number of each row; computed when a message needs it."""
         with self._rows() as rows:
             return [line for line, _ in islice(rows, int(self.has_header), None)]
 
     def cell(self, row: int, name: str) -> str:
-        """What stands in a cell; empty where the row is too short to have it."""
+        """The text of a cell; empty if the row is too short."""
         with self._rows() as rows:
             _, cells = next(islice(rows, row + self.has_header, None), (0, []))
             column = self.names.index(name)
             return str(cells[column]).strip() if column < len(cells) else ""
 
     def hint(self, cell: str) -> str:
-        """Advice for a cell that is no number because its decimal comma was not expected."""
+        """Advice for a cell with an unexpected decimal comma; else empty."""
         if self.delimiter == "," or self.decimal == "," or not _has_decimal_comma(cell):
             return ""
         return f"; decimal commas are recognised by the first {SHOWN} lines: write them there, too, or write points"
@@ -169,7 +169,7 @@ def _version(package: Any) -> tuple[int, ...]:
 
 @contextmanager
 def _decoded(handle: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
-    """The text of an open file, which stays open."""
+    """The text of an open file, which is not closed."""
     text = io.TextIOWrapper(handle, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="")
     try:
         yield text
@@ -178,7 +178,7 @@ def _decoded(handle: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
 
 
 def _first_lines(source: Source, encoding: str) -> list[str]:
-    """The first lines that are not blank."""
+    """The first `SHOWN` lines that are not blank."""
     try:
         codecs.lookup(encoding)
     except LookupError as error:
@@ -196,7 +196,7 @@ def _first_lines(source: Source, encoding: str) -> list[str]:
 
 
 def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
-    """Stripped cells of some lines; none where they cannot be read."""
+    """Stripped cells of lines; empty if they cannot be read."""
     try:
         return [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
     except csv.Error:
@@ -204,7 +204,7 @@ def _cells(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def _delimiter_of(lines: list[str]) -> str:
-    """The first of tab, semicolon, bar and comma that gives all lines equally many cells; else the most frequent in the first line."""
+    """The first of tab, semicolon, bar and comma that splits all lines into equally many cells; else the most frequent one."""
     for delimiter in "\t;|,":
         widths = {len(cells) for cells in _cells(lines, delimiter)}
         if len(widths) == 1 and widths != {1}:
@@ -217,7 +217,7 @@ def _has_decimal_comma(cell: str) -> bool:
 
 
 def _column(series: Any) -> np.ndarray:
-    """Numbers as they are, NaN where a cell is missing; words without blanks around them, empty where one is missing."""
+    """A column of numbers, with NaN for missing cells, or of stripped words, with "" for missing cells."""
     if series.dtype.kind in "biuf":
         return np.asarray(series.to_numpy())
     words = [word if isinstance(word, str) else "" if word != word else str(word) for word in series.astype(object)]

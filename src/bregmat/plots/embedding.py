@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.html import SUMMARY_COLUMNS
+from bregmat.constraints.columns import is_missing
 from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, tidy
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class EmbeddingDisplay(Display):
         """
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
-        rows = sample_rows(n, MOST_POINTS, 0)
+        rows = sample_rows(n, MOST_POINTS)
         before = _take_rows(before, rows)
         after = after(before) if callable(after) else _take_rows(after, rows)
         if y is not None:
@@ -119,7 +120,7 @@ class EmbeddingDisplay(Display):
             if y.shape != (n,):
                 raise ValueError(f"y must have shape ({n},), one label per point; got {y.shape}.")
             y = y[rows].astype(object)
-            y[[_is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
+            y[[is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
         first, share = _principal(before)
         given: dict[str, Any] = {"y": y, "rows": rows, "n_points": n, "share_before": share}
         second, given["share_after"] = _principal(after)
@@ -195,7 +196,7 @@ class EmbeddingDisplay(Display):
         if self.y is None:
             return [(None, "points", everything, class_colors(1)[0], MARKERS[0])]
         y = np.asarray(self.y, dtype=object)
-        missing = np.array([_is_missing(label) for label in y], dtype=bool)
+        missing = np.array([is_missing(label) for label in y], dtype=bool)
         largest = [label for label, _ in Counter(y[~missing]).most_common()]
         shown = sorted(largest if len(largest) <= MOST_CLASSES else largest[: MOST_CLASSES - 1], key=_order)
         other = ~missing & ~np.array([label in shown for label in y], dtype=bool)
@@ -238,11 +239,6 @@ def _principal(points: Any) -> tuple[NDArray[np.float64], tuple[float, float]]:
 def _turned(points: NDArray[np.float64], like: NDArray[np.float64]) -> NDArray[np.float64]:
     """Flip components whose sign, which is arbitrary, differs from that of `like`."""
     return points * np.where((like * points).sum(axis=0) < 0, -1.0, 1.0)
-
-
-def _is_missing(label: Any) -> bool:
-    """Whether a label is None, NaN, or missing in pandas."""
-    return label is None or type(label).__name__ in ("NAType", "NaTType") or label != label
 
 
 def _order(label: Any) -> tuple[bool, Any]:

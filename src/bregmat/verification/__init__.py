@@ -1,6 +1,6 @@
-"""Results verified: recomputed from point and multipliers alone, in another order and in extended precision where it decides.
+"""Verification of results: figures are recomputed from the point and the multipliers alone, in extended precision where possible.
 
-Nothing here imports what solvers or certificates compute with. A verification may lower a status, never raise it.
+Nothing here imports code that solvers or certificates compute with. A verification may lower a status but never raises it.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = ["Verification", "verify"]
 
 
 def verify(problem: Any, result: Any) -> Verification:
-    """Recompute what a result claims, from its point and its dual weights alone; the status can only fall.
+    """Recompute all claims of a result from its point and its dual weights alone.
 
-    Written apart from all solvers and certificates: the prior is decomposed again, every row is written out from its formula, and
-    sums are taken in the platform's long double wherever that takes about a second at most, else in float64. Worth a call where
-    much depends on a result; ``verification.holds`` says whether everything agrees, ``verification.problems`` what does not, and
-    ``verification.unchecked`` which claims could not be recomputed. A claim that is weaker than what is proven holds. Of INFEASIBLE
-    and UNBOUNDED the proof alone is a claim; what describes the run (``n_iter``, ``history``, ``solver``, ...) is none.
+    The code is independent of all solvers and certificates: it decomposes the prior again and writes every row from its formula. It
+    uses the platform's long double if that takes about a second at most, else float64. ``verification.holds`` says whether all
+    claims agree, ``verification.problems`` lists those that do not, and ``verification.unchecked`` those that could not be
+    recomputed. A claim that is weaker than what is proven holds. A result that is INFEASIBLE or UNBOUNDED claims its proof alone.
+    Attributes that describe the run (``n_iter``, ``history``, ``solver``, ...) are not verified.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def verify(problem: Any, result: Any) -> Verification:
         ``{"C": C, "constraints": c}`` for :func:`semidefinite_program`, ``{"X": X, "n_neighbors": k}`` for :func:`unfold`,
         ``{"graph": graph}`` for :func:`balanced_cut`, ``{"x0", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
         "y"}`` for :func:`boost_hypotheses`, and ``{"kernel": K, "signs": y}`` with the kernel matrix for :class:`MarginSVC`.
-        Options that do not change the problem (``tol``, ``solver``) are ignored. None: only the figures of the result
-        itself are compared, which is all that is left of a model file without its data.
+        Options that do not change the problem (``tol``, ``solver``) are ignored. If None, the figures of the result are only
+        compared with each other, as for a model file without its data.
     result : Result
-        What was returned.
+        The result of that call.
 
     Returns
     -------
@@ -57,12 +57,12 @@ def verify(problem: Any, result: Any) -> Verification:
     Raises
     ------
     ValueError, TypeError
-        For arguments that are missing, and results of another size.
+        If arguments are missing, or the result has another size than the problem.
 
     Notes
     -----
-    What is shared with the solvers is what defines the problem: ``phi``, its link and the inverse of that, the losses, and the
-    rule which row has which loss. A problem of order r with c rows costs about ``60 r^3 + 4 c r^2`` operations.
+    The definition of the problem is shared with the solvers: ``phi``, its link and the inverse of the link, the losses, and the
+    rule that assigns losses to rows. A problem of order r with c rows costs about ``60 r^3 + 4 c r^2`` operations.
 
     Examples
     --------

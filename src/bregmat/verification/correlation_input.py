@@ -1,4 +1,4 @@
-"""Results whose point is a correlation matrix: what all of them say of their input, and matrices shrunk towards a target."""
+"""Verification of correlation matrices: the checks that all kinds share, and matrices shrunk towards a target."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, c
 
 
 class CorrelationInput:
-    """The input C, made symmetric and scaled if that was asked for, and what a result says about it.
+    """The input C, symmetric and scaled if requested, and checks of a result against it.
 
-    Entries that are not ``known``, a mask of shape (n, n), are 0.
+    Entries outside of the mask ``known``, shape (n, n), are 0.
     """
 
     def __init__(self, arguments: Mapping[str, Any], result: Any, known: np.ndarray | None = None) -> None:
@@ -38,7 +38,7 @@ class CorrelationInput:
         self.handed_in, self.low = self.C, self.real(arguments.get("min_eig", 0.0))
 
     def check_asked(self, found: Verification, **asked: Any) -> None:
-        """What the result says of its problem: ``asked``, by the names of attributes, and what all problems have."""
+        """Compare attributes of the result that repeat arguments: ``asked``, by name, and those that all results have."""
         found.precision = precision_text(self.real)
         for name, value in (self.asked | asked).items():
             if getattr(self.result, name) != value:
@@ -60,24 +60,22 @@ class CorrelationInput:
         values = eigenvalues(X)
         found.figures["smallest eigenvalue"] = (self.result.smallest_eigenvalue, float(values[0]))
         is_met = bool(values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])))
-        if not is_met and found.claimed is not Status.UNKNOWN:
-            found.problem(f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
-        return is_met
+        return found.check_feasible(is_met, f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
 
 
 class EntryProof(CorrelationInput):
-    """A result that is proven by multipliers of the entries ``rows``, shape (c, 2)."""
+    """Input of a result that has multipliers of the entries ``rows``, shape (c, 2)."""
 
     result: CorrelationResult
 
     def sum(self, mu: np.ndarray) -> np.ndarray:
-        """``Y`` with ``<Y, X>`` the weighted sum of the entries."""
+        """The symmetric matrix Y for which ``<Y, X>`` is the sum of the entries weighted by mu."""
         Y = np.zeros((self.n, self.n), dtype=self.real)
         np.add.at(Y, tuple(self.result.rows.T), mu.astype(self.real) / 2)
         return Y + Y.T
 
     def check_conflict(self, found: Verification) -> None:
-        """The conflict must name all entries that carry the proof."""
+        """Check that the conflict contains all entries of the proof."""
         pairs = [(int(a), int(b)) for a, b in self.result.rows]
         conflict = np.empty((0, 2)) if self.result.conflict is None else self.result.conflict
         named = {(int(a), int(b)) for a, b in np.reshape(conflict, (-1, 2))}
@@ -106,7 +104,7 @@ def _(result: ShrinkResult, problem: Any, found: Verification) -> None:
     is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * ROUNDING * size).all() and (np.diag(X) == 1).all())
     if not (is_feasible := given.check_matrix(found) and is_mixed):
         found.problem(f"X is no mixture of C and the target with eigenvalues of at least {low:g}", Status.UNKNOWN)
-    # v'(alpha T + (1 - alpha) A) v >= low v'v asks for alpha >= c / (c + t)
+    # v'(alpha T + (1 - alpha) A) v >= low v'v requires alpha >= c / (c + t)
     v = result.vector.astype(real)
     square = v @ v
     c, t = low * square - v @ A @ v, v @ T @ v - low * square

@@ -1,4 +1,4 @@
-"""Nearest correlation matrices: entries, eigenvalues, distance, and the bound that the multipliers of the entries prove."""
+"""Verification of nearest correlation matrices: entries, eigenvalues, distance, and the dual bound of the multipliers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
 
 
 def factor_bound(C: np.ndarray, k: int) -> float:
-    """A lower bound of ``|L L' + D - C|^2 / 2`` with k factors, by the singular values of blocks and the eigenvalues of C.
+    """A lower bound of ``|L L' + D - C|^2 / 2`` with k factors, from eigenvalues and from singular values of blocks of C.
 
-    Halves of halves of the variables: each set of them costs what its eigenvalues say, or what its two halves and the block between
-    them cost together.
+    The variables are halved recursively. The bound of a set is the larger of two: that of its eigenvalues, and the sum of the bounds
+    of its halves and of the block between them.
     """
     t = np.sort(np.linalg.eigvalsh(C))
-    far = np.where(t < 0, t * t, 0.0)  # from the interval of what remains after D in [0, 1] is taken away
+    far = np.where(t < 0, t * t, 0.0)  # squared distance from [0, 1], the range of D
     far[: max(len(t) - k, 0)] += np.maximum(t[: max(len(t) - k, 0)] - 1, 0) ** 2
     whole, m = float(far.sum()) / 2, len(C) // 2
     if m <= k:
@@ -43,7 +43,7 @@ def factor_bound(C: np.ndarray, k: int) -> float:
 
 
 class Correlation(EntryProof):
-    """The problem from the arguments of :func:`bregmat.nearest_correlation`; its entries are compared with those of the result."""
+    """The problem of :func:`bregmat.nearest_correlation` without weights and bounds, from its arguments."""
 
     def __init__(self, arguments: Mapping[str, Any], result: CorrelationResult) -> None:
         super().__init__(arguments, result)
@@ -63,7 +63,7 @@ class Correlation(EntryProof):
         self.b = np.where(self.i == self.j, 1 - self.low, self.C[self.i, self.j]).astype(self.real)
 
     def report(self, found: Verification) -> None:
-        """Everything that can be said of the result."""
+        """Compare all figures of the result."""
         result = self.result
         asked = {"divergence": self.divergence.name, "rank": self.rank, "n_factors": self.n_factors}
         self.check_asked(found, **asked)
@@ -78,10 +78,7 @@ class Correlation(EntryProof):
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
         worst, allowed = float(missed.max(initial=0.0)), 16 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
         found.compare("max_violation", worst, CLOSE + allowed)
-        if not worst <= 16 * allowed:
-            is_feasible = False
-            if found.claimed is not Status.UNKNOWN:
-                found.problem(f"a prescribed entry is missed by {worst:.2g}")
+        is_feasible &= found.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
         self._factors(X, found)
         objective, (bound, lost) = self._distance(X), self._bound(result.dual)
         if bound is None:
@@ -95,7 +92,7 @@ class Correlation(EntryProof):
         found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible)
 
     def _entries(self, found: Verification) -> None:
-        """The entries of the result are those that were asked for."""
+        """Check that the prescribed entries are the unit diagonal and the fixed entries."""
         pairs = {(int(a), int(b)) for a, b in self.result.rows}
         wanted = {(k, k) for k in range(self.n)}
         if self.fixed is not None:
@@ -108,7 +105,7 @@ class Correlation(EntryProof):
             found.problem("null vectors are named, which nothing forces")
 
     def _repair(self, found: Verification) -> None:
-        """What the result says of the repair of the input."""
+        """Check the description of the repair of the input."""
         repaired, floor = self.result.repaired, self.floor
         if floor is None or not self.values[0] < floor:
             near = floor is not None and self.values[0] < floor * (1 + CLOSE)
@@ -130,7 +127,7 @@ class Correlation(EntryProof):
             found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
 
     def _factors(self, X: np.ndarray, found: Verification) -> None:
-        """``X = L L'`` with the columns that were asked for, or ``L L' + D`` with rows of L no longer than 1: D is not negative."""
+        """Check ``X = L L'``, or ``X = L L' + D`` with k columns and rows of L of length at most 1, so that ``D >= 0``; and the rank."""
         factor, k = self.result.factor, self.n_factors
         if k is not None and factor is None:
             found.problem("the loadings of the factors are not given", Status.UNKNOWN)
@@ -148,7 +145,7 @@ class Correlation(EntryProof):
                 found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
 
     def _vague(self, size: float) -> float:
-        """What the last digits of C are worth where small eigenvalues of it matter."""
+        """Change of the objective due to rounding of C, which is large if C has small eigenvalues."""
         if self.divergence.takes_indefinite:
             return 16 * ROUNDING * float(np.abs(self.C).max()) * float(np.abs(self.result.X - self.C).sum())
         kept = self._prior[0].astype(float)
@@ -156,7 +153,7 @@ class Correlation(EntryProof):
 
     @cached_property
     def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Eigenvalues l and vectors Q of C in its range, and the units of its rows: LogDet does not depend on those."""
+        """Nonzero eigenvalues l and their vectors Q of C, and row scales d; for LogDet, which does not depend on them, of a scaled C."""
         d = np.sqrt(np.diag(self.C)) if self.divergence.is_congruence_invariant else np.ones(self.n, dtype=self.real)
         values, Q = eigenpairs(self.C / np.multiply.outer(d, d))
         keep = values > RANK_TOL * values[-1]
@@ -169,15 +166,17 @@ class Correlation(EntryProof):
         return distance(self.divergence, Q.T @ (X / np.multiply.outer(d, d)) @ Q, l)
 
     def _bound(self, mu: np.ndarray) -> tuple[float | None, float]:
-        """The bound that the multipliers prove, and its rounding; None where it cannot be told."""
+        """The bound that the multipliers prove, and its rounding; None if it cannot be recomputed."""
         D, Y, eps = self.divergence, self.sum(mu), unit_of(self.real) * self.n
         linear, terms = float(mu.astype(self.real) @ self.b), float(np.abs(mu) @ np.abs(self.b))
         if D.takes_indefinite:
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
-            N = self._complement()
-            if N is None and self.result.null_space is not None:
-                return None, 0.0
-            T = C0 - Y if N is None else N.T @ (C0 - Y) @ N
+            T = C0 - Y
+            if (V := self.result.null_space) is not None:
+                if not self._are_null(V.astype(self.real)):
+                    return None, 0.0
+                N = _complement(V).astype(self.real)
+                T = N.T @ T @ N
             above = np.maximum(eigenvalues((T + T.T) / 2), 0)
             whole, kept = (C0 * C0).sum(), (above * above).sum()
             lost = eps * float(whole + kept + terms + np.abs(T).max() * above.sum())
@@ -187,20 +186,13 @@ class Correlation(EntryProof):
         gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
         return gain - linear, eps * (terms + size)
 
-    def _complement(self) -> np.ndarray | None:
-        """Orthonormal vectors beside the null vectors of the result; None where there are none, or where nothing forces them."""
-        V = self.result.null_space
-        if V is None or not self._are_null(V.astype(self.real)):
-            return None
-        return np.linalg.svd(V.astype(float), full_matrices=True)[0][:, V.shape[1] :].astype(self.real)
-
     def _are_null(self, V: np.ndarray) -> bool:
-        """Whether every matrix with these entries has these null vectors: their block is prescribed, and singular along them."""
+        """Whether every feasible matrix has the null vectors V: they are null vectors of prescribed blocks."""
         known = np.zeros((self.n, self.n), dtype=bool)
         known[self.i, self.j] = known[self.j, self.i] = True
         B, vectors = np.where(self.eye, 1, self.C), []
         for k in range(self.n):
-            block = [k]  # prescribed, with as many of the variables that are joined to k as come first
+            block = [k]  # a prescribed block, which grows by variables in their order
             for m in np.flatnonzero(known[k]):
                 if m != k and known[m, block].all():
                     block.append(int(m))
@@ -215,7 +207,7 @@ class Correlation(EntryProof):
         return bool(np.abs(V - folded @ (folded.T @ V)).max() <= 1e-8)
 
     def _contradiction(self, found: Verification) -> None:
-        """``Y`` semidefinite and ``<Y, X> = mu . b`` negative (LogDet: not positive)."""
+        """Check that ``Y`` is semidefinite and ``<Y, X> = mu . b`` negative (for LogDet: not positive)."""
         mu, real = self.result.dual, self.real
         self.check_conflict(found)
         Y, rows = self.sum(mu), np.count_nonzero(mu)
@@ -226,7 +218,7 @@ class Correlation(EntryProof):
         if (V := self.result.null_space) is not None:
             if not self._are_null(V.astype(real)):
                 found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
-            N = np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :].astype(real)
+            N = _complement(V).astype(real)
             Y = N.T @ Y @ N
         if not self.divergence.takes_indefinite:
             _, Q, d = self._prior
@@ -237,3 +229,8 @@ class Correlation(EntryProof):
         limit = 64 * ROUNDING * rows * weight
         if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
             found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
+
+
+def _complement(V: np.ndarray) -> np.ndarray:
+    """Orthonormal basis of the orthogonal complement of the columns of V."""
+    return np.linalg.svd(V, full_matrices=True)[0][:, V.shape[1] :]

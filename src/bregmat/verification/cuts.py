@@ -1,4 +1,4 @@
-"""Balanced cuts: sizes, weight, and the smallest eigenvalue that the multipliers claim."""
+"""Verification of balanced cuts: sizes, weight, and the eigenvalue bound of the multipliers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from bregmat.certificates.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
 from bregmat.verification.figures import Verification, check_arguments, recompute
 
-LARGEST = 3000  # vertices up to which the Laplacian is looked at as a dense matrix
-MOST_UNITS = 10**6  # in the largest weight, where weights are multiples of a unit up to rounding
+LARGEST = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
+MOST_UNITS = 10**6  # largest weight in units, if weights are multiples of a unit only up to rounding
 
 
 @recompute.register
@@ -27,7 +27,7 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
 
         graph = networkx.to_scipy_sparse_array(graph, weight="weight", format="csr", dtype=float)
     A = scipy.sparse.csr_array(graph, dtype=float, copy=True)
-    A.sum_duplicates()  # an edge may be given in parts
+    A.sum_duplicates()  # an edge may be given as several entries
     A = A.tocoo()
     n, labels = A.shape[0], np.asarray(result.labels)
     if len(labels) != n:
@@ -55,7 +55,7 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
 
 
 def _relaxation(A: Any, y: np.ndarray, n: int, found: Verification) -> float | None:
-    """``(size lam - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` orthogonal to e, or 0 where it is positive."""
+    """``(size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to e."""
     size = n + n % 2
     if len(y) != size:
         found.problem(f"there are {len(y)} multipliers for {size} vertices", Status.FEASIBLE)
@@ -81,7 +81,7 @@ def _relaxation(A: Any, y: np.ndarray, n: int, found: Verification) -> float | N
 
 
 def _rounded_up(A: Any, bound: float) -> float:
-    """The least weight of a balanced cut that is not below the bound: weights have a common unit, and cuts a parity."""
+    """The bound, raised to the next possible weight of a cut if all weights are multiples of a unit; cuts may have a parity."""
     w = A.data[A.data != 0]
     unit = _common_unit(w)
     if unit == 0.0:
@@ -99,16 +99,16 @@ def _rounded_up(A: Any, bound: float) -> float:
 
 
 def _common_unit(weights: np.ndarray) -> float:
-    """The number that all weights are multiples of, exactly or up to rounding, by their ratios as fractions; 0 if there is none."""
+    """The largest number of which all weights are multiples, exactly or up to rounding, from ratios as fractions; 0 if none."""
     if not len(weights):
         return 0.0
     values = [Fraction(value) for value in np.unique(weights).tolist()]
-    for most in (None, MOST_UNITS):
-        limit = 2.0**52 * float(weights.max() / weights.sum()) if most is None else most
-        count = 1  # of units in the largest weight
-        for value in values:
-            ratio = value / values[-1]
-            count = math.lcm(count, (ratio if most is None else ratio.limit_denominator(most)).denominator)
+    exact = (value / values[-1] for value in values)
+    rounded = ((value / values[-1]).limit_denominator(MOST_UNITS) for value in values)
+    for ratios, limit in ((exact, 2.0**52 * float(weights.max() / weights.sum())), (rounded, MOST_UNITS)):
+        count = 1  # number of units in the largest weight
+        for ratio in ratios:
+            count = math.lcm(count, ratio.denominator)
             if count > limit:
                 break
         else:

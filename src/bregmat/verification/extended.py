@@ -23,22 +23,22 @@ def arithmetic(operations: float) -> Any:
 
 
 def precision_text(dtype: Any) -> str:
-    """In words."""
+    """A floating-point type in words."""
     return f"{np.finfo(dtype).nmant + 1} bits of mantissa"
 
 
 def unit_of(dtype: Any) -> float:
-    """The rounding unit."""
+    """The machine epsilon of a floating-point type."""
     return float(np.finfo(dtype).eps)
 
 
 def numbers(x: Any) -> np.ndarray:
-    """A matrix or vector as it was given, on a device or not, dense, in float64."""
+    """A matrix or vector, sparse or of another array library, as a dense float64 array."""
     return np.asarray(x.toarray() if scipy.sparse.issparse(x) else to_numpy("x", x), dtype=float)
 
 
 def evaluate(f: Callable[..., Any], *x: Any) -> Any:
-    """A function of a term in the precision of its arguments, or in float64 where it knows no other."""
+    """``f(*x)`` in the precision of the arguments, or in float64 if f does not accept another precision."""
     try:
         return f(*x)
     except TypeError:
@@ -60,11 +60,8 @@ def eigenpairs(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         U = U.astype(A.dtype)
         R = np.eye(len(B), dtype=A.dtype) - U.T @ U
         S = U.T @ B @ U
-        # else rounding over a small distance of eigenvalues costs the orthogonality
-        R, S = (
-            (R + R.T) / 2,
-            (S + S.T) / 2,
-        )
+        # Without this, rounding divided by a small eigenvalue gap would spoil the orthogonality.
+        R, S = (R + R.T) / 2, (S + S.T) / 2
         d = np.diag(S) / (1.0 - np.diag(R))
         apart = d[None, :] - d[:, None]
         close = np.abs(apart) <= 1e-13
@@ -77,41 +74,36 @@ def eigenpairs(A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def eigenvalues(A: np.ndarray) -> np.ndarray:
-    """Ascending eigenvalues."""
-    return eigenpairs(A)[0] if len(A) else np.zeros(0, dtype=A.dtype)
-
-
-def cholesky(A: np.ndarray) -> np.ndarray | None:
-    """Lower factor of a symmetric matrix (n, n), column by column; None where it is not positive definite."""
-    if A.dtype == np.float64:
-        try:
-            return np.linalg.cholesky(A)
-        except np.linalg.LinAlgError:
-            return None
-    L = np.zeros_like(A)
-    for k in range(len(A)):
-        column = A[k:, k] - L[k:, :k] @ L[k, :k]
-        if not column[0] > 0:
-            return None
-        L[k:, k] = column / np.sqrt(column[0])
-    return L
+    """Ascending eigenvalues of a symmetric matrix (n, n)."""
+    return eigenpairs(A)[0]
 
 
 def log_determinant(A: np.ndarray) -> float:
-    """``log det A``, or -inf where A is not positive definite; in the precision of A."""
-    L = cholesky(A)
-    return -np.inf if L is None else 2 * np.log(np.diag(L)).sum()
+    """``log det A`` by a Cholesky factorization in the precision of A; -inf if A is not positive definite."""
+    if A.dtype == np.float64:
+        try:
+            L = np.linalg.cholesky(A)
+        except np.linalg.LinAlgError:
+            return -np.inf
+    else:  # NumPy has no factorizations in extended precision
+        L = np.zeros_like(A)
+        for k in range(len(A)):
+            column = A[k:, k] - L[k:, :k] @ L[k, :k]
+            if not column[0] > 0:
+                return -np.inf
+            L[k:, k] = column / np.sqrt(column[0])
+    return 2 * np.log(np.diag(L)).sum()
 
 
 def is_semidefinite(A: np.ndarray, terms: np.ndarray, share: float) -> bool:
-    """Whether ``A + share terms`` is positive semidefinite, for a semidefinite matrix that A is a sum of parts of.
+    """Whether ``A + share terms`` is positive semidefinite, up to rounding of the arithmetic.
 
-    Both are scaled to a diagonal of ones in ``terms`` first, so that the answer does not depend on the units of any coordinate; what
-    rounding of the arithmetic itself leaves is allowed for there.
+    ``terms`` is semidefinite: the sum of the absolute values of the terms that A is the sum of. Both matrices are scaled so that
+    ``terms`` has a diagonal of ones. The answer therefore does not depend on the units of the coordinates.
     """
     size = np.sqrt(np.maximum(np.diag(terms), 0))
     on = size > 0
-    if not on.all() and np.abs(A[~on]).max(initial=0.0) > 0:
+    if A[~on].any():
         return False
     if not on.any():
         return True

@@ -1,4 +1,4 @@
-"""What a verification says: every figure of a result beside the recomputed one, and the status that is left of it."""
+"""The outcome of a verification: each figure of a result with the recomputed value, and the status that is confirmed."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from bregmat.run.result import Result
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
 EXACT = 1e-6  # relative difference that counts as rounding between figures which the result computes from each other
-_RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # what is proven of a point, from nothing to everything
+_RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # statuses of a point, the weakest first
 
 
 @dataclass(eq=False)
 class Verification:
-    """A result beside what its point and its dual weights prove when everything is computed again.
+    """A result compared with what its point and its dual weights prove when everything is recomputed.
 
     Attributes
     ----------
     status : Status
-        What is proven, as far as it was recomputed: the claimed status, or a lower one.
+        The claimed status, or a lower one if the recomputation does not confirm it.
     claimed : Status
-        What the result says.
+        The status of the result.
     figures : dict of str to (float, float)
-        Name of a figure, what the result says, and what was recomputed.
+        For each figure, the value in the result and the recomputed value.
     problems : list of str
-        What does not agree, in sentences; empty where the result holds.
+        Sentences about claims that do not agree; empty if the result holds.
     unchecked : list of str
-        Claims that were not recomputed, in sentences. They are not confirmed.
+        Sentences about claims that were not recomputed, and so are not confirmed.
     notes : list of str
-        What was taken for granted.
+        Assumptions of the result that were not checked.
     precision : str
         The arithmetic of the recomputation.
     result : Result
-        What was verified.
+        The verified result.
 
     Examples
     --------
@@ -68,51 +68,53 @@ class Verification:
 
     @property
     def verdict(self) -> str:
-        """``"holds"``, ``"does not hold"``, or ``"not recomputed"`` where nothing disagrees but some claim was not recomputed."""
+        """``"holds"``, ``"does not hold"``, or ``"not recomputed"`` if nothing disagrees but some claims were not recomputed."""
         if self.problems or self.status is not self.claimed:
             return "does not hold"
         return "not recomputed" if self.unchecked else "holds"
 
     def rows(self) -> list[tuple[str, str]]:
-        """(name, text) of everything, for tables."""
+        """(name, text) pairs of all findings, for tables."""
         claimed = "" if self.status is self.claimed else f", {self.claimed} claimed"
         rows = [("verified status", f"{self.status} ({self.verdict}{claimed})")]
         rows += [(f"recomputed {name.replace('_', ' ')}", f"{new:.7g}") for name, (_, new) in self.figures.items()]
+        return rows + self._remarks()
+
+    def _remarks(self) -> list[tuple[str, str]]:
+        """(kind, sentence) of everything that is not a figure."""
         texts = {"problem": self.problems, "not recomputed": self.unchecked, "note": self.notes}
-        return rows + [(name, text) for name, said in texts.items() for text in said]
+        return [(kind, text) for kind, said in texts.items() for text in said]
 
     def __repr__(self) -> str:
         verdict = self.verdict if self.holds else self.verdict.upper()
         head = f"Verification(status={self.status}, claimed={self.claimed}, {verdict}"
         lines = [f"{head}{f', {self.precision}' if self.precision else ''})"]
         lines += [f"  {name:<14}{old:>16.9g}  recomputed {new:>16.9g}" for name, (old, new) in self.figures.items()]
-        texts = {"problem": self.problems, "not recomputed": self.unchecked, "note": self.notes}
-        lines += [f"  {name}: {text}" for name, said in texts.items() for text in said]
-        return "\n".join(lines)
+        return "\n".join(lines + [f"  {kind}: {text}" for kind, text in self._remarks()])
 
-    # ------------------------------------------------------------------ while it is made
+    # ------------------------------------------------------------------ methods for the recomputation
     def problem(self, text: str, at_most: Status | None = None) -> None:
-        """Something does not hold; ``at_most``: the status that is left."""
+        """Record that a claim does not hold, and lower the status to ``at_most``."""
         self.problems.append(text)
         if at_most is not None:
             self.lower(at_most)
 
     def lower(self, status: Status) -> None:
-        """No more than this is proven."""
-        if self.status not in _RANK:  # a proof that there is nothing to find is one, or is none
-            self.status = Status.UNKNOWN if status is not self.status else status
-        elif status in _RANK and _RANK.index(status) < _RANK.index(self.status):
+        """Lower the status; the status of a failed proof of infeasibility or unboundedness becomes UNKNOWN."""
+        if self.status not in _RANK:
+            self.status = Status.UNKNOWN
+        elif _RANK.index(status) < _RANK.index(self.status):
             self.status = status
 
     def compare(self, name: str, recomputed: float, allowed: float) -> None:
-        """A figure of the result beside the recomputed one, from which it may differ by so much."""
+        """Compare a figure of the result with the recomputed value; they may differ by ``allowed``."""
         claimed = getattr(self.result, name)
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != recomputed and not abs(claimed - recomputed) <= allowed < np.inf:
             self.problem(f"{name} is {recomputed:.9g}; the result says {claimed:.9g}")
 
     def compare_all(self, name: str, recomputed: np.ndarray, allowed: Any) -> None:
-        """An array of the result beside the recomputed one, entry by entry; the first entry that differs is named."""
+        """Compare an array of the result with the recomputed one, and name the first entry that differs by more than ``allowed``."""
         claimed = np.asarray(getattr(self.result, name))
         if claimed.shape != recomputed.shape:
             self.problem(f"{name} has shape {claimed.shape} and not {recomputed.shape}")
@@ -125,20 +127,21 @@ class Verification:
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
     def bound_from_below(self, name: str, recomputed: float, allowed: float) -> None:
-        """A lower bound: the weights may prove more than is claimed, not less, beyond what rounding may hide."""
+        """Compare a lower bound with the recomputed one, which must not be lower by more than ``allowed``."""
         claimed = getattr(self.result, name)
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
 
     def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
-        """Values p (c,) of rows, by how much each is missed in its unit, and the largest violation of the hard ones.
+        """Compare values of rows, their violations ``excess / unit`` and the largest violation of hard rows.
 
         Parameters
         ----------
-        p, excess, unit, hard
+        p, excess, unit : ndarray, shape (c,)
         noise : ndarray, shape (c,)
-            Rounding of each value, 16 times which may differ.
+            Rounding of the values, 16 times which they may differ.
+        hard : ndarray of bool, shape (c,)
         """
         shown = CLOSE * np.maximum(unit, np.abs(p)) + 16.0 * noise
         self.compare_all("values", p, shown)
@@ -147,13 +150,13 @@ class Verification:
         self.compare("max_violation", worst, CLOSE + 16.0 * vague)
 
     def compare_span(self, gamma: np.ndarray) -> None:
-        """The largest over the smallest finite slack weight (c,)."""
+        """Compare the ratio of the largest and the smallest finite slack weight, shape (c,)."""
         soft = gamma[np.isfinite(gamma)]
         span = float(soft.max() / soft.min()) if len(soft) else 1.0
         self.compare("weight_span", span, CLOSE * span)
 
     def conclude(self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool) -> None:
-        """Objective, bound and unit, which may differ by so much, and the gap; the objective of no feasible point is no claim."""
+        """Compare objective, bound, unit and gap; the objective of a point that is not feasible is not a claim."""
         objective, bound, unit, gap = figures
         if is_feasible:
             self.compare("objective", objective, allowed)
@@ -161,14 +164,28 @@ class Verification:
         self.compare("unit", unit, EXACT * unit + allowed)
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
+    def check_feasible(self, is_met: bool, text: str) -> bool:
+        """Record a violation of the rows, unless the result is UNKNOWN and does not claim a feasible point; return ``is_met``."""
+        if not is_met and self.claimed is not Status.UNKNOWN:
+            self.problem(text)
+        return is_met
+
+    def check_gap(self, rounding: float) -> None:
+        """Check that the gap of the result is not less than the difference of its objective and its bound."""
+        result = self.result
+        apart = result.objective - result.dual_bound
+        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf if numbers overflow
+        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
+            self.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+
     def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
-        """The conflict of n rows must name all that carry the proof."""
+        """Check that the conflict, a set of the n rows, contains all rows of the proof."""
         said = set() if conflict is None else {int(k) for k in np.ravel(conflict)}
         if not set(map(int, rows)) <= said <= set(range(n)):
             self.problem("the conflict does not name all rows that carry the proof, or rows that do not exist")
 
     def judge(self, gap: float, is_feasible: bool) -> None:
-        """The status that the recomputed gap and violation leave."""
+        """Lower the status to the one that the recomputed gap and violation prove."""
         tol = self.result.tol
         self.figures["gap"] = (float(self.result.gap), float(gap))
         if self.claimed not in _RANK:
@@ -183,7 +200,7 @@ class Verification:
 
 
 def own_figures(result: Result) -> Verification:
-    """What the figures of a result say about each other, without the problem."""
+    """Check whether the figures of a result agree with each other, without the problem."""
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     found = Verification(result.status, result.status, result=result)
@@ -191,7 +208,7 @@ def own_figures(result: Result) -> Verification:
         found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
         return found
     _consistent(result, found)
-    # programs allow more, relative to their terms
+    # quadratic programs allow larger violations than other problems
     met = result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
         found.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
@@ -203,7 +220,7 @@ def own_figures(result: Result) -> Verification:
 
 
 def _consistent(result: Result, found: Verification) -> None:
-    """Whether the numbers of a result can be true together."""
+    """Check the relations between objective, bound, gap and violation that hold for every result."""
     objective, bound, gap, unit = map(float, (result.objective, result.dual_bound, result.gap, result.unit))
     for name in ("objective", "dual_bound", "gap", "max_violation"):
         if np.isnan(getattr(result, name)):
@@ -229,17 +246,11 @@ def _consistent(result: Result, found: Verification) -> None:
             )
 
 
-# -------------------------------------------------------------------- what several kinds of problems have
+# -------------------------------------------------------------------- shared by several kinds of problems
 def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless a problem holds all arguments of one of the ways to give it, and none but the ``known`` ones.
+    """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
-    Parameters
-    ----------
-    given, known : iterable of str
-    wanted : str
-        What it must hold, in words.
-    *ways : str
-        Names, apart by spaces.
+    The message says what is ``wanted``.
     """
     names = set(given)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
@@ -254,12 +265,12 @@ def check_dual(result: Any, constraints: Constraints) -> None:
 
 
 def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:
-    """By how much each row is on the wrong side of its bound, from value minus bound, shape (c,)."""
+    """Violation of each row, shape (c,), from value minus bound; 0 for rows that hold."""
     return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
 
 
 def with_right_signs(mu: np.ndarray, sense: np.ndarray, found: Verification) -> np.ndarray:
-    """Dual weights (c,), 0 where their sign is wrong, which is a problem."""
+    """Dual weights (c,), with 0 in place of those that have the wrong sign, which are reported."""
     wrong = sense * mu < 0
     if wrong.any():
         row = np.flatnonzero(wrong)[0]
@@ -269,5 +280,5 @@ def with_right_signs(mu: np.ndarray, sense: np.ndarray, found: Verification) -> 
 
 @singledispatch
 def recompute(result: Any, problem: Any, found: Verification) -> None:
-    """Recompute the figures of one kind of result from the arguments that made it; kinds are registered in this package."""
+    """Recompute the figures of a result from the arguments of its call; the modules of this package register each kind of result."""
     raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")

@@ -1,4 +1,4 @@
-"""Margin machines: weights, primal and dual value from the kernel matrix itself, and points of two hulls that coincide."""
+"""Verification of margin machines: primal and dual values from the kernel matrix, coinciding hulls, certified support vectors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bregmat.margin.result import MarginResult
 from bregmat.verification.extended import arithmetic, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
-LARGEST = 4000  # samples up to which the kernel matrix is formed
+LARGEST = 4000  # number of samples up to which the kernel matrix is formed
 
 
 @recompute.register
@@ -30,7 +30,7 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
 
 
 class WrittenMachine:
-    """Labels ``signs`` (n,), bounds ``upper`` of the weights (0: the sample does not count), and the ``ridge`` of the squared hinge."""
+    """The problem: labels ``signs`` (n,), bounds ``upper`` of the weights (0 excludes a sample), ``ridge`` of the squared hinge."""
 
     def __init__(self, problem: Any) -> None:
         self.given: Any = None  # the kernel of a MarginProblem
@@ -43,14 +43,14 @@ class WrittenMachine:
         self.kernel, self.signs = np.asarray(problem["kernel"], dtype=float), np.asarray(problem["signs"], dtype=float)
         C, weight = float(problem.get("C", 1.0)), problem.get("sample_weight")
         weight = np.broadcast_to(np.asarray(1.0 if weight is None else weight, dtype=float), self.signs.shape)
-        price = np.where(weight > 0, np.where(weight > 0, weight, 1.0) * C, 0.0)
-        self.has_intercept, self.upper, self.ridge = bool(problem.get("intercept", True)), price, np.zeros(len(price))
+        upper = np.where(weight > 0, weight * C, 0.0)
+        self.has_intercept, self.upper, self.ridge = bool(problem.get("intercept", True)), upper, np.zeros(len(upper))
         if problem.get("squared_hinge", False) and np.isfinite(C):
-            self.ridge = np.divide(1.0, price, out=np.zeros(len(price)), where=price > 0)
-            self.upper = np.where(price > 0, np.inf, 0.0)
+            self.ridge = np.where(upper > 0, 1.0 / upper, 0.0)
+            self.upper = np.where(upper > 0, np.inf, 0.0)
 
     def report(self, result: MarginResult, found: Verification) -> None:
-        """Everything that can be said of the result."""
+        """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
         if self.given is not None:
             self.kernel = self.given.block(np.arange(n), np.arange(n))
@@ -68,9 +68,9 @@ class WrittenMachine:
             self._report_hulls(result, float(q), 64 * ROUNDING * size + unit_of(real) * n * size, found)
             return
         margins, largest = signs * (sums + result.intercept), float(np.abs(K).max(initial=0.0)) * float(alpha.sum())
-        # in float32 where the sample is far from the margin: its roundings of all terms, and a share of the distance
+        # samples far from the margin may be computed in float32: its rounding of all terms, and a fraction of the distance
         single = 4e-7 * largest + 1e-3 * np.abs(margins - 1)
-        if found.claimed is not Status.UNKNOWN:  # else there is no machine
+        if found.claimed is not Status.UNKNOWN:  # which may have no machine
             decision = (signs * margins).astype(float)
             found.compare_all("decision", decision, single.astype(float) + CLOSE)
         bounds = np.unique(upper[self.counts])
@@ -82,7 +82,7 @@ class WrittenMachine:
         if not (self.may_err or np.isfinite(result.gap) or found.claimed is Status.UNKNOWN):
             found.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
         slack = np.where(self.counts, np.maximum(1 - margins, 0), 0)
-        # of weights whose signed sum is 0, as it has to be where there is an intercept: without what one class has too much
+        # With an intercept, the signed weights must sum to 0: the weights of the class with the larger sum are reduced.
         self.kept = _kept(x) if self.has_intercept else np.ones(n)
         balanced = alpha * self.kept
         own = signs * balanced
@@ -99,7 +99,7 @@ class WrittenMachine:
         self._parts(result, sums, found)
 
     def _report_hulls(self, result: MarginResult, q: float, noise: float, found: Verification) -> None:
-        """Check a claim that no margin is possible: the weights name points of the two hulls with ``sq_distance = q`` that coincide."""
+        """Check a proof that no margin exists: two points of the hulls, given by the weights, with the squared distance q coincide."""
         total, wanted = float(self.alpha.sum()), 2.0 if self.has_intercept else 1.0
         if self.has_intercept and not abs(float(self.alpha @ self.signs)) <= 1e3 * ROUNDING * total:
             found.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
@@ -117,19 +117,17 @@ class WrittenMachine:
             found.problem(f"no margin above {margin:.3g} is proven to be impossible, not {result.margin_bound:.3g}")
 
     def _meets_margins(self, slack: np.ndarray, found: Verification) -> bool:
-        """Whether every sample of a hard-margin machine is outside of the margin, up to the rounding of the weights."""
+        """Whether every sample of a hard-margin machine is outside of the margin, up to rounding of the weights."""
         missed = float(slack.max())
         lengths = np.sqrt(np.maximum(np.diag(self.kernel), 0))
         blur = 16 * ROUNDING * float(lengths[self.counts].max()) * float(lengths @ self.alpha)
-        is_feasible = missed <= 1e-8 + blur < 1
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            vague = "rounding of weights as large hides whether samples are outside the margin"
-            found.problem(vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}")
-        return is_feasible
+        vague = "rounding of weights as large hides whether samples are outside the margin"
+        text = vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}"
+        return found.check_feasible(missed <= 1e-8 + blur < 1, text)
 
-    # ------------------------------------------------------------------ samples that are called certified
+    # ------------------------------------------------------------------ certified support vectors
     def _cost(self, margins: np.ndarray, scale: Any) -> np.ndarray:
-        """What each sample leaves between primal and dual, for weights over ``scale``; convex in the margins (n,)."""
+        """Contribution of each sample to the duality gap for weights divided by ``scale``; convex in the margins (n,)."""
         alpha, ridge = self.alpha / scale, np.where(self.ridge > 0, self.ridge, 1)
         beyond = self.ridge * alpha**2 / 2 + alpha * self.kept * np.maximum(margins - 1, 0)
         short = np.where(np.isfinite(self.upper), np.maximum(self.upper - alpha, 0), 0) * np.maximum(1 - margins, 0)
@@ -137,15 +135,16 @@ class WrittenMachine:
         return np.where(self.counts, np.where(margins < 1, within, beyond), 0)
 
     def _least_cost(self, margins: np.ndarray, ball: np.ndarray, scale: Any) -> np.ndarray:
-        """The least of it where margins may be off by ``ball`` (n,)."""
+        """Minimum of ``_cost`` over margins that differ from the given ones by at most ``ball`` (n,)."""
         best = 1 - self.ridge * self.alpha / scale
         return self._cost(np.clip(best, margins - ball, margins + ball), scale)
 
     def _parts(self, result: MarginResult, sums: np.ndarray, found: Verification) -> None:
-        """Whether the samples that are called certified support every optimum, or none.
+        """Check that each certified sample is a support vector of every optimum, or of none.
 
-        A machine costs ``|w - w'|^2 / 2`` plus the sum of what its samples leave more than the dual value of the weights of w'; with
-        that of w' itself as the most that an optimum may have, every optimal value is within ``sqrt(2 most K_ii)`` of the own one.
+        The cost of a machine w exceeds the dual value of the weights of w' by ``|w - w'|^2 / 2`` plus the contributions of the
+        samples. An optimum exceeds it by at most ``most``, the duality gap of w' itself. The decision value of sample i at every
+        optimum therefore differs from that of w' by at most ``sqrt(2 most K_ii)``.
         """
         certified, support = np.asarray(result.certified, dtype=bool), np.asarray(result.certified_support, dtype=bool)
         n = len(self.signs)
@@ -157,7 +156,7 @@ class WrittenMachine:
         never, always = ~self.counts, np.zeros(n, dtype=bool)
         margins = self.signs * (sums + result.intercept)
         smallest = float(margins[self.counts].min())
-        # the machine, and divided by its smallest margin, which leaves no slack
+        # the machine, and the machine divided by its smallest margin, which has no slack
         for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
             if (self.alpha > scale * self.upper * (1 + CLOSE)).any():
                 continue
@@ -175,7 +174,7 @@ class WrittenMachine:
                 found.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
 
     def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, most: Any, scale: Any) -> tuple[Any, Any]:
-        """An interval that holds every optimal intercept: values f (n,) may be off by ``ball``, and samples leave ``most`` in all."""
+        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``most``."""
         plus, minus = (self.counts & (way * self.signs > 0) for way in (1, -1))
         if not self.may_err:
             return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
@@ -202,10 +201,7 @@ def _report_values(result: MarginResult, primal: float, dual: float, rounding: f
         found.compare("objective", primal, CLOSE * unit + 16 * rounding)
         found.compare("unit", unit, EXACT * unit + 16 * rounding)
     found.bound_from_below("dual_bound", dual, CLOSE * unit + 16 * rounding)
-    apart = result.objective - result.dual_bound
-    lost = 16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound))
-    if np.isfinite(result.gap) and not result.gap * result.unit >= apart * (1 - EXACT) - lost:
-        found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
+    found.check_gap(16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound)))
     gap = (primal - dual) / unit
     if rounding > result.tol * unit:
         found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
@@ -214,7 +210,7 @@ def _report_values(result: MarginResult, primal: float, dual: float, rounding: f
 
 
 def _kept(x: np.ndarray) -> np.ndarray:
-    """The share of each signed weight (n,) that is left where the class with the larger sum gives up what it has too much."""
+    """Factors (n,) of signed weights that reduce the class with the larger sum to the sum of the other class."""
     plus, minus = x[x > 0].sum(), -x[x < 0].sum()
     least = min(plus, minus)
     return np.where(x > 0, least / plus if plus > 0 else 1, least / minus if minus > 0 else 1)

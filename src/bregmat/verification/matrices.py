@@ -1,9 +1,4 @@
-"""Nearest kernels and metrics: objective, dual bound, violation, signs, definiteness, proofs of infeasibility, from the matrix alone.
-
-The prior is decomposed again, every row is written out from the formula of its relation, and sums are taken in extended
-precision. What is shared with the solver is what defines the problem: ``phi``, its link and the inverse of that, the losses,
-and the rule which row has which loss.
-"""
+"""Verification of nearest kernels and metrics: objective, dual bound, violation, definiteness and proofs of infeasibility."""
 
 from __future__ import annotations
 
@@ -40,9 +35,9 @@ from bregmat.verification.prior import DecomposedPrior
 from bregmat.verification.written_losses import WrittenLosses, distance, least_of_lagrangian
 from bregmat.verification.written_rows import NOISE, WrittenRows
 
-UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, from which nothing is said of it
-MAX_COLUMNS = 300  # of data, up to which a learned matrix is read from its map B; above it, from the factor
-WORTH = 10.0  # times what rounding of the prior's range is worth at the prior, that bounds must miss in a proof
+UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, above which the row is not confirmed
+MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
+WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
 OPTIONS = "prior X constraints divergence loss slack_weight"
 IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size"
 
@@ -53,16 +48,16 @@ def _(result: MatrixResult, problem: Any, found: Verification) -> None:
 
 
 class Recomputation:
-    """A problem (P) from the arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`, in coordinates of its own.
+    """A problem (P), built again from the arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`.
 
-    With a basis P (N, r) of the prior's range whose columns are orthogonal, rows of points are ``z = lift P`` and the learned
-    matrix is ``P F F' P'``; the prior is ``P diag(l) P'``.
+    P (N, r) is a basis of the range of the prior with orthogonal columns. The prior is ``P diag(l) P'``, the learned matrix
+    ``P F F' P'``, and points X have the coordinates ``X P``.
 
     Parameters
     ----------
     arguments : mapping
-        ``prior`` and ``constraints`` for a kernel; ``X``, ``constraints`` and perhaps ``prior`` for a metric; divergence, loss
-        and slack_weight where they are not the defaults.
+        ``prior`` and ``constraints`` for a kernel; ``X``, ``constraints`` and optionally ``prior`` for a metric; ``divergence``,
+        ``loss`` and ``slack_weight`` if they are not the defaults.
     result : MatrixResult
     """
 
@@ -90,7 +85,7 @@ class Recomputation:
         self.eps = extended.unit_of(self.real)
         self.prior = DecomposedPrior(prior, self.divergence, self.points, self.constraints, order, self.real)
         self.P, self.l = self.prior.P, self.prior.l
-        # Points that are data have exact differences, also if the learned factor rounds these away.
+        # Differences of data are exact; differences of rows of the learned factor may be rounding.
         self.data: np.ndarray | None = None
         if self.is_metric and len(self.P) <= MAX_COLUMNS and not scipy.sparse.issparse(self.points):
             self.data = np.asarray(self.points)
@@ -118,7 +113,7 @@ class Recomputation:
 
     @cached_property
     def B(self) -> np.ndarray | None:
-        """The map from the data to the learned factor; None if it is not used."""
+        """Map from the data to the learned factor; None if it is not used."""
         if self.data is None:
             return None
         B = np.asarray(self.result.B)
@@ -128,7 +123,7 @@ class Recomputation:
 
     @cached_property
     def given(self) -> np.ndarray:
-        """The factor that the result hands out; of a prior ``G0 G0'``, the product ``G0 B`` before it is rounded."""
+        """The factor of the result; for a prior ``G0 G0'``, the product ``G0 B`` in extended precision."""
         if not self.is_metric and self.data is not None:
             return np.asarray(self.data.astype(self.real) @ self.B)
         given = np.asarray(self.result.B if self.is_metric else self.result.factor)
@@ -137,7 +132,7 @@ class Recomputation:
         return given.astype(self.real)
 
     def _check_factor(self, found: Verification) -> None:
-        """Whether the factor of a learned kernel is ``G0 B`` but for rounding."""
+        """Check that the factor of a learned kernel is ``G0 B`` up to rounding."""
         if self.is_metric or self.data is None or self.B is None:
             return
         factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
@@ -145,7 +140,7 @@ class Recomputation:
             found.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
     def outside(self) -> float:
-        """Share of the learned matrix outside of the prior's range, beyond what the prior's last digits are worth; else 0."""
+        """Relative size of the part of the learned matrix outside of the prior's range; 0 if it is rounding of the prior."""
         if self.is_metric and self.P.shape[0] > 300:
             return 0.0
         given, P = (self.prior.row_scale * x for x in (self.given, self.P))
@@ -155,7 +150,7 @@ class Recomputation:
         return off / size if off > CLOSE * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
 
     def lifted(self) -> np.ndarray:
-        """Rows of the factor of the learned kernel at the touched points, as the result has them."""
+        """Rows of the factor of the result at the touched points."""
         if not self.is_metric:
             return self.given[self.rows.touched]
         if scipy.sparse.issparse(self.points) or self.P.shape[0] > 300:
@@ -163,24 +158,16 @@ class Recomputation:
         return self.points[self.rows.touched].astype(self.real) @ self.given
 
     # ------------------------------------------------------------------ the figures
-    def excess(self, p: np.ndarray) -> np.ndarray:
-        """By how much each row is on the wrong side of its bound."""
-        return self.losses.excess(p)
-
-    def cost(self, p: np.ndarray) -> float:
-        """Losses of the soft rows that are violated."""
-        return self.losses.cost(p)
-
     def distance(self) -> float:
         """``D(M, diag(l))``."""
         return distance(self.divergence, self.F @ self.F.T, self.l)
 
     def _allowed(self, noise: np.ndarray) -> np.ndarray:
-        """By how much rows may be missed that count as met: roundings of their units, and of their values where these say something."""
+        """Violations up to which rows count as met: a fraction of their unit, and 16 rounding errors unless these are large."""
         return FEASIBLE * self.unit + 16.0 * np.minimum(noise, UNCERTAIN * self.unit)
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
-        """The bound that signed weights prove, and what rounding, of the arithmetic and of the data, may take from it."""
+        """The lower bound that dual weights prove, and its error due to rounding of the arithmetic and of the data."""
         lost, terms = self.losses.conjugates(mu, self.real)
         gain, size, M = least_of_lagrangian(self.divergence, self.l, self.rows.adjoint(mu))
         if M is None or not np.isfinite(lost):
@@ -188,14 +175,14 @@ class Recomputation:
         return gain - lost, self.eps * len(self.l) * (size + terms) + self.rows.blur(mu, M)
 
     def gap_unit(self, objective: float) -> float:
-        """What the gap is measured in: the objective, or a thousandth of the prior's mean eigenvalue to the divergence's degree."""
+        """Unit of the gap: the objective, or 1e-3 times the mean eigenvalue of the prior to the power of the divergence's degree."""
         degree = self.divergence.degree or 0
         mean = float(self.l.sum()) / self.P.shape[0] if degree and not self.prior.is_identity else 1.0
         own = 1e-3 * mean**degree if mean > 0 else self.result.unit
         return max(own, abs(objective))
 
     def from_the_prior(self, mu: np.ndarray) -> float:
-        """What the last digits of the prior are worth in the objective, and in the bound that weights prove."""
+        """Change of objective and dual bound due to rounding of the prior."""
         M = (self.F * self.F).sum(axis=1)
         if self.divergence.takes_indefinite:
             return float(8.0 * ROUNDING * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum())
@@ -206,7 +193,7 @@ class Recomputation:
 
     # ------------------------------------------------------------------ the report
     def report(self, found: Verification) -> None:
-        """Everything that can be said of the result."""
+        """Compare all figures of the result."""
         result = self.result
         found.precision = extended.precision_text(self.real)
         mu = np.asarray(result.dual, dtype=float)
@@ -215,7 +202,7 @@ class Recomputation:
             return
         is_factor = self.data is not None and not self.is_metric and self.prior.map is not None
         if is_factor and len(self.l) < len(result.coordinates.t0):
-            # the shortest directions of the factor are rounding for the decomposition here, and count for the result
+            # the result keeps short directions of the factor that are rounding in the decomposition here
             found.unchecked.append("the rank of the prior's factor is not known in this precision")
             return
         mu = with_right_signs(mu, self.losses.sense, found)
@@ -230,12 +217,12 @@ class Recomputation:
             return
         self._check_factor(found)
         p, noise = self.rows.values(self.lifted(), self.B)
-        excess = self.excess(p)
+        excess = self.losses.excess(p)
         is_feasible = self._report_rows(p, noise, excess, found)
         bound, lost = self.dual_bound(mu)
         ended = self.losses.ended(p, self._allowed(noise))
-        objective = self.distance() + self.cost(p + ended)
-        upper = objective + float((np.abs(mu) * self.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
+        objective = self.distance() + self.losses.cost(p + ended)
+        upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         prior, size = self.from_the_prior(mu), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         rounding = lost + prior + self.eps * float((self.l * self.l).sum())
@@ -254,14 +241,13 @@ class Recomputation:
         found.judge(gap, is_feasible)
 
     def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, found: Verification) -> bool:
-        """Compare values and violations of the rows; return whether the hard rows are met within the range of the prior."""
+        """Compare values and violations of the rows; return whether the hard rows and the range of the prior are met."""
         found.compare_rows(p, excess, self.unit, noise, self.hard)
         found.compare_span(self.gamma)
-        missed = np.flatnonzero(self.hard & ~(excess <= self._allowed(noise)))
-        is_feasible = not len(missed)
-        if len(missed) and found.claimed is not Status.UNKNOWN:
-            row = missed[0]
-            found.problem(f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}")
+        missed = self.hard & ~(excess <= self._allowed(noise))
+        row = int(np.argmax(missed))
+        text = f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
+        is_feasible = found.check_feasible(not missed.any(), text)
         room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
         vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
         if len(vague) and found.claimed is not Status.UNKNOWN:
@@ -273,15 +259,15 @@ class Recomputation:
         return is_feasible
 
     def _turning(self, y: np.ndarray, N: np.ndarray, total: float) -> tuple[float, np.ndarray]:
-        """What rounding of the prior may take from ``S = sum y_i A_i`` by turning its range: a share of N, and a diagonal matrix (r, r).
+        """Error of ``S = sum y_i A_i`` if rounding of the prior rotates its range: a multiple of N, and a diagonal matrix (r, r).
 
-        With parts ``w f f'`` of S that are of parts ``f + e`` of another range, ``f e' + e f' <= share f f' + e e' / share``, and
-        ``e e' <= diag(e_k^2 / q_k)`` for any q with the sum 1, of which the one that costs least at the prior is taken. The share is the
-        smallest for which that is worth a tenth of what the bounds miss; nothing is allowed where the share is worth more than that.
+        If terms ``w f f'`` of S have the errors e of f, then ``f e' + e f' <= share f f' + e e' / share``, and
+        ``e e' <= diag(e_k^2 / q_k)`` for any weights q with the sum 1. The weights q minimize that matrix at the prior. The share is
+        the smallest for which the matrix is at most ``1 / WORTH`` of ``-y . b``. If the share itself costs more, no error is allowed.
         """
         l, e = self.l.astype(float), self.prior.turned * np.sqrt(self.rows.weight_of_turning(y))
         at_prior, none = e * np.sqrt(l), np.zeros_like(N)
-        # two notations of one matrix differ by the rounding of their entries, also where the matrix itself is 0
+        # rounding of the entries of the rows' matrices, which may cancel in the sum
         entries = NOISE * np.count_nonzero(y) * ROUNDING * self.rows.rounded_entries(y)
         entries = entries if WORTH * float(np.diag(entries) @ l) <= -total else none
         share = WORTH * float(at_prior.sum()) ** 2 / -total if total < 0 else 0.0

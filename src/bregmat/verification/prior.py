@@ -1,4 +1,4 @@
-"""A prior decomposed again: basis of its range, eigenvalues, and what its own last digits are worth."""
+"""Decomposition of a prior: a basis of its range, eigenvalues, and their rounding errors."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from bregmat.coordinates.priors import RANK_TOL, Factor
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED  # which rows are 0 is part of what the problem is
+from bregmat.operators.binding import TURNED  # part of the problem: it decides which rows are 0
 from bregmat.verification.extended import eigenpairs, numbers
 from bregmat.verification.figures import ROUNDING
 
-DEPENDENT = 1e-14  # lengths of combinations of columns of a factor, relative to the longest, that count as rounding
-FAR = 1e6  # times the shortest row of a factor, from which on the longest takes digits from it
+DEPENDENT = 1e-14  # combinations of columns of a factor that are shorter, relative to the longest, count as rounding
+FAR = 1e6  # ratio of the longest row of a factor to the shortest above which rows are scaled
 
 
 class DecomposedPrior:
@@ -23,30 +23,30 @@ class DecomposedPrior:
     ----------
     P : ndarray, shape (N, r)
     l, sq_norms : ndarray, shape (r,)
-        The eigenvalues, 1 for divergences that do not depend on the basis, and squared lengths of the columns of P.
+        Eigenvalues (1 for divergences that do not depend on the basis), and squared lengths of the columns of P.
     vague : ndarray, shape (r,)
-        The prior's own rounding, relative to each eigenvalue.
+        Rounding error of the prior, relative to each eigenvalue.
     turned : ndarray, shape (r,)
-        By how much entries of P may be off because rounding of a dense prior turns its range out of the null space that is left out;
-        0 where nothing is left out, since then P is a change of basis and no more.
+        Errors of the entries of P if rounding of a dense singular prior rotates its range; 0 if the prior has full rank, since P is
+        then only a change of basis.
     map : ndarray, shape (d, r), or None
-        Of a factor G (N, d) of a kernel: ``P = G map``; else None.
+        For a factor G (N, d) of a kernel, ``P = G map``; else None.
     is_identity : bool
         Whether no prior was given.
     row_scale : ndarray, shape (N, 1), or float
-        What rows of P are multiplied by before its columns are orthogonal: powers of 2 for a factor some of whose rows leave no digit
-        of the others, 1 else. A divergence that does not depend on the basis does not depend on the scale of points either.
+        Factors of the rows of P that make its columns orthogonal. They are powers of 2 if the lengths of the rows of a factor differ
+        by more than ``FAR`` and the divergence does not depend on the scale of points; otherwise 1.
     floor : ndarray, shape (r,), or None
-        What entries of P may be the rounding of, where they are points and come from the eigenvectors of a kernel; else None.
+        Rounding errors of the entries of P if its rows are points from the eigenvectors of a kernel; else None.
     """
 
     def __init__(
         self, prior: Any, divergence: SpectralDivergence, points: Any, constraints: Any, n_kept: int, real: Any
     ) -> None:
-        """Of a kernel, dense or as a :class:`Factor`, where there are no points (n, d); else of a metric, None for the identity.
+        """Decompose a kernel (dense or a :class:`Factor`) if ``points`` is None, else a metric; None is the identity.
 
-        The identity is needed on the points that the constraints name alone. The rank ``n_kept`` that the result was solved in decides
-        of an eigenvalue at the very edge of the rank's tolerance.
+        The identity is restricted to the span of the constrained points. If an eigenvalue is close to the rank tolerance, the
+        rank is ``n_kept``, the one of the result.
         """
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
@@ -73,7 +73,7 @@ class DecomposedPrior:
         if is_factor and (divergence.keeps_range or points is None):
             values, V = eigenpairs(G.T @ G)
             keep = values > RANK_TOL * values[-1]
-            if invariant:  # the range of a factor is as exact as its entries; squares have lost the shorter columns
+            if invariant:  # the range of a factor is exact, but G'G has lost its short columns
                 values = ((G @ V) ** 2).sum(axis=0)
                 keep = values > (DEPENDENT**2) * values.max(initial=0)
             values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
@@ -83,7 +83,7 @@ class DecomposedPrior:
             if divergence.keeps_range:
                 keep = values > RANK_TOL * values[-1]
                 share = np.maximum(values.astype(float), 1e-300) / (RANK_TOL * float(values[-1]))
-                if keep.sum() != n_kept and (np.abs(np.log(share)) < 0.1).any():  # at the edge
+                if keep.sum() != n_kept and (np.abs(np.log(share)) < 0.1).any():  # close to the tolerance
                     keep = np.arange(len(values)) >= len(values) - n_kept
                 values, basis = values[keep], basis[:, keep]
             values = np.maximum(values, 0)
@@ -94,7 +94,7 @@ class DecomposedPrior:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
         is_whole = is_factor or len(values) == len(basis)
         self.turned = (not is_whole) * self.vague * np.sqrt(self.sq_norms.astype(float))
-        # rounding of K turns its eigenvectors, out of the null space that is left out, too
+        # Rounding of a kernel also rotates its eigenvectors.
         if points is None and not is_factor:
             turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)
             self.floor = TURNED * turned * np.sqrt(self.sq_norms)

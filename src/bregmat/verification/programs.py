@@ -1,4 +1,4 @@
-"""Quadratic programs and nonnegative least squares: box, rows, objective, a lower bound by convexity, rays and contradictions."""
+"""Verification of quadratic programs and nonnegative least squares: feasibility, objective, dual bound, rays and contradictions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import cached_property
 from bregmat.certificates.status import Status
 from bregmat.quadratic.result import QPResult
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
 FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
-CANCELLED = 1e-6  # share of the terms of the objective that the gap is relative to at least
-INDEFINITE = 1e-10  # times sqrt(n), of the largest diagonal entry: eigenvalues of A that may be taken for rounding
-ALONE = 1e-4  # share of what single variables could gain that the gap is relative to where x = 0
-PERTURBED = 1e-12  # of the linear term: what a bound may take for granted where optima lie on a ray
+CANCELLED = 1e-6  # the unit of the gap is at least this fraction of the absolute terms of the objective
+INDEFINITE = 1e-10  # negative eigenvalues of A up to this times sqrt(n) max A_ii count as rounding
+ALONE = 1e-4  # at x = 0, the unit of the gap is this fraction of the gain that a single variable could achieve
+PERTURBED = 1e-12  # relative perturbation of b that a bound may assume if optima lie on a ray
 EPS = unit_of(LONG)
-SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # of the largest variable, above which a variable is taken for free
+SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # variables above this fraction of the largest count as free
 
 
 @recompute.register
@@ -46,16 +45,17 @@ class Program:
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (n,))
         E, e = arguments.get("equality") or (np.zeros((0, n)), np.zeros(0))
         self.E, self.e = np.atleast_2d(_long(E)), np.atleast_1d(_long(e))
-        self.reach = self._reach()
-
-    def _reach(self) -> np.ndarray:
-        """Upper bounds, shape (n,), with those that rows of one sign imply: each term of such a row is at most its value."""
-        reach = self.upper.astype(LONG)
+        self.diagonal = np.maximum(np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0), 0)
+        largest = self.diagonal.max(initial=0)
+        self.largest = max(largest, LONG(1e-300))
+        # 1 / sqrt(A_ii), with the largest A_ii in place of 0
+        self.weights = 1 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, largest or 1))
+        # upper bounds, also those implied by rows of one sign: each term of such a row is at most its value
+        self.reach = self.upper.astype(LONG)
         sign = np.where(self.E.sum(axis=1) < 0, -1, 1)
         for row, value in zip(self.E * sign[:, None], self.e * sign):
             if (row >= 0).all() and value >= 0:
-                reach[row > 0] = np.minimum(reach[row > 0], value / row[row > 0] * (1 + 4 * EPS))
-        return reach
+                self.reach[row > 0] = np.minimum(self.reach[row > 0], value / row[row > 0] * (1 + 4 * EPS))
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """``A x``."""
@@ -68,17 +68,17 @@ class Program:
         return np.abs(self.X).T @ (np.abs(self.X) @ np.abs(x) + np.abs(self.y))
 
     def objective(self, x: np.ndarray) -> Any:
-        """At a point."""
+        """Objective at x; for least squares ``|X x - y|^2 / 2``."""
         if self.X is not None:
             residual = self.X @ x - self.y
             return (residual @ residual) / 2
         return (x @ self.times(x)) / 2 + self.b @ x
 
     def bound(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
-        """``F(w) >= F(z) + F'(z)(w - z)`` for z near x, and the share of b that has to be granted (inf: there is no bound).
+        """The best lower bound ``F(w) >= F(z) + F'(z)(w - z)`` over several z near x, and the perturbation of b that it assumes.
 
-        With ``h = F'(z) + E'y`` every w of the problem has ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e``, whatever z and y; where
-        a variable has no upper bound and ``h_i < 0``, y moves, and z along directions that raise it.
+        With ``h = F'(z) + E'y``, all feasible w have ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e`` for any z and y. If ``h_i < 0``
+        for a variable without an upper bound, y and z are moved in directions that increase h_i.
         """
         unlimited, best = np.isinf(self.reach), LONG(-np.inf)
         lifted = self._lifted(x, y, unlimited)
@@ -89,12 +89,12 @@ class Program:
                 best = max(best, self._value(z, v, h, low))
         if best > -np.inf:
             return best, 0.0
-        # bounds that count before others, and the largest first
+        # prefer bounds whose perturbation is allowed, then large bounds
         granted = [self._granted(x, z, v, unlimited) for z, v in candidates]
         return min(granted, key=lambda one: (0.0 if one[1] <= PERTURBED else one[1], -one[0]))
 
     def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
-        """The bound from z for points no farther out than x, and the share of b that has to be granted for it."""
+        """The bound from z if b is perturbed so that no unlimited variable has ``h_i < 0``, and the relative perturbation."""
         h = self.times(z) + self.b + y @ self.E
         low = np.minimum(h, 0)
         short = np.where(unlimited, -low, 0)
@@ -102,18 +102,18 @@ class Program:
         return self._value(z, y, h, low) - short @ x, float(short.max()) / size
 
     def _reduced(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """``h`` at z, and the negative part of what it is at least in spite of rounding."""
+        """``h`` at z, and the negative part of h minus its rounding error."""
         h = self.times(z) + self.b + y @ self.E
         noise = EPS * (len(z) + 8) * (self.sizes(z) + np.abs(y) @ np.abs(self.E))
         return h, np.where(h < noise, h - noise, 0)
 
     def _value(self, z: np.ndarray, y: np.ndarray, h: np.ndarray, low: np.ndarray) -> Any:
-        """The bound from z."""
+        """``F(z) - F'(z) z + sum_i upper_i min(0, h_i) - y'e``."""
         ends = (np.where(np.isinf(self.reach), 0, self.reach) * low).sum()
         return self.objective(z) - (h - y @ self.E) @ z - y @ self.e + ends
 
     def _lifted(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> np.ndarray:
-        """Multipliers near y that raise the reduced gradients which are too small on variables without an upper bound."""
+        """Multipliers near y that increase the negative reduced gradients of variables without an upper bound."""
         _, low = self._reduced(x, y)
         short = np.flatnonzero(unlimited & (low < 0))
         if not len(y) or not len(short):
@@ -121,7 +121,7 @@ class Program:
         return y + _least_squares(self.E[:, short].T.astype(float), -2 * low[short])
 
     def _raised(self, x: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> Any:
-        """Points near x with a larger reduced gradient where it is too small."""
+        """Points near x with larger reduced gradients of variables without an upper bound."""
         h, low = self._reduced(x, y)
         goal = np.where(unlimited & (low < 0), -2 * low, 0)
         if not goal.any() and not (low < 0).any():
@@ -139,7 +139,7 @@ class Program:
                 continue
             part = unit[np.ix_(rows, rows)]
             noise = 4 * EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
-            step = np.zeros(len(x), dtype=LONG)  # to where the gradient is just above its rounding on these variables
+            step = np.zeros(len(x), dtype=LONG)  # makes the gradient of these variables equal to its rounding error
             for _ in range(3):
                 left = (noise - h - product @ step)[rows] / scale[rows]
                 step[rows] += _least_squares(part, left) / scale[rows]
@@ -153,7 +153,7 @@ class Program:
 
     # ------------------------------------------------------------------ the report
     def report(self, result: QPResult, found: Verification) -> None:
-        """Everything that can be said of the result."""
+        """Compare all figures of the result."""
         found.precision = precision_text(LONG)
         if len(result.x) != len(self.b) or len(result.equality_dual) != len(self.e):
             sizes = f"{len(result.x)} variables and {len(result.equality_dual)} rows"
@@ -174,10 +174,10 @@ class Program:
             self._report_point(result, x, y, found)
 
     def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, found: Verification) -> None:
-        """Compare the figures at a point x of the box with multipliers y of the rows."""
-        granted = result.bound_perturbation
-        if not 0 <= granted <= PERTURBED:
-            found.problem(f"the bound takes a linear term for granted that is raised by {granted:.1g}")
+        """Compare the figures at a point x of the box with the multipliers y of the rows."""
+        if not 0 <= result.bound_perturbation <= PERTURBED:
+            raised = f"{result.bound_perturbation:.1g}"
+            found.problem(f"the bound takes a linear term for granted that is raised by {raised}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
         noise = CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
         found.compare_all("dual", h, noise)
@@ -188,38 +188,41 @@ class Program:
         cost = float(objective - self.constant)
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
         is_alone = size == 0.0
-        size = size or ALONE * float((self.b**2).max(initial=0.0) / self._largest()) or 1.0
+        size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
         found.compare("objective", float(objective), allowed)
         if not is_alone:
-            # of least squares with the bound 0 also the objective with its constant
+            # least squares with the bound 0 may use the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]
             unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", unit, EXACT * unit + allowed + 1e-300)
-        elif self.b.any():  # what single variables could gain, of those that were looked at
-            gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self._weights()).max()
+            found.compare("unit", unit, EXACT * unit + allowed)
+        elif self.b.any():  # the unit is the gain of one of the variables
+            gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
             most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
             found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + 1e-300:
+            if not result.unit <= most * (1 + EXACT):
                 found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBED:
             bound = LONG(-np.inf)
         elif granted:
             found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
         if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
-            bound = max(bound, self.constant if self.A is not None else LONG(0))
+            bound = max(bound, LONG(0))
         found.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
             found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
-        elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # OPTIMAL is lowered all the same
+        elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # judge() lowers OPTIMAL in this case
             said = "the bound was not reached: it comes from a point near x that the result does not hold"
             found.unchecked.append(said)
-        found.judge(self._report_gap(result, x, objective, bound, size, found), is_feasible)
+        gap, terms = objective - bound, self.sizes(x) @ x
+        is_rounding = gap <= 16 * ROUNDING**2 * terms or abs(gap) <= 64 * ROUNDING * size
+        found.check_gap(64 * ROUNDING * float(terms))
+        found.judge(0.0 if is_rounding else float(gap) / size, is_feasible)
 
     def _report_conditions(
         self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
     ) -> bool:
-        """Compare optimality conditions and rows at x, where the reduced gradient is h; return whether the rows are met."""
+        """Compare the violations of optimality conditions and rows at x with the reduced gradient h; return whether the rows are met."""
         conditions, vague = self._missed_conditions(x, h), self._in_units(64 * ROUNDING * gradient_noise, h)
         found.figures["kkt_residual"] = (result.kkt_residual, conditions)
         if not result.kkt_residual >= conditions * (1 - EXACT) - CLOSE - vague or result.kkt_residual < 0:
@@ -229,44 +232,7 @@ class Program:
         missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
         found.compare("max_violation", worst, CLOSE)
-        is_feasible = worst <= FEASIBLE
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            found.problem(f"the rows are missed by {worst:.2g}")
-        return is_feasible
-
-    def _report_gap(
-        self, result: QPResult, x: np.ndarray, objective: Any, bound: Any, size: Any, found: Verification
-    ) -> float:
-        """Compare the gap with the distance of objective and bound; return the gap that was recomputed."""
-        gap = float(objective - bound) / size if np.isfinite(bound) else np.inf
-        of_terms = float((objective - bound) / max(float(self.sizes(x) @ x), 1e-300))
-        gap = gap if abs(gap) > 64 * ROUNDING and of_terms > 16 * ROUNDING**2 else 0.0
-        apart = result.objective - result.dual_bound
-        rounding = 64 * ROUNDING * float(self.sizes(x) @ x)
-        is_known = np.isfinite(result.gap) and not np.isnan(apart)  # both may be -inf where numbers overflow
-        if is_known and not result.gap * result.unit >= apart * (1 - EXACT) - rounding:
-            found.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
-        return gap
-
-    def _largest(self) -> Any:
-        return max(self.diagonal.max(initial=0), LONG(1e-300))
-
-    @cached_property
-    def diagonal(self) -> np.ndarray:
-        """``A_ii``, shape (n,)."""
-        return np.maximum(np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0), 0)
-
-    def _weights(self) -> np.ndarray:
-        """``1 / sqrt(A_ii)``, shape (n,); of the largest A_ii where A_ii = 0."""
-        return 1 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, self.diagonal.max(initial=0) or 1))
-
-    def _matters(self, h: np.ndarray) -> float:
-        """Size of the part of b that the reduced gradient h (n,) answers, in units of sqrt(A_ii)."""
-        size, other, weights = np.abs(self.b), np.abs(h - self.b), self._weights()
-        reach = np.where(np.isinf(self.upper), np.inf, self.diagonal * np.minimum(self.upper, 1e300))
-        answered = np.minimum(size, np.where(self.b < 0, np.maximum(reach, other), other))
-        of_each = (answered, other, size)
-        return next((float(top) for part in of_each if (top := (part * weights).max(initial=0)) > 0), 1.0)
+        return found.check_feasible(worst <= FEASIBLE, f"the rows are missed by {worst:.2g}")
 
     def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
@@ -278,24 +244,28 @@ class Program:
         return min(worst, float(missed.max(initial=0) / (np.abs(self.b).max(initial=0) or 1)))  # without units
 
     def _in_units(self, part: np.ndarray, h: np.ndarray) -> float:
-        """The largest of parts (n,) of the gradient h, in units of sqrt(A_ii) and relative to the part of b that matters."""
-        weights = self._weights()
-        return float((part * weights / np.maximum(np.abs(self.b) * weights, self._matters(h))).max(initial=0))
+        """The largest of parts (n,) of the gradient h, in units of sqrt(A_ii) and relative to the part of b that h balances."""
+        size, other = np.abs(self.b), np.abs(h - self.b)
+        reach = np.where(np.isinf(self.upper), np.inf, self.diagonal * self.upper)
+        balanced = np.minimum(size, np.where(self.b < 0, np.maximum(reach, other), other))
+        tops = (float((terms * self.weights).max(initial=0)) for terms in (balanced, other, size))
+        unit = next((top for top in tops if top > 0), 1.0)
+        return float((part * self.weights / np.maximum(size * self.weights, unit)).max(initial=0))
 
     def _convexity(self, result: QPResult, found: Verification) -> None:
-        """Whether A is positive semidefinite up to what the result says, and that is within what the bound may take for granted."""
+        """Check that A is positive semidefinite up to the tolerance of the result, and that this tolerance is small."""
         delta, n = result.curvature_tolerance, len(self.b)
         most = INDEFINITE * np.sqrt(n) + n * (n + 2) * ROUNDING
         if not 0 <= delta <= (most if found.claimed is Status.OPTIMAL else np.inf):
             found.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
         elif self.A is not None and np.isfinite(delta) and self.A.any():
             try:
-                np.linalg.cholesky((self.A / self._largest()).astype(float) + delta * np.eye(n))
+                np.linalg.cholesky((self.A / self.largest).astype(float) + delta * np.eye(n))
             except np.linalg.LinAlgError:
                 found.problem(f"A is not positive semidefinite up to {delta:.2g} of its largest diagonal entry")
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
-        """``y'E x < y'e`` for every x in the box."""
+        """Check that ``y'E x < y'e`` for every x in the box."""
         h = y @ self.E
         noise = 64 * ROUNDING * (np.abs(y) @ np.abs(self.E))
         unlimited = np.isinf(self.upper)
@@ -309,7 +279,7 @@ class Program:
             found.problem("the weighted rows do not contradict the box", Status.UNKNOWN)
 
     def _ray(self, direction: np.ndarray | None, found: Verification) -> None:
-        """A direction of the box along which the objective falls without end."""
+        """Check a direction of the box along which the objective decreases without limit."""
         if direction is None or not np.isfinite(direction).all():
             found.problem("UNBOUNDED without a direction", Status.UNKNOWN)
             return
@@ -327,7 +297,7 @@ class Program:
 
 
 def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """``A^+ b`` in float64, for b of any size."""
+    """``A^+ b`` in float64; b is scaled, since extended precision has a larger range."""
     top = np.abs(b).max(initial=0) or 1
     return np.linalg.lstsq(A, (b / top).astype(float), rcond=1e-13)[0] * top
 

@@ -1,4 +1,4 @@
-"""Models as files hold them verified: what can be recomputed without the data that they were learned from."""
+"""Verification of saved models: what can be recomputed without the data."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NO_DATA = "the data is not in the file: the dual bound was not recomputed"
 
 
 def verify_saved(model: Any) -> list[Verification]:
-    """Recompute what a loaded model, or a result, says of itself: one verification a result, none where there is no certificate.
+    """Verify a result, or each result of a loaded model, as far as this is possible without the data.
 
-    Without the data this is the point itself (eigenvalues, signs), its distance from the prior, what earlier bounds in the history
-    say of it; and where the model has its constraints, signs of the weights, violations and losses of the values it has.
+    This compares the figures with each other and with the history, and recomputes eigenvalues and signs of the point and its
+    distance from the prior. If the model has its constraints, signs of the weights, violations and losses are recomputed.
     """
     results = model if isinstance(model, Result) else getattr(model, "result_", [])
     return [_verified(result, model) for result in (results if isinstance(results, list) else [results])]
@@ -45,12 +45,15 @@ def _verified(result: Result, model: Any) -> Verification:
 
 
 def _history(result: Result, found: Verification) -> None:
-    """No lower bound of the same problem may be above the objective that was reached."""
+    """Check that no lower bound in the history of the same problem is above the objective."""
     stage = result.history[-1].stage if result.history else 1
     bounds = [row.dual_bound for row in result.history if row.stage == stage and np.isfinite(row.dual_bound)]
     if not bounds or result.status not in (Status.OPTIMAL, Status.FEASIBLE) or not np.isfinite(result.objective):
         return
-    best, paid = max(bounds), result.dual_bound + result.gap * result.unit  # with what hard rows miss by rounding
+    best, paid = (
+        max(bounds),
+        result.dual_bound + result.gap * result.unit,
+    )  # includes the cost of hard rows that are violated by rounding
     found.figures["best bound in the history"] = (result.dual_bound, best)
     if best > max(result.objective, paid) + CLOSE * max(result.unit, abs(result.objective)):
         found.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")
@@ -58,7 +61,7 @@ def _history(result: Result, found: Verification) -> None:
 
 @singledispatch
 def _point(result: Any, model: Any, found: Verification) -> None:
-    """What the point itself says, for each kind of result."""
+    """Check the point of a result; registered for each kind of result."""
     found.unchecked.append("nothing of the point can be recomputed without the data")
 
 
@@ -122,18 +125,18 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
 
 
 def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
-    """Signs, violations and losses by the constraints of a learner and the values that the result has; the losses it may mean."""
+    """Check signs and violations of the rows by the values in the result; return the costs of the losses that the learner may have."""
     mu, p, b = result.dual, result.values, constraints.bound
     weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
     D, gamma, zero = DIVERGENCES.resolve(learner.divergence), weight * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
     losses = [WrittenLosses(given, learner.loss)]
-    # of labels; files do not say whether there were any
+    # the default loss of constraints from labels; files do not contain whether there were labels
     strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
     if learner.loss is None and strategy in ("neighbors", None):
         losses.append(WrittenLosses(given, SquaredHinge()))
     with_right_signs(mu, losses[0].sense, found)
-    excess = losses[0].excess(p)  # of a loss on both sides, too
+    excess = losses[0].excess(p)  # the senses depend on the loss
     hard = np.isinf(gamma)
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
@@ -142,7 +145,7 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     elif worst > result.max_violation + CLOSE:
         found.problem(f"a hard row is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
     found.unchecked.append("values of the rows are those of the result")
-    if (zero & (hard | (excess > 0))).any():  # their unit is made of data; and hard ones may have been eliminated
+    if (zero & (hard | (excess > 0))).any():  # their unit depends on the data, and hard ones may have been eliminated
         found.unchecked.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
         return []
     return [loss.cost(p) for loss in losses]

@@ -1,4 +1,4 @@
-"""Semidefinite programs and unfoldings: objective, violation, the slack ``C + A*(mu)``, proofs of infeasible and unbounded programs."""
+"""Verification of semidefinite programs and unfoldings: objective, violation, dual bound, infeasible and unbounded programs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from bregmat.verification.figures import (
 )
 from bregmat.verification.written_rows import WrittenRows
 
-SIZE = 1e-3  # natural size of objectives, in units of the norm of C times the largest bound over the norm of its row
-SLACK = 64.0  # roundings of its terms by which the slack may be short of semidefinite
-LEVEL = 64.0  # roundings of a row's terms that count as 0 along a direction
-FALLING = 1e-9  # share of the sizes of its terms by which an objective must fall along a direction
+SIZE = 1e-3  # the unit of the gap is at least this times ``|C| max |b_i| / |A_i|``
+SLACK = 64.0  # rounding errors up to which eigenvalues of ``C + A*(mu)`` may be negative
+LEVEL = 64.0  # rounding errors up to which a row counts as constant along a direction
+FALLING = 1e-9  # the objective must decrease along a direction by this fraction of its absolute terms
 
 
 @recompute.register
@@ -52,7 +52,7 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
 
 
 class _Program:
-    """``minimize tr(C X) + losses`` over ``X = P M P'``, for a basis P of the space that X lives in."""
+    """``minimize tr(C X) + losses`` over ``X = P M P'`` with M semidefinite, for a basis P."""
 
     def __init__(self, C: np.ndarray, constraints: Constraints, slack_weight: Any, P: np.ndarray) -> None:
         c, r = constraints.n_constraints, P.shape[1]
@@ -64,7 +64,7 @@ class _Program:
         self.hard, self.unit = np.isinf(self.gamma), self.rows.units(np.ones(r), 1.0)
 
     def report(self, result: Any, G: np.ndarray, found: Verification) -> None:
-        """Everything that can be said of a result with the factor G of its matrix."""
+        """Compare all figures of a result whose matrix is ``G G'``."""
         found.precision = precision_text(self.real)
         mu, b, sense = np.asarray(result.dual, dtype=float), self.constraints.bound, self.constraints.sense
         if not np.isfinite(mu).all():
@@ -89,9 +89,9 @@ class _Program:
             self.report_unbounded(result, is_feasible, found)
             return
         X = G @ G.T
-        q = np.where(self.hard, 0, excess / self.unit)
-        cost = np.where(self.hard, 0.0, self.gamma)
-        loss = (np.where(self.hard, 0, cost) * q * q).sum() / 2
+        # soft rows cost gamma / 2 (excess / unit)^2
+        q, gamma = (np.where(self.hard, 0, x) for x in (excess / self.unit, self.gamma))
+        loss = (gamma * q * q).sum() / 2
         objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
         size = max(abs(objective), self.natural_size())
         rounding = unit_of(self.real) * len(X) * terms + CLOSE * size
@@ -104,7 +104,7 @@ class _Program:
         found.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def natural_size(self) -> float:
-        """``SIZE |C| max |b_i| / |A_i|`` with the sum of the norms of the terms of a row as its norm; 1 where that is 0."""
+        """``SIZE |C| max |b_i| / |A_i|``, or 1 if it is 0; ``|A_i|`` is the sum of the norms of the terms of row i."""
         norms = np.zeros(self.constraints.n_constraints, dtype=self.real)
         np.add.at(norms, self.rows.owner, np.abs(self.rows.coef) * (self.rows.V * self.rows.V).sum(axis=1))
         for row, (A, _) in self.rows.matrices.items():
@@ -114,7 +114,7 @@ class _Program:
         return float(SIZE * np.sqrt((C * C).sum()) * reach) or 1.0
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
-        """The bound that weights of the right signs prove, and its rounding: ``-b . mu - sum mu^2 unit^2 / (2 gamma)``."""
+        """The bound ``-b . mu - sum mu^2 unit^2 / (2 gamma)`` of weights with the right signs, and its rounding."""
         N = self.rows.adjoint(mu, absolute=True)
         C = self.P.T @ self.C @ self.P
         S, size = C + self.rows.adjoint(mu), float(np.linalg.norm(C)) + float(np.linalg.norm(N))
@@ -122,11 +122,11 @@ class _Program:
         if not float(eigenvalues((S + S.T) / 2)[0]) >= -SLACK * np.sqrt(rows) * ROUNDING * size:
             return -np.inf, 0.0
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
-        soft = np.where(self.hard, 0, (m * self.unit) ** 2 / np.where(self.hard, 1.0, 2.0 * self.gamma))
+        soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
         return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
 
     def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
-        """Whether the matrix meets the rows, and the objective falls along the direction while no row gets worse."""
+        """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
         ray = result.ray
         if not is_feasible:
             found.problem("no matrix is given that meets the rows", Status.UNKNOWN)
@@ -146,9 +146,8 @@ class _Program:
 @recompute.register
 def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
-    check_arguments(
-        problem, "the arguments of unfold", "X", known=known | {"tol", "max_iter", "max_seconds", "callback"}
-    )
+    known |= {"tol", "max_iter", "max_seconds", "callback"}
+    check_arguments(problem, "the arguments of unfold", "X", known=known)
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
     given: dict[str, Any] = defaults | dict(problem)
     n = len(X)
@@ -181,13 +180,11 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     scale = given.get("prior_scale") or unit
     found.compare("prior_scale", scale, 1e-12 * scale)
-    shared = {
-        name: getattr(result, name) for name in (*(f.name for f in fields(Result)), "dual", "values", "violation")
-    }
-    inner = MatrixResult(
-        **shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=Coordinates(G, np.ones(n - 1))
-    )
-    # as a matrix: the result has its own factor, and not a map from one of the prior
+    names = (*(f.name for f in fields(Result)), "dual", "values", "violation")
+    shared = {name: getattr(result, name) for name in names}
+    place = Coordinates(G, np.ones(n - 1))
+    inner = MatrixResult(**shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=place)
+    # The prior is a matrix here, because the result has a factor of its own instead of a map of a factor of the prior.
     arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
     found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
@@ -195,23 +192,16 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
 
 
 def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:
-    """Whether pairs (m, 2) join each point to k others no farther than its k-th nearest, up to ties, and no others."""
+    """Whether the pairs (m, 2) are those of points and their k nearest neighbours, up to ties."""
     pairs, n = np.asarray(pairs), len(X)
-    if (
-        pairs.ndim != 2
-        or pairs.shape[1] != 2
-        or pairs.min() < 0
-        or pairs.max() >= n
-        or (pairs[:, 0] >= pairs[:, 1]).any()
-    ):
+    if pairs.shape != (len(pairs), 2) or pairs.min() < 0 or pairs.max() >= n or (np.diff(pairs) <= 0).any():
         return False
     D = np.array([((X - x) ** 2).sum(axis=1) for x in X])
     np.fill_diagonal(D, np.inf)
     reach = np.maximum(np.sort(D, axis=1)[:, k - 1], 1e-300)
-    share = D / reach[:, None]  # ties up to rounding may be on either side
+    share = D / reach[:, None]  # points at the distance `reach` up to rounding may be neighbours or not
     near, must = share <= 1.0 + 1e-9, share < 1.0 - 1e-9
     joined = np.zeros((n, n), bool)
     joined[tuple(pairs.T)] = joined[tuple(pairs.T)[::-1]] = True
-    return bool(
-        (joined <= (near | near.T)).all() and (must <= joined).all() and len(np.unique(pairs, axis=0)) == len(pairs)
-    )
+    is_distinct = len(np.unique(pairs, axis=0)) == len(pairs)
+    return bool(is_distinct and (joined <= (near | near.T)).all() and (must <= joined).all())

@@ -1,4 +1,4 @@
-"""Nearest distributions and boosting: relative entropy, its dual bound, rows; the exponential loss."""
+"""Verification of nearest distributions (relative entropy, rows, dual bound) and of boosting (exponential loss)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bregmat.verification.figures import (
 )
 
 EPS = unit_of(LONG)
-TINY = 1e-300  # losses that float64 may not hold
+TINY = 1e-300  # losses of perfect hypotheses may underflow in float64
 
 
 @recompute.register
@@ -50,7 +50,7 @@ class Distribution:
         self.unit = np.where(unit > 0, unit, np.where(size > 0, size, 1))
 
     def report(self, result: DistributionResult, found: Verification) -> None:
-        """Everything that can be said of the result."""
+        """Compare all figures of the result."""
         found.precision = precision_text(LONG)
         mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.x0 > 0
         if len(mu) != len(self.b) or len(x) != len(self.x0):
@@ -72,16 +72,16 @@ class Distribution:
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
-        if not is_feasible and found.claimed is not Status.UNKNOWN:
-            found.problem(f"a row is missed by {worst:.2g}")
-        ratio = np.where(x > 0, x, 1) / np.where(on, self.x0, 1)
-        objective = (np.where(x > 0, x * np.log(ratio), 0) - x + self.x0).sum()
+        found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
+        # KL(x, x0) = sum x log(x / x0) - x + x0
+        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.x0, 1)), 0)
+        objective = (entropy - x + self.x0).sum()
         bound, lost = self._bound(mu)
-        size = max(float(self.x0.sum() if self.total is None else self.total), abs(float(objective)))
-        size = max(size, min(result.unit, 1.0))
+        mass = float(self.x0.sum() if self.total is None else self.total)
+        size = max(mass, abs(float(objective)), min(result.unit, 1.0))
         found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
-        terms = float((np.abs(np.where(x > 0, x * np.log(ratio), 0)) + x + self.x0).sum())
+        terms = float((np.abs(entropy) + x + self.x0).sum())
         allowed = CLOSE * size + lost + 8 * ROUNDING * terms
         if is_feasible:
             found.compare("objective", float(objective), allowed)
@@ -89,7 +89,7 @@ class Distribution:
         found.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
-        """The least of the Lagrangian, and its rounding."""
+        """Minimum of the Lagrangian, and its rounding."""
         on = self.x0 > 0
         x0, v = self.x0[on], (mu @ self.A)[on]
         shift = EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
@@ -97,7 +97,7 @@ class Distribution:
         if self.total is None:
             y = x0 * np.exp(-v)
             return x0.sum() - y.sum() - linear, float(EPS * len(x0) * (terms + y.sum()) + shift @ y)
-        # total log (sum x0 exp(-v) / total), scaled by the largest term
+        # total log (sum x0 exp(-v) / total), computed relative to the largest term
         top = (np.log(x0) - v).max()
         log_mass = top + np.log(np.exp(np.log(x0) - v - top).sum()) - np.log(self.total)
         terms = terms + self.total * (1 + abs(log_mass) + abs(top))
@@ -105,7 +105,7 @@ class Distribution:
         return x0.sum() - self.total - self.total * log_mass - linear, lost
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
-        """``y . b >= y . A x >= total min(A'y)``: or, with a free sum, ``A'y >= 0`` and ``y . b < 0``."""
+        """Check that ``total min(A'y) > y . b``, which contradicts ``A x <= b``; or for a free sum, ``A'y >= 0`` and ``y . b < 0``."""
         on = self.x0 > 0
         v, noise = (y @ self.A)[on], 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
         least = 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
@@ -138,11 +138,11 @@ def _(result: BoostResult, problem: Any, found: Verification) -> None:
         losses[k] = (w * np.exp(-y * (H @ weights))).sum()
     found.compare_all("weights", weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
     found.compare_all("loss", losses, CLOSE)
-    found.compare("unit", 1.0, CLOSE)  # a loss that starts at 1, and falls
+    found.compare("unit", 1.0, CLOSE)  # the initial loss
     found.compare("gap", result.objective, CLOSE)
     margins = y * (H @ result.weights.astype(LONG))
     terms = w * np.exp(-margins)
-    loss = terms.sum()  # beyond the range of float64 where a hypothesis is perfect
+    loss = terms.sum()  # may be outside of the range of float64 if a hypothesis is perfect
     slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
     found.compare("objective", float(loss), (CLOSE + slack) * float(loss) + TINY)
     found.bound_from_below("dual_bound", 0.0, 0.0)

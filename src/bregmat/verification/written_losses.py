@@ -1,4 +1,4 @@
-"""Divergence and losses of nearest matrices, evaluated in extended precision: costs of values, conjugates of dual weights."""
+"""Divergence, losses and conjugates of losses of nearest-matrix problems, evaluated in extended precision."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.verification.extended import eigenpairs, eigenvalues, evaluate, log_determinant, unit_of
 from bregmat.verification.figures import excess_of
 
-NEAR = 1e-3  # relative distance up to which Simpson's rule is exact to about the fourth power of it
+NEAR = 1e-3  # relative distance d up to which Simpson's rule replaces a difference; its error is about d^4
 
 
 class WrittenLosses:
-    """The losses of rows, by the library's rule from the loss of the problem; None stands for the divergence's own slack."""
+    """The losses of rows, derived from the loss of the problem as in the solvers; None is the divergence's own slack."""
 
     def __init__(self, rows: WeightedBounds, loss: Any) -> None:
         self.of_rows: RowLosses = (DivergenceSlack() if loss is None else LOSSES.resolve(loss)).bind(rows)
         self.bound, self.sense = self.of_rows.bound, self.of_rows.sense
 
     def excess(self, p: np.ndarray) -> np.ndarray:
-        """By how much each row is on the wrong side of its bound."""
+        """Violation of each row at values p (c,)."""
         return excess_of(p - self.bound, self.sense)
 
     def cost(self, p: np.ndarray) -> float:
-        """Losses of the soft rows that are violated at values p (c,), in their precision."""
+        """Sum of the losses of soft rows at values p (c,), in their precision."""
         L, total = self.of_rows, p.dtype.type(0)
         on = ~L.hard & ((self.excess(p) > 0) | (L.sense == 0))
         for kind, loss in enumerate(L.kinds):
@@ -40,7 +40,7 @@ class WrittenLosses:
             q, c = p[rows] / scale, L.bound[rows] / scale
             q = np.maximum(q, 1e-300) if loss.is_positive else q
             cost = evaluate(loss.cost, q, c)
-            # a difference of phi, which cancels near the bound: Simpson's rule on its slope, which is 0 at the bound
+            # Near the bound, the difference of phi cancels; Simpson's rule integrates its slope, which is 0 at the bound.
             if isinstance(loss, OwnSlack):
                 integral = (q - c) * (4 * evaluate(loss.slope, (q + c) / 2, c) + evaluate(loss.slope, q, c)) / 6
                 cost = np.where(np.abs(q - c) <= NEAR * np.abs(c), integral, cost)
@@ -48,15 +48,15 @@ class WrittenLosses:
         return float(total)
 
     def rounding_of_cost(self, p: np.ndarray, noise: np.ndarray) -> float:
-        """By how much the losses rise if every value moves away from its bound by the rounding that a result may have."""
+        """Increase of the losses if every value moves away from its bound by 16 times its rounding error."""
         moved = p + np.where(p >= self.bound, 16.0, -16.0) * noise
         rise = self.cost(moved) - self.cost(p)
         return float(rise) if np.isfinite(rise) else 0.0
 
     def ended(self, p: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-        """By how much soft rows are below 0 whose loss ends there, at a finite price: as of hard rows ``p >= 0``, which they are there.
+        """Negative parts, up to ``allowed``, of values whose loss is finite at 0 and infinite below 0.
 
-        Optimal values of 0 come out on either side of it, and a matrix that differs by as little as 1e-13 has a finite loss.
+        Such rows are also hard constraints ``p >= 0``, and optimal values of 0 may be slightly negative due to rounding.
         """
         out, L = np.zeros_like(p), self.of_rows
         for kind, loss in enumerate(L.kinds):
@@ -66,7 +66,7 @@ class WrittenLosses:
         return out
 
     def conjugates(self, mu: np.ndarray, real: Any) -> tuple[float, float]:
-        """``sum loss_i^*(mu_i)`` in a precision, and the sum of the sizes of its terms."""
+        """``sum loss_i^*(mu_i)`` in the precision ``real``, and the sum of the absolute terms ``mu_i b_i``."""
         total, terms, L = real(0), 0.0, self.of_rows
         for kind, loss in enumerate(L.kinds):
             rows = np.flatnonzero((L.kind == kind) & (mu != 0))
@@ -99,21 +99,21 @@ def distance(D: SpectralDivergence, M: np.ndarray, l: np.ndarray) -> float:
         M = M / np.sqrt(np.multiply.outer(l, l))
         return float(np.trace(M) - log_determinant(M) - len(M))
     x = eigenvalues(M)
-    # an eigenvalue that rounding may have taken below 0 counts as that rounding: a barrier may be finite there
+    # Rounding may have made an eigenvalue negative, where the divergence is infinite; it is raised to the rounding error.
     x = np.maximum(x, len(x) * unit_of(x.dtype) * x[-1])
     t0 = evaluate(D.link, l)
     return float(_phi(D, x, np.inf).sum() - evaluate(D.phi, l).sum() - (t0 * (np.diag(M) - l)).sum())
 
 
 def least_of_lagrangian(D: SpectralDivergence, l: np.ndarray, A: np.ndarray) -> tuple[float, float, np.ndarray | None]:
-    """The least of ``D(M, diag(l)) + <A, M>`` over M, the sum of the sizes of its terms, and M; -inf and None where there is none."""
+    """Minimum of ``D(M, diag(l)) + <A, M>`` over M, the sum of its absolute terms, and the minimizer; -inf, 0, None if there is none."""
     if D.is_congruence_invariant:
         T = np.eye(len(l), dtype=A.dtype) + A
         gain, size = log_determinant(T), float(np.abs(np.diag(A)).sum()) + len(l)
         return (float(gain), size, np.linalg.inv(T.astype(float))) if np.isfinite(gain) else (-np.inf, 0.0, None)
     t0 = evaluate(D.link, l)
     t, U = eigenpairs(np.diag(t0) - A)
-    # what exp overflows for is a matter of units
+    # Whether the exponential overflows must not depend on the units, so the domain is tested in units of the largest eigenvalue.
     unit = (l.max(initial=0) or l.dtype.type(1)) if D.degree else l.dtype.type(1)
     T = np.diag(D.link((l / unit).astype(float))) - (A * unit ** (1 - (D.degree or 1))).astype(float)
     if not D.in_domain(np.linalg.eigvalsh(T)):
@@ -133,6 +133,6 @@ def least_of_lagrangian(D: SpectralDivergence, l: np.ndarray, A: np.ndarray) -> 
 
 
 def _phi(D: SpectralDivergence, x: np.ndarray, at_zero: float) -> np.ndarray:
-    """``phi`` of eigenvalues (r,) that are not negative; ``at_zero`` where its limit at 0 is infinite."""
+    """``phi`` of nonnegative eigenvalues (r,); ``at_zero`` is used if its limit at 0 is infinite."""
     limit = at_zero if D.keeps_rank else D.phi_at_zero()
     return np.where(x > 0, evaluate(D.phi, np.where(x > 0, x, 1)), x.dtype.type(limit))

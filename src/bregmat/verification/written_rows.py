@@ -1,4 +1,4 @@
-"""Rows of a nearest matrix written out from the formulas of their relations: values, weighted sums, and what rounding changes of them."""
+"""Rows of a nearest-matrix problem, written from the formulas of their relations: values, weighted sums, and their rounding."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import numpy as np
 import scipy
 
 from bregmat.certificates.status import Status
+from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
 from bregmat.verification.figures import ROUNDING, Verification
 
-# Share of the size of what it is made of, below which a vector is rounding. The library's own, since it says what the problem is:
-# by a smaller one, rows between the two would be 0 in one problem and conditions in the other.
+# A vector shorter than this fraction of its terms is rounding. The solvers use the same value: it is part of the problem, since rows
+# of such vectors are 0.
 VANISHING = 1e-13
-NOISE = 32.0  # roundings that a proof of infeasibility may owe to the last digits of its weights
+NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
+# (sign, coefficient) of the squares ``|z_a + sign z_b|^2`` of an entry of a form
+_SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}
 
 
 class WrittenRows:
-    """Terms ``coef |V_t M V_t'|`` of the rows that name samples, and matrices of the others, on a basis P.
+    """Terms ``coef v_t' M v_t`` of the rows that name samples, and the matrices of the other rows, in a basis P.
 
     Parameters
     ----------
@@ -30,10 +33,10 @@ class WrittenRows:
     points : ndarray or scipy.sparse, shape (n, N), or None
         None where the rows of P are the points.
     floor : ndarray, shape (r,), or None
-        What entries of points may be the rounding of, as of eigenvectors of a kernel; None for points as they were given. A kernel
-        says no more of a point whose entries are smaller: other last digits of it have that point at 0, or anywhere below them.
+        Rounding errors of the entries of points that are eigenvectors of a kernel: a point with smaller entries counts as 0. None
+        for points that are data.
     given : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
-        Points that are data, and what maps these to the basis; None is the identity.
+        Points that are data, and the map from these to the basis; None is the identity.
     """
 
     def __init__(
@@ -42,7 +45,7 @@ class WrittenRows:
         self.constraints, self.real = constraints, P.dtype.type
         self.raw: np.ndarray
         self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
-        self.rounding = ROUNDING if given is None else unit_of(self.real)  # of the vectors of terms
+        self.rounding = ROUNDING if given is None else unit_of(self.real)  # relative, of the vectors of the terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
@@ -69,14 +72,14 @@ class WrittenRows:
         self._write_terms(Z if given is None else given[0][rows].astype(self.real), place, lengths)
         if given is not None and given[1] is not None:
             self.V = self.raw @ given[1]
-        # what is nothing but rounding of what it is made of is 0
+        # A vector that is only rounding of its terms is 0.
         size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
         own = np.sqrt((self.V * self.V).sum(axis=1))
         self.vanished = own == 0 if given is not None else own <= VANISHING * size
         self.vanished |= (np.abs(self.V) <= error[self.terms[0]] + error[self.terms[1]]).all(axis=1)
-        self.rounded = self.size if given is None else own  # lengths that the rounding is a share of
+        self.rounded = self.size if given is None else own  # lengths that `rounding` is relative to
         self.V = np.where(self.vanished[:, None], 0, self.V)
-        # rows with a bound of 0 whose terms cancel but for rounding
+        # rows with the bound 0 whose terms cancel up to rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
         self.touched, self.Z = rows, Z.astype(float)
         whole = np.flatnonzero(constraints.where("is_whole"))
@@ -85,7 +88,7 @@ class WrittenRows:
     def _write_terms(self, data: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
         """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the touched points (n, k).
 
-        ``place`` has the position of every point among these, ``lengths`` their lengths in the basis.
+        ``place`` is the position of each point among the touched points, ``lengths`` are their lengths in the basis.
         """
         none = np.zeros(0, dtype=int)
         parts: list[tuple[np.ndarray, ...]] = [(none, np.zeros(0), lengths[:0], none, none, none)]
@@ -102,10 +105,10 @@ class WrittenRows:
         self.raw = self.V = data[first] + signs[:, None] * data[second]
 
     def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Value of each row, and what rounding may change it by.
+        """Value of each row, and its rounding error.
 
-        G (n, k) is a factor of the learned kernel at the touched points. B (d, k) is one of the learned matrix in the columns of the
-        data, if the points are data: differences of points are then formed before they are multiplied by it.
+        G (n, k) is a factor of the learned kernel at the touched points. If the points are data, B (d, k) is a factor of the learned
+        matrix: it multiplies the differences of points, which are exact.
         """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
@@ -117,7 +120,7 @@ class WrittenRows:
         if B is None:
             size = np.sqrt((G * G).sum(axis=1))
             blur = ROUNDING * (size[first] + np.abs(sign) * size[second])
-        else:  # of the vectors, and of the entries of B
+        else:  # rounding of the vectors and of the entries of B
             entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
             blur = self.rounding * self.rounded + ROUNDING * np.sqrt(entries)
         np.add.at(p, self.owner, self.coef * lengths**2)
@@ -128,7 +131,7 @@ class WrittenRows:
         return p, noise
 
     def adjoint(self, y: np.ndarray, *, absolute: bool = False) -> np.ndarray:
-        """``sum_i y_i A_i``; with ``absolute`` of the absolute values of weights and terms."""
+        """``sum_i y_i A_i``; with ``absolute``, of absolute values of weights and terms."""
         of = np.abs if absolute else (lambda x: x)
         y = np.where(self.zero, 0.0, y)
         w = of(y.astype(self.real)[self.owner] * self.coef)
@@ -140,11 +143,11 @@ class WrittenRows:
         return (A + A.T) / 2
 
     def blur(self, y: np.ndarray, M: np.ndarray) -> float:
-        """What rounding of the points may change of ``<sum_i y_i A_i, M>``."""
+        """Error of ``<sum_i y_i A_i, M>`` due to rounding of the points."""
         y = np.where(self.zero, 0.0, y)
         w = np.abs(y[self.owner] * self.coef.astype(float))
         turned, size = self.rounding * self.rounded.astype(float), np.abs(M)
-        # M itself, not its size: heavy weights are those of vectors that M takes to 0
+        # M itself, not |M|: vectors with large weights are often in the null space of M
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
         vague = float((w * turned * (2.0 * pulled + turned * float(size.max(initial=0.0)))).sum())
         return vague + sum(
@@ -152,37 +155,37 @@ class WrittenRows:
         )
 
     def weight_of_turning(self, y: np.ndarray) -> float:
-        """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``, by which squared errors of the columns of P weigh in their sum."""
+        """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``: the factor of squared errors of the columns of P."""
         w, reach = self._reaches(y)
         return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
 
     def worth_of_turning(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
-        """What errors (r,) of the columns of P may change of ``<sum_i y_i A_i, M>``, but for their squares."""
+        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P."""
         w, reach = self._reaches(y)
         terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))
         points = np.linalg.norm(self.Z @ M, axis=0) @ turned * np.sqrt(len(self.Z))
         return 2.0 * (terms + self._whole_weight(y) * float(self.reach.max(initial=0.0)) * float(points))
 
     def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weights of the terms, absolute, and how far errors of P move the vector of each."""
+        """Absolute weight of each term, and how far errors of P move its vector."""
         first, second, sign = self.terms
         w = np.abs(np.where(self.zero, 0.0, y)[self.owner] * self.coef.astype(float))
         return w, self.reach[first] + np.abs(sign) * self.reach[second]
 
     def _whole_weight(self, y: np.ndarray) -> float:
-        """``sum |y_i| |C_i|`` of the rows that are matrices."""
+        """``sum |y_i| |C_i|`` over the rows that are matrices."""
         matrices = ((row, self.constraints.matrix(row)) for row in self.matrices if y[row])
         return sum(abs(float(y[row])) * (1.0 if C is None else float(np.linalg.norm(_dense(C)))) for row, C in matrices)
 
     def rounded_entries(self, y: np.ndarray) -> np.ndarray:
-        """A bound, shape (r, r), of what errors of all entries of the rows' matrices by a share of each change of ``sum_i y_i A_i``.
+        """A bound, shape (r, r), of the change of ``sum_i y_i A_i`` per relative error of the entries of the rows' matrices.
 
-        ``|E_ij| <= |C_ij|`` has ``-D <= E <= D`` with D the diagonal matrix of the row sums of ``|C|``.
+        ``|E_ij| <= |C_ij|`` implies ``-D <= E <= D`` with D the diagonal matrix of the row sums of ``|C|``.
         """
         sums = np.zeros(len(self.Z))
         for row in self.matrices:
             C = self.constraints.matrix(row)
-            if y[row] and hasattr(C, "weights"):
+            if y[row] and isinstance(C, LowRankMatrix):
                 V = np.abs(C.vectors)
                 sums += abs(float(y[row])) * (V @ (np.abs(C.weights) * V.sum(axis=0)))
             elif y[row] and C is not None:
@@ -190,10 +193,10 @@ class WrittenRows:
         return (self.Z.T * sums) @ self.Z
 
     def units(self, l: np.ndarray, scale: float) -> np.ndarray:
-        """What rows are measured in: ``|b|``, or where that is 0 ``tr(|A_i| diag(l))`` with the eigenvalues l of the prior.
+        """Unit of each row: ``|b|``, or if b is 0, ``tr(|A_i| diag(l))`` with the eigenvalues l of the prior.
 
-        Where that is rounding, ``tr |A_i|`` times the largest of l, or times ``scale`` where l is 0; 1 for rows that are 0, which those
-        become whose terms cancel: a comparison of a pair with one of the same points.
+        If that trace is rounding, the unit is ``tr |A_i|`` times the largest eigenvalue, or times ``scale`` if l is 0. Rows whose terms
+        cancel, such as comparisons of a pair with itself, become 0 and have the unit 1.
         """
         out, l = np.abs(self.constraints.bound), l.astype(float)
         largest = float(l.max(initial=0.0)) or scale
@@ -217,18 +220,18 @@ class WrittenRows:
         allowance: Callable[[np.ndarray, float], tuple[float, np.ndarray]] | None = None,
         keeps_rank: bool = False,
     ) -> None:
-        """Whether ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``.
+        """Check that ``S = sum y_i A_i`` is semidefinite and ``y . b`` negative: then ``0 <= <S, M> <= y . b < 0``.
 
         Parameters
         ----------
         y : ndarray, shape (c,)
             Dual weights with the right signs.
         hard, conflict, found
-            Hard rows, those that the result names, and the verification.
-        allowance : function of a matrix that S is a sum of parts of, and of y . b, optional
-            A share of that matrix, and a matrix, that rounding of the prior may take from S.
+            Hard rows, the rows that the result names, and the verification.
+        allowance : callable, optional
+            Maps ``sum |y_i| |A_i|`` and ``y . b`` to the rounding error of S due to the prior: a multiple of the former, and a matrix.
         keeps_rank : bool
-            Whether only positive definite matrices count, so that y . b may be 0.
+            Whether M must be positive definite, so that ``y . b = 0`` suffices.
         """
         b, rows = self.constraints.bound, np.count_nonzero(y)
         total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
@@ -245,21 +248,18 @@ class WrittenRows:
             found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
-_SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}  # of a form's entry
-
-
 def _dense(C: Any) -> np.ndarray:
     """A row's matrix as an array."""
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         return (C.vectors * C.weights) @ C.vectors.T
     return numbers(C)
 
 
 def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``Z' C Z``, 0 where it is rounding, and the same of absolute values; None stands for the identity."""
+    """``Z' C Z``, or 0 if it is rounding, and the same with absolute values; None stands for the identity."""
     if C is None:
         return Z.T @ Z, np.abs(Z).T @ np.abs(Z)
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         Y, N = C.vectors.T.astype(Z.dtype) @ Z, np.abs(C.vectors.T) @ np.abs(Z)
         Y[np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))] = 0.0
         B, size = (Y.T * C.weights) @ Y, np.abs(C.weights) @ (Y * Y).sum(axis=1)
@@ -271,10 +271,10 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
-    """``<C, G G'>``, and what rounding of the factor G may change it by."""
+    """``<C, G G'>``, and its error due to rounding of G."""
     if C is None:
         return (G * G).sum(), ROUNDING * float((G * G).sum())
-    if hasattr(C, "weights"):
+    if isinstance(C, LowRankMatrix):
         V, w, size = C.vectors, C.weights, np.sqrt((G * G).sum(axis=1)).astype(float)
         Y = V.T.astype(G.dtype) @ G
         lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), ROUNDING * (np.abs(V).T @ size)

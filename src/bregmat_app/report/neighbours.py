@@ -57,7 +57,7 @@ def _by_distance(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
     from sklearn.neighbors import NearestNeighbors
 
     points = data.scaled()
-    chosen = sample_rows(points.shape[0], MOST_POINTS, 0)
+    chosen = sample_rows(points.shape[0], MOST_POINTS)
     k = min(N_NEIGHBORS, len(chosen) - 1)
     if k < 1:
         return None

@@ -152,7 +152,7 @@ def _features(data: ReportData, points: Any, after: np.ndarray) -> SimpleNamespa
     n, d = points.shape
     if hasattr(points, "tocsr") or not 2 <= d <= MOST_FEATURES:
         return None
-    rows = sample_rows(n, 5 * MOST_FEATURES, 0)
+    rows = sample_rows(n, 5 * MOST_FEATURES)
     before, learned = feature_shares(points[rows], after[rows])
     if not (np.isfinite(before).all() and np.isfinite(learned).all()):
         return None
