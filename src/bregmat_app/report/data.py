@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+MOST_FEATURES = 1000  # with more features they are not listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +92,9 @@ class ReportData:
         if len(getattr(self.X, "shape", ())) != 2:
             raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
         n, d = self.X.shape
-        if self.feature_names is None and hasattr(self.X, "columns"):
-            object.__setattr__(self, "feature_names", [str(name) for name in self.X.columns])
+        if self.feature_names is None:
+            names = getattr(self.X, "columns", [f"column {k}" for k in range(d)])
+            object.__setattr__(self, "feature_names", [str(name) for name in names])
         for name, size, what in (("y", n, "row"), ("sample_id", n, "row"), ("feature_names", d, "column")):
             if (value := getattr(self, name)) is None:
                 continue
@@ -105,7 +108,6 @@ class ReportData:
         for row in self.summary:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
-
         if self.held_out is not None:
             if self.held_out.labels.shape != (n,):
                 raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
@@ -115,25 +117,27 @@ class ReportData:
                     f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
                 )
 
+    @cached_property
     def points(self) -> Any:
         """The points before learning, (n, d): a dense or sparse array."""
-        return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
+        return self.X if sp.issparse(self.X) else np.asarray(self.X, dtype=float)
 
+    @cached_property
     def mapped(self) -> NDArray[np.float64]:
         """The points after the learned map, (n, k)."""
-        learned = self.learner if self.learner is not None else self.result
+        learned = self.result if self.learner is None else self.learner
         return np.asarray(learned.transform(self.X), dtype=float)
 
+    @cached_property
     def scaled(self) -> Any:
         """The points with their columns scaled to unit variance, (n, d); sparse ones stay sparse."""
-        points = self.points()
-        deviations = inverse_deviations(points)
-        return points @ sp.diags_array(deviations) if sp.issparse(points) else points * deviations
+        scale = inverse_deviations(self.points)
+        return self.points @ sp.diags_array(scale) if sp.issparse(self.X) else self.points * scale
 
-    def features(self) -> list[str]:
-        """Names of the columns of `X`."""
-        names = self.feature_names
-        return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
+    @property
+    def lists_features(self) -> bool:
+        """Whether the report lists features: points are dense, and have two features or more, but not too many."""
+        return not sp.issparse(self.X) and 2 <= self.X.shape[1] <= MOST_FEATURES
 
     def row_name(self, row: int) -> str:
         """The name of a point."""
@@ -142,3 +146,8 @@ class ReportData:
     def class_name(self, code: int) -> str:
         """The name of a class of `held_out`."""
         return str(code if self.class_names is None else self.class_names[code])
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things in words, such as "1 point" or "1,200 points"."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

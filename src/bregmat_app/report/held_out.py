@@ -53,15 +53,11 @@ class FoldScores:
         """Whether neighbours in the learned metric score higher than either without learning."""
         return self.accuracy[2] > max(self.accuracy[:2])
 
-    @property
-    def folds_text(self) -> str:
-        """The folds in words, such as "2 x 5-fold"."""
-        return f"{self.n_repeats} x {self.n_folds}-fold" if self.n_repeats > 1 else f"{self.n_folds}-fold"
-
     def summary_row(self) -> SummaryRow:
         """The row of the summary, with the standard deviation over folds."""
-        texts = [f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread)]
-        return (f"{self.n_neighbors}-NN {self.what}, {self.folds_text}", texts[0], texts[1], texts[2])
+        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
+        return f"{self.n_neighbors}-NN {self.what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
 
     def compared(self) -> tuple[int, int, int]:
         """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
