@@ -39,8 +39,12 @@ def repair_file(
     """
     names, C = read_matrix(path, hint=None if weights else "; --weights FILE says which entries are unknown")
     W = None if weights is None else _read_beside(weights, path, names)
-    if weights is not None:
-        _check_unknown(path, C, weights, W, names)
+    if W is not None and len(weighted := np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))):
+        i, j = weighted[0]
+        raise ValueError(
+            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
+            "the weight of an unknown entry is 0 or empty"
+        )
     scaled: Any = scale or keep_variances or None
     result: CorrelationResult | ShrinkResult
     if target is not None:
@@ -106,15 +110,6 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
     return names, (C + C.T) / 2
-
-
-def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: Any, names: list[str]) -> None:
-    """Raise `ValueError` if an entry is empty that has a weight."""
-    for i, j in np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))[:1]:
-        raise ValueError(
-            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
-            "the weight of an unknown entry is 0 or empty"
-        )
 
 
 def _has_numbered_names(table: tables.Table) -> bool:

@@ -106,7 +106,7 @@ def learn_task(task: LearnInput, settings: LearnSettings) -> int:
     held_out = None
     if is_interrupted:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
-    elif task.n_classes > 1 or task.has_values:
+    elif len(task.class_names) > 1 or task.has_values:
         try:
             if (held_out := _held_out(task, settings, elapsed)) is not None:
                 summary.append(held_out.summary_row())
@@ -288,12 +288,13 @@ def _write_report(
     if learner is not None:
         asked |= {"slack_weight": settings.weight_text(learner), "prior": _prior_text(learner, task)}
         asked["strategy"] = learner.strategy_ or "none: not learning is better"
+    named = np.array([*task.class_names, None], dtype=object)  # -1, no label, takes the last one
     data = ReportData(
         title=f"Metric learned from {task.name}",
         result=result,
         X=task.X,
         constraints=rows,
-        y=task.named_labels,
+        y=named[task.labels] if task.class_names else None,
         learner=learner,
         settings=asked,
         sample_id=task.sample_id,
