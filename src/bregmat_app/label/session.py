@@ -57,9 +57,10 @@ class Session:
                 raise ValueError(f"{journal}, line {number}: {error}") from error
         self._lock = threading.Lock()  # answers come while others are learned
         self._skipped: set[int] = set()
-        self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
         self.version = 0
-        self.state = self._learn(None)
+        prior = self.learning.learn(None)
+        self.state = SessionState(0, [], prior, plane(self.learning.covariance, prior.map, None), 0.0)
+        self.learn()
         self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
 
     def say(self, event: Any) -> None:
@@ -74,25 +75,20 @@ class Session:
         """Do not ask about this point again."""
         self._skipped.add(self._checked(point))
 
-    def learn(self) -> SessionState:
-        """Learn the metric from all answers."""
-        self.state = self._learn(self.state)
-        return self.state
-
     def close(self) -> None:
         """Close the journal."""
         self.journal.close()
 
-    def _learn(self, last: SessionState | None) -> SessionState:
+    def learn(self) -> SessionState:
         """Learn from all answers, starting from the last metric, and rotate the map to match the last one."""
-        start = time.perf_counter()
+        start, last = time.perf_counter(), self.state
         with self._lock:
             version, active = self.version, self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
-        learned = self.learning.learn(rows, None if last is None else last.learned)
-        before = self.first if last is None else last.plane
-        turned = plane(self.learning.covariance, learned.map, before)
-        return SessionState(version, active, learned, turned, time.perf_counter() - start)
+        learned = self.learning.learn(rows, last.learned)
+        turned = plane(self.learning.covariance, learned.map, last.plane)
+        self.state = SessionState(version, active, learned, turned, time.perf_counter() - start)
+        return self.state
 
     def _checked(self, point: Any) -> int:
         """The number of a point, as a tab sends it."""
