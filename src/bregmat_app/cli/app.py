@@ -231,7 +231,7 @@ def label(
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:
-    """Say what belongs together on a page that learns while you point; nothing leaves this machine.
+    """Answer questions about points on a page that learns from the answers; nothing leaves this machine.
 
     Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """

@@ -43,8 +43,7 @@ def headline(data: ReportData) -> list[str]:
         return [f"The learned metric agrees with {n_met:,} of {counted(count, 'statement')} ({n_met / count:.0%})."]
     before, among_scaled, after = (f"{value:.1%}" for value in held_out.accuracy)
     better, equal, worse = held_out.compared()
-    against = SUMMARY_COLUMNS[held_out.best_without]
-    known = {"as given": "the points as given", "scaled": "scaled columns"}[against]
+    known = ("the points as given", "scaled columns")[held_out.best_without]
     first = (
         f"Of points that took no part in learning, {after} get the right class from their {held_out.n_neighbors} nearest neighbours: "
         f"{before} with columns as given, {among_scaled} with columns scaled."
