@@ -33,16 +33,9 @@ def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clust
     Groups that are known to be all different stand for the clusters, and their labels propagate to the other points along a graph of
     nearest neighbours. Once the groups have many points, kernel ridge regression replaces the propagation. If there are fewer such
     groups than clusters, k-means is used instead. It starts at the means of the groups, and further clusters start as in k-means++.
+    By default there are as many clusters as different groups, but at least two.
 
-    Parameters
-    ----------
-    mapped : ndarray, shape (n, r)
-        Points of which the Euclidean distances are those of the learned metric.
-    first : ndarray, shape (n, d)
-        The same for the prior; see :func:`scores`.
-    groups : Groups
-    n_clusters : int, optional
-        By default the number of different groups, but at least two.
+    Euclidean distances of the points `mapped`, (n, r), are those of the learned metric; those of `first`, (n, d), are of the prior.
     """
     chosen = [groups.members[g] for g in groups.all_apart()[:n_clusters]]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))

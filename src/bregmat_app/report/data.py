@@ -29,64 +29,28 @@ MOST_FEATURES = 1000  # with more features they are not listed
 class ReportData:
     """The content of a report. Certificate and history are read from `result`.
 
-    Parameters
-    ----------
-    title : str
-        Heading of the page, e.g. ``"Metric learned from wine.csv"``.
-    result : MatrixResult
-        The result of the solver.
-    X : array, scipy.sparse or data frame of shape (n, d)
-        The points as they were passed to the learner.
-    constraints : Constraints
-        The constraints of the problem, in row numbers of `X` (``ids=None``; see `Constraints.locate`).
-    y : array of shape (n,), optional
-        Class labels of the rows of `X`, any dtype, for the colours of the embedding; None or NaN: no label, drawn in grey.
-    learner : object with ``transform(X)``, optional
-        The learned map; by default ``result``.
-    summary : sequence of (name, before, scaled, after)
-        Rows of the table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A
-        value may be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits, a str as it is.
-    settings : mapping of str to object
-        Settings of the learner: divergence, slack weight, number of constraints, ...
-    sample_id : array of shape (n,), optional
-        Names of the rows of `X`; by default row numbers.
-    feature_names : sequence of d str, optional
-        Names of the columns of `X`; by default those of the data frame, or "column 0", ...
-    warnings : sequence of str
-        Remarks at the top of the page, such as the number of constraints whose points are absent.
-    has_hard : bool, optional
-        Whether any constraint must hold; None if that is not known.
-    held_out : HeldOut, optional
-        A nearest-neighbour test on held-out folds, for the headline, changed neighbours and confused classes.
-    class_names : sequence of str, optional
-        Names of the classes 0, 1, ... of `held_out`.
-    model_path : path-like, optional
-        File of the model, for the lines of Python to copy.
-
-    Raises
-    ------
-    ValueError
-        If `X` is not two-dimensional, a length differs from n (or d), a constraint names a row outside `X`, or `held_out` is of other
-        rows.
-    TypeError
-        If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
+    `TypeError` and `ValueError` name what does not fit the points `X`.
     """
 
-    title: str
+    title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult
-    X: Any
-    constraints: Constraints
-    y: ArrayLike | None = None
-    learner: Any = None
+    X: Any  # array, scipy.sparse or data frame (n, d): the points as they were passed to the learner
+    constraints: Constraints  # of the problem, in row numbers of X; see Constraints.locate
+    y: ArrayLike | None = (
+        None  # (n,): labels of any dtype for the colours of the embedding; None or NaN are drawn in grey
+    )
+    learner: Any = None  # has transform(X), the learned map; by default `result`
+    # The table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A float in
+    # [0, 1] is shown with three digits, None as a dash.
     summary: Sequence[SummaryRow] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    sample_id: ArrayLike | None = None
-    feature_names: Sequence[str] | None = None
-    warnings: Sequence[str] = ()
-    has_hard: bool | None = None
-    held_out: HeldOut | None = None
-    class_names: Sequence[Any] | None = None
-    model_path: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the learner: divergence, slack weight, ...
+    sample_id: ArrayLike | None = None  # (n,): names of the rows of X, by default their numbers
+    feature_names: Sequence[str] | None = None  # d names; by default those of the data frame, or "column 0", ...
+    warnings: Sequence[str] = ()  # remarks at the top of the page
+    has_hard: bool | None = None  # whether any constraint must hold; None if that is not known
+    held_out: HeldOut | None = None  # nearest-neighbour test, for the headline, changed neighbours and confused classes
+    class_names: Sequence[Any] | None = None  # of the classes 0, 1, ... of `held_out`
+    model_path: Any = None  # file of the model, for the lines of Python to copy
 
     def __post_init__(self) -> None:
         if len(getattr(self.X, "shape", ())) != 2:
