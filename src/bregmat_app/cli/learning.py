@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ class LearnSettings:
     """How to learn and what to write."""
 
     parameters: dict[str, Any]  # of bregmat.MetricLearner
-    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of them
+    output: LearnOutput
+    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of the parameters
     n_repeats: int = 1  # repetitions of the folds
-    output: LearnOutput = field(default_factory=LearnOutput)
 
     def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:
         """Return a fitted :class:`bregmat.MetricLearner`; `callback` gets the records of the solver."""
@@ -88,7 +88,7 @@ def learn_points(
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
-    return learn_task(task, LearnSettings(parameters, search, output=output))
+    return learn_task(task, LearnSettings(parameters, output, search))
 
 
 def learn_task(task: LearnInput, settings: LearnSettings) -> int:

@@ -48,8 +48,9 @@ class Links:
             self._link(point, answer.name, answer.number)
         classes = sorted({answer.name for answer in named.values()})
         self.apart += [(a, b, frozenset()) for k, a in enumerate(classes) for b in classes[:k]]
-        for i, j, _ in self.apart:  # the access creates groups of nodes without links
-            self.links[i], self.links[j]
+        for a, b, _ in self.apart:
+            for node in (a, b):
+                self.links.setdefault(node, [])  # a node without links is a group of its own
         self.group, self.path = self._walk()
 
     def _link(self, a: Any, b: Any, number: int) -> None:
