@@ -154,9 +154,9 @@ def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterab
     return name_value_table([*rows, *more])
 
 
-def eigenvalues(values: Any, most: int = 8) -> tuple[str, str]:
-    """The row of a table with the eigenvalues of a matrix, of which the largest come first."""
-    return "eigenvalues", ", ".join(number(value) for value in values[:most]) + (", ..." if len(values) > most else "")
+def eigenvalues(values: Any) -> tuple[str, str]:
+    """The row of a table with the largest eigenvalues of a matrix, which are given in descending order."""
+    return "eigenvalues", ", ".join(map(number, values[:8])) + (", ..." if len(values) > 8 else "")
 
 
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:

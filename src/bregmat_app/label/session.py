@@ -19,6 +19,7 @@ from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
 
 MOST_SHOWN = 60  # points of one answer that the page marks
+MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
 
 
@@ -187,14 +188,13 @@ class Session:
             return None
         return self.agreement.of(clusters, len(state.answers))
 
-    def neighbours(self, state: SessionState, point: Any, k: int = 6) -> dict[str, Any]:
+    def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
         i, found = self._checked(point), {}
-        for name, learned in (("before", np.diag(self.learning.scale)), ("now", state.learned.map)):
-            mapped = self.learning.X @ learned
+        for name, mapped in (("before", self.learning.first), ("now", self.learning.X @ state.learned.map)):
             sq = ((mapped - mapped[i]) ** 2).sum(axis=1)
             sq[i] = np.inf
-            found[name] = np.argsort(sq, kind="stable")[: min(k, self.points.n - 1)].tolist()
+            found[name] = np.argsort(sq, kind="stable")[: min(MOST_NEIGHBOURS, self.points.n - 1)].tolist()
         return {"point": i, **found}
 
 

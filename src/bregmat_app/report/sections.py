@@ -148,7 +148,7 @@ def _features(data: ReportData) -> SimpleNamespace | None:
     order = np.argsort(-np.maximum(before, learned), kind="stable")
     shown = order[: MOST if d > MOST + 1 else d]
     names, kinds = np.asarray(data.feature_names), (before, among_scaled, learned)
-    most = max(1e-12, *(np.abs(share[shown]).max() for share in kinds))
+    most = max(np.abs(share[shown]).max() for share in kinds)
     table = [
         (names[k], [(_percent(share[k]), 100 * abs(share[k]) / most, share[k] < 0) for share in kinds]) for k in shown
     ]
