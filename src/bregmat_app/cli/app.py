@@ -12,8 +12,10 @@ from bregmat_app.cli import show
 from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
+    TABLES,
     BlockOptions,
     ColumnOptions,
+    CorrelationOptions,
     Encoding,
     File,
     LearnOutput,
@@ -186,57 +188,19 @@ def inspect(model: ModelFile) -> None:
         show.stdout().print(table)
 
 
-_TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
-
-
 @app.command(cls=Command)
+@with_option_groups
 def correlation(
     matrix: Annotated[
-        Path, typer.Argument(metavar="MATRIX", help=f"A square table: {_TABLES} It may have names of rows.")
+        Path, typer.Argument(metavar="MATRIX", help=f"A square table: {TABLES} It may have names of rows.")
     ],
-    out: Annotated[File, file(f"Write the repaired matrix here: {_TABLES}")] = None,
-    min_eig: Annotated[float, number("Smallest eigenvalue that the result may have, in [0, 1).", min=0)] = 0.0,
-    scale: Annotated[bool, flag("MATRIX is a covariance: scale it to a unit diagonal first.", "--scale")] = False,
-    keep_variances: Annotated[
-        bool, flag("Write a covariance with the variances of MATRIX.", "--keep-variances")
-    ] = False,
-    weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None,
-    lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None,
-    upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None,
-    target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None,
-    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None,
+    options: CorrelationOptions,
 ) -> None:
     """Replace a broken correlation matrix by the nearest valid one."""
     from bregmat_app.cli.correlation import repair_file
 
-    others = {
-        "--factors": factors,
-        "--weights": weights,
-        "--lower": lower,
-        "--upper": upper,
-        "--min-eig": min_eig or None,
-    }
-    named = [name for name, value in others.items() if value is not None]
     with bad_input():
-        check_outputs({"--out": out}, [matrix, weights, target])
-        if target is not None and named not in ([], ["--min-eig"]):
-            raise ValueError(f"--target and {named[0]} exclude each other")
-        if factors is not None and len(named) > 1:
-            raise ValueError(f"--factors and {named[1]} exclude each other")
-        for name, side in (("--lower", lower), ("--upper", upper)):
-            if side is not None and not -1 <= side <= 1:  # older versions of typer let NaN pass
-                raise ValueError(f"{name} must be between -1 and 1; got {side}")
-        code = repair_file(
-            matrix,
-            out,
-            weights,
-            target,
-            keep_variances=keep_variances,
-            n_factors=factors,
-            min_eig=min_eig,
-            scale=scale,
-            bounds=None if lower is None and upper is None else (lower, upper),
-        )
+        code = repair_file(matrix, options)
     raise typer.Exit(code)
 
 
@@ -267,7 +231,7 @@ def label(
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:
-    """Say what belongs together on a page that learns while you point; nothing leaves this machine.
+    """Answer questions about points on a page that learns from the answers; nothing leaves this machine.
 
     Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """

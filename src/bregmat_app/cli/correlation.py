@@ -16,40 +16,37 @@ from bregmat.base.html import listed, number
 from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, source_of
 from bregmat_app.cli import show
+from bregmat_app.cli.options import CorrelationOptions
 
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
-def repair_file(
-    path: Path,
-    out: Path | None,
-    weights: Path | None,
-    target: Path | None,
-    *,
-    keep_variances: bool,
-    n_factors: int | None,
-    min_eig: float,
-    scale: bool,
-    bounds: Any,
-) -> int:
+def repair_file(path: Path, options: CorrelationOptions) -> int:
     """Repair the matrix of a file, write it, print a table of the changes; the exit code.
 
-    `target` may be the word "identity". Files that hold no square, symmetric table of numbers raise `ValueError`.
+    The target may be the word "identity". Files that hold no square, symmetric table of numbers raise `ValueError`.
     """
+    options.check(path)
+    weights, target, out = options.weights, options.target, options.out
     names, C = read_matrix(path, hint=None if weights else "; --weights FILE says which entries are unknown")
     W = None if weights is None else _read_beside(weights, path, names)
-    if weights is not None:
-        _check_unknown(path, C, weights, W, names)
-    scaled: Any = scale or keep_variances or None
+    if W is not None and len(weighted := np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))):
+        i, j = weighted[0]
+        raise ValueError(
+            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
+            "the weight of an unknown entry is 0 or empty"
+        )
+    scaled: Any = options.scale or options.keep_variances or None
     result: CorrelationResult | ShrinkResult
     if target is not None:
         towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
-        result = shrink_correlation(C, towards, min_eig=min_eig, scale=scaled)
-    elif n_factors is not None:
-        result = factor_correlation(C, n_factors, scale=scaled)
+        result = shrink_correlation(C, towards, min_eig=options.min_eig, scale=scaled)
+    elif options.factors is not None:
+        result = factor_correlation(C, options.factors, scale=scaled)
     else:
-        result = nearest_correlation(C, weights=W, bounds=bounds, min_eig=min_eig, scale=scaled)
+        bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
+        result = nearest_correlation(C, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
     if scaled:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
@@ -58,7 +55,7 @@ def repair_file(
     rows += _changes(names, C, result) if has_matrix else []
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     if out is not None and has_matrix:
-        written = result.covariance if keep_variances else result.matrix
+        written = result.covariance if options.keep_variances else result.matrix
         tables.write(out, {"": np.array(names), **dict(zip(names, np.asarray(written).T))})
         show.wrote("matrix", out)
     return show.exit_code(result)
@@ -106,15 +103,6 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
     return names, (C + C.T) / 2
-
-
-def _check_unknown(path: Path, C: np.ndarray, weights: Path, W: Any, names: list[str]) -> None:
-    """Raise `ValueError` if an entry is empty that has a weight."""
-    for i, j in np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))[:1]:
-        raise ValueError(
-            f"{path}: the entry of {names[i]!r} and {names[j]!r} is empty, and its weight in {weights} is {W[i, j]:g}; "
-            "the weight of an unknown entry is 0 or empty"
-        )
 
 
 def _has_numbered_names(table: tables.Table) -> bool:

@@ -22,7 +22,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def label_points(path: Path | None, columns: ColumnOptions, options: PageOptions) -> None:
-    """Serve the page for a file of points, or for the demo."""
+    """Serve the page for a file of points, or for the demo, until Ctrl-C."""
     if options.host in ("0.0.0.0", "::"):
         raise fail(f"--host {options.host} is no address that a browser can ask for; give the one that others use")
     with bad_input():

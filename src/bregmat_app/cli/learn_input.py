@@ -30,47 +30,23 @@ MOST_NAMED = 3  # unknown points that a message names
 
 @dataclass
 class LearnInput:
-    """The data of `bregmat learn`.
+    """The data of `bregmat learn`."""
 
-    Attributes
-    ----------
-    name, title : str
-        Name of the points, and the line that describes them.
-    X : ndarray of shape (n, d)
-    feature_names : tuple of d str
-    labels : ndarray of shape (n,), optional
-        Class numbers, -1 if a row has no label; or values, NaN if a row has none.
-    class_names : tuple
-        Names of the classes 0, 1, ... of `labels`.
-    label_column : str
-        Where the labels come from.
-    sample_id : ndarray of shape (n,), optional
-        Names of the rows.
-    constraints : Constraints, optional
-        Those of a file, in row numbers of X.
-    place : callable
-        File and line of a constraint of the file, by its number.
-    has_measured_bounds : bool
-        Whether the file has no bounds, so that they were measured at the points with scaled columns or in the prior.
-    warnings : list of str
-        Remarks to show.
-    info : dict
-        What a model file says of the data, so that new points can be read in the same way: medians and categories.
-    """
-
-    name: str
-    X: np.ndarray
+    name: str  # of the points
+    X: np.ndarray  # (n, d)
     feature_names: tuple[str, ...]
-    labels: Any = None
-    title: str = ""
-    class_names: tuple[Any, ...] = ()
+    labels: Any = None  # (n,): class numbers, -1 if a row has no label; or values, NaN if a row has none
+    title: str = ""  # the line that describes the points
+    class_names: tuple[Any, ...] = ()  # of the classes 0, 1, ...
     label_column: str = "y"
-    sample_id: np.ndarray | None = None
-    constraints: Constraints | None = None
-    place: Callable[[int], str] = str
-    has_measured_bounds: bool = False
+    sample_id: np.ndarray | None = None  # (n,): names of the rows
+    constraints: Constraints | None = None  # those of a file, in row numbers of X
+    place: Callable[[int], str] = str  # file and line of a constraint of the file, by its number
+    has_measured_bounds: bool = False  # the file has no bounds; they were measured with scaled columns or in the prior
     warnings: list[str] = field(default_factory=list)
-    info: dict[str, Any] = field(default_factory=dict)
+    info: dict[str, Any] = field(
+        default_factory=dict
+    )  # written to the model file: how new points are read in the same way
 
     def __post_init__(self) -> None:
         self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"
@@ -80,19 +56,6 @@ class LearnInput:
     def has_values(self) -> bool:
         """Whether the labels are values rather than class numbers."""
         return self.labels is not None and self.labels.dtype.kind == "f"
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes among the labelled rows; 0 without classes."""
-        return 0 if self.labels is None or self.has_values else int(self.labels.max(initial=-1)) + 1
-
-    @property
-    def named_labels(self) -> np.ndarray | None:
-        """The classes by their names, None if a row has no label."""
-        if self.labels is None or self.has_values:
-            return None
-        names = np.array([*(self.class_names or range(self.n_classes)), None], dtype=object)
-        return names[self.labels]  # -1 is the last one
 
 
 def read_input(

@@ -3,7 +3,7 @@
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,9 @@ class LearnSettings:
     """How to learn and what to write."""
 
     parameters: dict[str, Any]  # of bregmat.MetricLearner
-    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of them
+    output: LearnOutput
+    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of the parameters
     n_repeats: int = 1  # repetitions of the folds
-    output: LearnOutput = field(default_factory=LearnOutput)
 
     def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:
         """Return a fitted :class:`bregmat.MetricLearner`; `callback` gets the records of the solver."""
@@ -88,7 +88,7 @@ def learn_points(
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
-    return learn_task(task, LearnSettings(parameters, search, output=output))
+    return learn_task(task, LearnSettings(parameters, output, search))
 
 
 def learn_task(task: LearnInput, settings: LearnSettings) -> int:
@@ -106,7 +106,7 @@ def learn_task(task: LearnInput, settings: LearnSettings) -> int:
     held_out = None
     if is_interrupted:
         task.warnings.append("interrupted: this is the best iterate so far" + (f", written to {out}" if out else ""))
-    elif task.n_classes > 1 or task.has_values:
+    elif len(task.class_names) > 1 or task.has_values:
         try:
             if (held_out := _held_out(task, settings, elapsed)) is not None:
                 summary.append(held_out.summary_row())
@@ -288,12 +288,13 @@ def _write_report(
     if learner is not None:
         asked |= {"slack_weight": settings.weight_text(learner), "prior": _prior_text(learner, task)}
         asked["strategy"] = learner.strategy_ or "none: not learning is better"
+    named = np.array([*task.class_names, None], dtype=object)  # -1, no label, takes the last one
     data = ReportData(
         title=f"Metric learned from {task.name}",
         result=result,
         X=task.X,
         constraints=rows,
-        y=task.named_labels,
+        y=named[task.labels] if task.class_names else None,
         learner=learner,
         settings=asked,
         sample_id=task.sample_id,

@@ -13,6 +13,8 @@ import typer
 
 POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
 
+TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
+
 
 def option(metavar: str | None, help: str, *names: str, shown: bool | str = True, **limits: Any) -> Any:
     """Describe an option: the word for its value, its description, its names, and whether (or how) the help shows the default."""
@@ -149,6 +151,34 @@ class LearnOutput:
     out: ModelOut = None
     report: Annotated[File, file("Write an HTML report here.")] = None
     quiet: Quiet = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorrelationOptions:
+    """What `bregmat correlation` asks of the result, and where it writes it."""
+
+    out: Annotated[File, file(f"Write the repaired matrix here: {TABLES}")] = None
+    min_eig: Annotated[float, number("Smallest eigenvalue that the result may have, in [0, 1).", min=0)] = 0.0
+    scale: Annotated[bool, flag("MATRIX is a covariance: scale it to a unit diagonal first.", "--scale")] = False
+    keep_variances: Annotated[bool, flag("Write a covariance with the variances of MATRIX.", "--keep-variances")] = (
+        False
+    )
+    weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None
+    lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
+    upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
+    target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
+    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
+
+    def check(self, matrix: Path) -> None:
+        """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
+        check_outputs({"--out": self.out}, [matrix, self.weights, self.target])
+        given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
+        given["--min-eig"] = self.min_eig or None
+        named = [name for name, value in given.items() if value is not None]
+        if self.target is not None and named not in ([], ["--min-eig"]):
+            raise ValueError(f"--target and {named[0]} exclude each other")
+        if self.factors is not None and len(named) > 1:
+            raise ValueError(f"--factors and {named[1]} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,25 +35,19 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
     except DataNotFoundError as error:
         raise fail(f"{for_command(str(error))}; without data, `bregmat demo wine` runs") from error
     folder.mkdir(parents=True, exist_ok=True)
-    outputs = [
-        LearnOutput(
-            out=check_writable(folder / f"{name}.bm"), report=check_writable(folder / f"{name}.html"), quiet=quiet
-        )
-        for name in names
-    ]
-    note(
-        "A metric is learned from class labels, with the defaults. The nearest-neighbour test uses held-out folds.",
-        style="",
-    )
-    settings = LearnSettings({"random_state": 0}, n_repeats=2)
+    files = [(check_writable(folder / f"{name}.bm"), check_writable(folder / f"{name}.html")) for name in names]
+    about = "A metric is learned from class labels, with the defaults. The nearest-neighbour test uses held-out folds."
+    note(about, style="")
     code = ExitCode.SOLVED
-    for item, output in zip(data, outputs):
+    for item, (out, report) in zip(data, files):
         show.stdout().print()
         (n, d), classes = item.X.shape, item.target_names
         title = f"{item.name}: {n} points, {d} features, {len(classes)} classes ({item.source})"
         task = LearnInput(item.name, item.X, item.feature_names, item.y, title, classes)
+        output = LearnOutput(out=out, report=report, quiet=quiet)
+        settings = LearnSettings({"random_state": 0}, output, n_repeats=2)
         with threadpool_limits(1):  # threads of many small fits would wait for each other
-            code = learn_task(task, replace(settings, output=output)) or code
+            code = learn_task(task, settings) or code
         if code == ExitCode.INTERRUPTED:
             break
     return code

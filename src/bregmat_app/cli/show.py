@@ -16,7 +16,7 @@ from rich.table import Table
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
 from bregmat.base.threads import InterruptWarning
 
-UNWRAPPED = 100_000  # letters of a line where nobody reads along
+UNWRAPPED = 100_000  # characters of a line that is not written to a terminal
 
 # Messages of the library name arguments. These arguments are options wherever a message names them ...
 _OPTIONS = re.compile(
@@ -26,7 +26,7 @@ _OTHER_NAMES = {"--random-state": "--seed", "--sample-id": "--id"}
 # ... and these only at the beginning of a message, or with a value.
 _FIRST_WORDS = re.compile(r"^(dim|divergence|encoding|eta|loss|missing|prior|solver|strategy|tol|trace)(?= )")
 _VALUES = re.compile(r"\b(missing|encoding|strategy)=['\"](\w+)['\"]")
-# advice that is about Python objects
+# Advice on Python objects, and what the command says instead.
 _PHRASES = {
     "a row of result.conflict": "one of the rows named",
     "raise trace": "raise --trace",
@@ -68,7 +68,7 @@ def for_labels(text: str, name: str) -> str:
 
 
 def stdout(*, stderr: bool = False) -> Console:
-    """A console made when it is needed, so that redirected streams are honoured; without a terminal it wraps no lines."""
+    """Return a console for the present standard output or error; it wraps lines on a terminal only."""
     console = Console(stderr=stderr, highlight=False)
     if not console.is_terminal:
         console.width = UNWRAPPED
@@ -76,22 +76,22 @@ def stdout(*, stderr: bool = False) -> Console:
 
 
 def stderr() -> Console:
-    """A console for all that is not a result."""
+    """Return a console for everything that is not a result."""
     return stdout(stderr=True)
 
 
 def note(text: str, *, style: str = "dim") -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     stderr().print(escape(text), style=style, soft_wrap=True)
 
 
 def warn(text: str) -> None:
-    """A line that should be read."""
+    """Print a remark on standard error."""
     note(f"note: {text}", style="yellow")
 
 
 def wrote(kind: str, path: Any) -> None:
-    """Say on standard output where something is."""
+    """Print the path of a file that was written on standard output."""
     stdout().print(f"{kind:<8}{path}", soft_wrap=True, markup=False)
 
 
@@ -118,7 +118,7 @@ def bad_input() -> Iterator[None]:
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Texts of the warnings raised inside, each once, in order; commands say themselves that they were interrupted."""
+    """Collect the texts of the warnings raised inside, each once, in order, without those on interruptions."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -127,7 +127,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 def exit_code(result: Any) -> int:
-    """The exit code a result stands for."""
+    """The exit code that the status and the exit reason of a result stand for."""
     status, reason = result.status, result.exit_reason
     if status == "INFEASIBLE":
         return ExitCode.INFEASIBLE
@@ -139,7 +139,7 @@ def exit_code(result: Any) -> int:
 
 
 def summary_table(rows: Iterable[SummaryRow]) -> Table:
-    """What was measured: points as given, with columns scaled, and learned."""
+    """The table of measurements of the points as given, with columns scaled, and learned."""
     table = Table("")
     for name in SUMMARY_COLUMNS:
         table.add_column(name, justify="right", style="bold" if name == SUMMARY_COLUMNS[-1] else None)
@@ -149,18 +149,18 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
 
 
 def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
-    """Status, objective, dual bound, gap, violation, solver, iterations, time, and what else there is to say."""
+    """The table of the certificate of a result, followed by the rows `more`."""
     rows = [(name, for_command(value)) for name, value in result.certificate_rows(has_hard)]
     return name_value_table([*rows, *more])
 
 
-def eigenvalues(values: Any, most: int = 8) -> tuple[str, str]:
-    """The row of a table with the eigenvalues of a matrix, of which the largest come first."""
-    return "eigenvalues", ", ".join(number(value) for value in values[:most]) + (", ..." if len(values) > most else "")
+def eigenvalues(values: Any) -> tuple[str, str]:
+    """The row of a table with the largest eigenvalues of a matrix, which are given in descending order."""
+    return "eigenvalues", ", ".join(map(number, values[:8])) + (", ..." if len(values) > 8 else "")
 
 
 def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
-    """Two columns."""
+    """A table of names and values."""
     table = Table(
         title=escape(title), title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0)
     )
@@ -171,22 +171,22 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
 
 
 def gap_and_violation(record: Any) -> str:
-    """What a record of a solver says."""
+    """The text of a record of a solver in the line of progress."""
     return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
 
 
 @dataclass(eq=False)
 class Progress:
-    """Callback of a run, or of a search of many: shows how far it is, by default gap and violation, once it takes more than a second.
+    """Callback that shows the progress of a run that takes more than a second.
 
     On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
     """
 
-    what: str
+    what: str  # is being done
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
-    state: Callable[[Any], str] = gap_and_violation
-    kept: str = "the best so far"
+    state: Callable[[Any], str] = gap_and_violation  # the text of a record
+    kept: str = "the best so far"  # what remains after an interruption
 
     def __enter__(self) -> "Progress":
         self._console, self._start = stderr(), self.clock()

@@ -214,17 +214,11 @@ def _entailed(graph: Links, said: Any) -> tuple[list, list]:
     # pairs that an answer contradicts come first
     unsaid = (((1, *pair) not in said, _mixed(*pair), pair) for pair in within if (0, *pair) not in said)
     same = [(*pair, graph.between(*pair)) for _, _, pair in heapq.nsmallest(MOST_ENTAILED, unsaid)]
-    ties: dict[tuple[int, int], tuple[Any, Any, frozenset[int]]] = {}
-    node_of = {graph.group[points[0]]: k for k, points in enumerate(groups.members)}
-    for a, b, numbers in graph.apart:
-        ga, gb = node_of.get(graph.group[a]), node_of.get(graph.group[b])
-        if ga is not None and gb is not None and ga != gb:
-            ties.setdefault((ga, gb) if ga < gb else (gb, ga), (a, b, numbers) if ga < gb else (b, a, numbers))
     across = (
-        (_mixed(i, j) if i < j else _mixed(j, i), min(i, j), max(i, j), (i, j, tie))
-        for (ga, gb), tie in ties.items()
-        for i in groups.members[ga]
-        for j in groups.members[gb]
+        (_mixed(min(i, j), max(i, j)), min(i, j), max(i, j), (i, j, tie))
+        for (g, h), tie in groups.apart.items()
+        for i in groups.members[g]
+        for j in groups.members[h]
         if (1, min(i, j), max(i, j)) not in said
     )
     chosen = heapq.nsmallest(MOST_ENTAILED, across, key=lambda x: x[:3])

@@ -20,11 +20,11 @@ from bregmat_app.label.learning import Learned, Learning
 NEAREST = 10  # neighbours that a point is linked to
 MOST_LINKED = 3000  # points of the graph; others take the cluster of the nearest of these
 STEPS = 60  # of label propagation; a label passes on to the neighbours in each
-LEAST_ANSWERED = 10  # points a group, on average, from which there are scores
-MOST_ANSWERED = 500  # points that are regressed on; others are left out, so that a question does not take longer
+LEAST_ANSWERED = 10  # mean number of points per group from which kernel ridge regression is used
+MOST_ANSWERED = 500  # points of the regression; others are left out, so that a question does not take longer
 RIDGE = 0.1  # added to the diagonal of the kernel matrix, which is 1
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernel, relative to the median squared distance of the answered points
-TINY = 1e-150  # avoids a division by zero if many points coincide: its square is above 0, too
+TINY = 1e-150  # avoids a division by zero where many points coincide; its square is positive, too
 
 
 def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
@@ -33,16 +33,9 @@ def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clust
     Groups that are known to be all different stand for the clusters, and their labels propagate to the other points along a graph of
     nearest neighbours. Once the groups have many points, kernel ridge regression replaces the propagation. If there are fewer such
     groups than clusters, k-means is used instead. It starts at the means of the groups, and further clusters start as in k-means++.
+    By default there are as many clusters as different groups, but at least two.
 
-    Parameters
-    ----------
-    mapped : ndarray, shape (n, r)
-        Points of which the Euclidean distances are those of the learned metric.
-    first : ndarray, shape (n, d)
-        The same for the prior; see :func:`scores`.
-    groups : Groups
-    n_clusters : int, optional
-        By default the number of different groups, but at least two.
+    Euclidean distances of the points `mapped`, (n, r), are those of the learned metric; those of `first`, (n, d), are of the prior.
     """
     chosen = [groups.members[g] for g in groups.all_apart()[:n_clusters]]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
@@ -118,7 +111,7 @@ def _filled(mapped: np.ndarray, seeds: list[np.ndarray], k: int, rng: np.random.
 
 
 def has_many(chosen: list[list[int]]) -> bool:
-    """Tell whether there are two groups or more, and enough points of them for :func:`scores`."""
+    """Whether there are at least two groups, with enough points for :func:`scores`."""
     return len(chosen) > 1 and sum(map(len, chosen)) >= LEAST_ANSWERED * len(chosen)
 
 

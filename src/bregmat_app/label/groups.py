@@ -18,7 +18,8 @@ class Groups:
 
     of: dict[int, int]  # the group of each point that occurs in an answer
     members: list[list[int]]  # the points of each group, ascending
-    apart: set[tuple[int, int]]  # pairs of groups, the smaller number first
+    # different groups, the smaller number first: a node of each that an answer calls different, and the number of that answer
+    apart: dict[tuple[int, int], tuple[Any, Any, frozenset[int]]]
 
     def all_apart(self) -> list[int]:
         """Return at most `MOST_CLASSES` groups that are all different, the largest first."""
@@ -47,8 +48,9 @@ class Links:
             self._link(point, answer.name, answer.number)
         classes = sorted({answer.name for answer in named.values()})
         self.apart += [(a, b, frozenset()) for k, a in enumerate(classes) for b in classes[:k]]
-        for i, j, _ in self.apart:  # the access creates groups of nodes without links
-            self.links[i], self.links[j]
+        for a, b, _ in self.apart:
+            for node in (a, b):
+                self.links.setdefault(node, [])  # a node without links is a group of its own
         self.group, self.path = self._walk()
 
     def _link(self, a: Any, b: Any, number: int) -> None:
@@ -90,9 +92,9 @@ class Links:
         members: list[list[int]] = [[] for _ in numbers]
         for i, k in of.items():
             members[k].append(i)
-        apart = set()
-        for i, j, _ in self.apart:
-            a, b = numbers.get(self.group[i]), numbers.get(self.group[j])
-            if a is not None and b is not None and a != b:
-                apart.add((min(a, b), max(a, b)))
+        apart: dict[tuple[int, int], tuple[Any, Any, frozenset[int]]] = {}
+        for a, b, answers in self.apart:
+            g, h = numbers.get(self.group[a]), numbers.get(self.group[b])
+            if g is not None and h is not None and g != h:
+                apart.setdefault((min(g, h), max(g, h)), (a, b, answers) if g < h else (b, a, answers))
         return Groups(of, [sorted(points) for points in members], apart)

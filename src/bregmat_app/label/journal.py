@@ -78,9 +78,10 @@ class Journal:
         """Empty a journal without answers; ValueError for any other file."""
         try:
             self._read({})
+            is_unused = not self.events
         except ValueError:
-            self.events.append({})  # damaged, or not a journal: it must not be emptied
-        if self.events:
+            is_unused = False  # damaged, or not a journal: it must not be emptied
+        if not is_unused:
             raise ValueError(
                 f"{self.path}: this journal exists; continue it with --resume, or name another with --journal"
             )
@@ -88,7 +89,8 @@ class Journal:
         self._file.seek(0)
 
     def _sync_folder(self) -> None:
-        if os.name == "posix":  # the entry of the folder has to be on the disk, too
+        """Wait until the entry of the file in its folder is on the disk."""
+        if os.name == "posix":
             folder = os.open(self.path.resolve().parent, os.O_RDONLY)
             try:
                 os.fsync(folder)

@@ -60,17 +60,7 @@ class Learned:
 
 
 class Learning:
-    """Learns from rows on the finite points X (n, d), and proves that rows contradict each other.
-
-    Attributes
-    ----------
-    near, far : float
-        Bounds for the same and for different points: squared distances in the metric of the prior.
-    first : ndarray, shape (n, d)
-        Points of which the Euclidean distances are those of the prior.
-    covariance : ndarray, shape (d, d)
-        Covariance of X, from which principal components of mapped points follow.
-    """
+    """Learns from rows on the finite points X (n, d), and proves that rows contradict each other."""
 
     def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
         self.X, self.settings = np.ascontiguousarray(X, dtype=np.float64), settings
@@ -80,12 +70,14 @@ class Learning:
             self.scale = inverse_deviations(self.X)
             self.prior = Factor(sp.diags_array(self.scale, format="csr"))
         i, j = np.random.default_rng(0).integers(0, len(X), (2, PAIRS))
-        self.first = self.X * self.scale
+        self.first = self.X * self.scale  # Euclidean distances of these points are those of the prior
         sq = sq_distances(self.first, i, j)
         if not (sq := sq[sq > 0]).size:
             raise ValueError("all points coincide, so no distances can be learned")
+        # bounds for the same and for different points: squared distances in the metric of the prior
         self.near, self.far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
         self.mean = self.X.mean(axis=0)
+        # the principal components of mapped points follow from the covariance of X
         self.covariance = np.atleast_2d(np.cov(self.X, rowvar=False, bias=True))
 
     def learn(self, rows: AnsweredRows | None, last: Learned | None = None) -> Learned:
@@ -164,11 +156,8 @@ class Learning:
 
     def gains(self, learned: Learned) -> np.ndarray:
         """Return log2 of the learned over the prior weight of each feature, shape (d,); 0 if a weight is zero."""
-        learned_weight, first = (learned.map**2).sum(axis=1), self.scale**2
-        ok = (first > 0) & (learned_weight > 0)
-        out = np.zeros(len(first))
-        out[ok] = np.log2(learned_weight[ok] / first[ok])
-        return out
+        weight, first = (learned.map**2).sum(axis=1), self.scale**2
+        return np.log2(np.divide(weight, first, out=np.ones(len(first)), where=(first > 0) & (weight > 0)))
 
 
 def _carried(last: Learned | None, rows: AnsweredRows) -> Any:

@@ -22,19 +22,12 @@ MOST_MEMBERS = 3  # points that a group is shown by
 class Question:
     """The question which of some groups a point belongs to.
 
-    Attributes
-    ----------
-    point : int
-    groups : list of list of int
-        The members of each offered group that are nearest to the point, the nearest first. The groups are in the order of their
-        first answers, so that a group keeps its key while the same groups are offered.
-    guess : int
-        Place of the nearest group in `groups`.
+    The groups are in the order of their first answers, so that a group keeps its key while the same groups are offered.
     """
 
     point: int
-    groups: list[list[int]]
-    guess: int
+    groups: list[list[int]]  # the members of each offered group that are nearest to the point, the nearest first
+    guess: int  # place of the nearest group in `groups`
 
 
 def next_question(

@@ -19,6 +19,7 @@ from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
 
 MOST_SHOWN = 60  # points of one answer that the page marks
+MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
 
 
@@ -57,9 +58,10 @@ class Session:
                 raise ValueError(f"{journal}, line {number}: {error}") from error
         self._lock = threading.Lock()  # answers come while others are learned
         self._skipped: set[int] = set()
-        self.first = plane(self.learning.covariance, np.diag(self.learning.scale), None)
         self.version = 0
-        self.state = self._learn(None)
+        prior = self.learning.learn(None)
+        self.state = SessionState(0, [], prior, plane(self.learning.covariance, prior.map, None), 0.0)
+        self.learn()
         self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
 
     def say(self, event: Any) -> None:
@@ -74,25 +76,20 @@ class Session:
         """Do not ask about this point again."""
         self._skipped.add(self._checked(point))
 
-    def learn(self) -> SessionState:
-        """Learn the metric from all answers."""
-        self.state = self._learn(self.state)
-        return self.state
-
     def close(self) -> None:
         """Close the journal."""
         self.journal.close()
 
-    def _learn(self, last: SessionState | None) -> SessionState:
+    def learn(self) -> SessionState:
         """Learn from all answers, starting from the last metric, and rotate the map to match the last one."""
-        start = time.perf_counter()
+        start, last = time.perf_counter(), self.state
         with self._lock:
             version, active = self.version, self.answers.active()
         rows = rows_of(active, self.learning.near, self.learning.far)
-        learned = self.learning.learn(rows, None if last is None else last.learned)
-        before = self.first if last is None else last.plane
-        turned = plane(self.learning.covariance, learned.map, before)
-        return SessionState(version, active, learned, turned, time.perf_counter() - start)
+        learned = self.learning.learn(rows, last.learned)
+        turned = plane(self.learning.covariance, learned.map, last.plane)
+        self.state = SessionState(version, active, learned, turned, time.perf_counter() - start)
+        return self.state
 
     def _checked(self, point: Any) -> int:
         """The number of a point, as a tab sends it."""
@@ -191,14 +188,13 @@ class Session:
             return None
         return self.agreement.of(clusters, len(state.answers))
 
-    def neighbours(self, state: SessionState, point: Any, k: int = 6) -> dict[str, Any]:
+    def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
         i, found = self._checked(point), {}
-        for name, learned in (("before", np.diag(self.learning.scale)), ("now", state.learned.map)):
-            mapped = self.learning.X @ learned
+        for name, mapped in (("before", self.learning.first), ("now", self.learning.X @ state.learned.map)):
             sq = ((mapped - mapped[i]) ** 2).sum(axis=1)
             sq[i] = np.inf
-            found[name] = np.argsort(sq, kind="stable")[: min(k, self.points.n - 1)].tolist()
+            found[name] = np.argsort(sq, kind="stable")[: min(MOST_NEIGHBOURS, self.points.n - 1)].tolist()
         return {"point": i, **found}
 
 

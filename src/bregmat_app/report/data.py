@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,77 +22,43 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
+MOST_FEATURES = 1000  # with more features they are not listed
 
 
 @dataclass(frozen=True, eq=False)
 class ReportData:
     """The content of a report. Certificate and history are read from `result`.
 
-    Parameters
-    ----------
-    title : str
-        Heading of the page, e.g. ``"Metric learned from wine.csv"``.
-    result : MatrixResult
-        The result of the solver.
-    X : array, scipy.sparse or data frame of shape (n, d)
-        The points as they were passed to the learner.
-    constraints : Constraints
-        The constraints of the problem, in row numbers of `X` (``ids=None``; see `Constraints.locate`).
-    y : array of shape (n,), optional
-        Class labels of the rows of `X`, any dtype, for the colours of the embedding; None or NaN: no label, drawn in grey.
-    learner : object with ``transform(X)``, optional
-        The learned map; by default ``result``.
-    summary : sequence of (name, before, scaled, after)
-        Rows of the table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A
-        value may be a float, int, str or None (shown as a dash). A float in [0, 1] is shown with three digits, a str as it is.
-    settings : mapping of str to object
-        Settings of the learner: divergence, slack weight, number of constraints, ...
-    sample_id : array of shape (n,), optional
-        Names of the rows of `X`; by default row numbers.
-    feature_names : sequence of d str, optional
-        Names of the columns of `X`; by default those of the data frame, or "column 0", ...
-    warnings : sequence of str
-        Remarks at the top of the page, such as the number of constraints whose points are absent.
-    has_hard : bool, optional
-        Whether any constraint must hold; None if that is not known.
-    held_out : HeldOut, optional
-        A nearest-neighbour test on held-out folds, for the headline, changed neighbours and confused classes.
-    class_names : sequence of str, optional
-        Names of the classes 0, 1, ... of `held_out`.
-    model_path : path-like, optional
-        File of the model, for the lines of Python to copy.
-
-    Raises
-    ------
-    ValueError
-        If `X` is not two-dimensional, a length differs from n (or d), a constraint names a row outside `X`, or `held_out` is of other
-        rows.
-    TypeError
-        If `constraints` still name sample ids, or a row of `summary` is not (name, before, scaled, after).
+    `TypeError` and `ValueError` name what does not fit the points `X`.
     """
 
-    title: str
+    title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult
-    X: Any
-    constraints: Constraints
-    y: ArrayLike | None = None
-    learner: Any = None
+    X: Any  # array, scipy.sparse or data frame (n, d): the points as they were passed to the learner
+    constraints: Constraints  # of the problem, in row numbers of X; see Constraints.locate
+    y: ArrayLike | None = (
+        None  # (n,): labels of any dtype for the colours of the embedding; None or NaN are drawn in grey
+    )
+    learner: Any = None  # has transform(X), the learned map; by default `result`
+    # The table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A float in
+    # [0, 1] is shown with three digits, None as a dash.
     summary: Sequence[SummaryRow] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    sample_id: ArrayLike | None = None
-    feature_names: Sequence[str] | None = None
-    warnings: Sequence[str] = ()
-    has_hard: bool | None = None
-    held_out: HeldOut | None = None
-    class_names: Sequence[Any] | None = None
-    model_path: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the learner: divergence, slack weight, ...
+    sample_id: ArrayLike | None = None  # (n,): names of the rows of X, by default their numbers
+    feature_names: Sequence[str] | None = None  # d names; by default those of the data frame, or "column 0", ...
+    warnings: Sequence[str] = ()  # remarks at the top of the page
+    has_hard: bool | None = None  # whether any constraint must hold; None if that is not known
+    held_out: HeldOut | None = None  # nearest-neighbour test, for the headline, changed neighbours and confused classes
+    class_names: Sequence[Any] | None = None  # of the classes 0, 1, ... of `held_out`
+    model_path: Any = None  # file of the model, for the lines of Python to copy
 
     def __post_init__(self) -> None:
         if len(getattr(self.X, "shape", ())) != 2:
             raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
         n, d = self.X.shape
-        if self.feature_names is None and hasattr(self.X, "columns"):
-            object.__setattr__(self, "feature_names", [str(name) for name in self.X.columns])
+        if self.feature_names is None:
+            names = getattr(self.X, "columns", [f"column {k}" for k in range(d)])
+            object.__setattr__(self, "feature_names", [str(name) for name in names])
         for name, size, what in (("y", n, "row"), ("sample_id", n, "row"), ("feature_names", d, "column")):
             if (value := getattr(self, name)) is None:
                 continue
@@ -105,7 +72,6 @@ class ReportData:
         for row in self.summary:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
-
         if self.held_out is not None:
             if self.held_out.labels.shape != (n,):
                 raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
@@ -115,25 +81,27 @@ class ReportData:
                     f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
                 )
 
+    @cached_property
     def points(self) -> Any:
         """The points before learning, (n, d): a dense or sparse array."""
-        return self.X if hasattr(self.X, "tocsr") else np.asarray(self.X, dtype=float)
+        return self.X if sp.issparse(self.X) else np.asarray(self.X, dtype=float)
 
+    @cached_property
     def mapped(self) -> NDArray[np.float64]:
         """The points after the learned map, (n, k)."""
-        learned = self.learner if self.learner is not None else self.result
+        learned = self.result if self.learner is None else self.learner
         return np.asarray(learned.transform(self.X), dtype=float)
 
+    @cached_property
     def scaled(self) -> Any:
         """The points with their columns scaled to unit variance, (n, d); sparse ones stay sparse."""
-        points = self.points()
-        deviations = inverse_deviations(points)
-        return points @ sp.diags_array(deviations) if sp.issparse(points) else points * deviations
+        scale = inverse_deviations(self.points)
+        return self.points @ sp.diags_array(scale) if sp.issparse(self.X) else self.points * scale
 
-    def features(self) -> list[str]:
-        """Names of the columns of `X`."""
-        names = self.feature_names
-        return [f"column {k}" for k in range(self.X.shape[1])] if names is None else [str(name) for name in names]
+    @property
+    def lists_features(self) -> bool:
+        """Whether the report lists features: points are dense, and have two features or more, but not too many."""
+        return not sp.issparse(self.X) and 2 <= self.X.shape[1] <= MOST_FEATURES
 
     def row_name(self, row: int) -> str:
         """The name of a point."""
@@ -142,3 +110,8 @@ class ReportData:
     def class_name(self, code: int) -> str:
         """The name of a class of `held_out`."""
         return str(code if self.class_names is None else self.class_names[code])
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things in words, such as "1 point" or "1,200 points"."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

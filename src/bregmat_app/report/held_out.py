@@ -15,19 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FoldScores:
-    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned.
-
-    Parameters
-    ----------
-    n_neighbors, n_folds, n_repeats : int
-    scores : ndarray of shape (n_folds * n_repeats, 3)
-        Score on each fold: the coefficient of determination (R²) of values, or the accuracy of classes (:class:`HeldOut`).
-    """
+    """Scores of nearest neighbours on the same held-out folds for points as given, scaled, and learned."""
 
     n_neighbors: int
     n_folds: int
     n_repeats: int
-    scores: NDArray[np.float64]
+    scores: NDArray[np.float64]  # (n_folds * n_repeats, 3): R² of values, or accuracy of classes (HeldOut)
 
     what: ClassVar[str] = "R²"
 
@@ -53,15 +46,11 @@ class FoldScores:
         """Whether neighbours in the learned metric score higher than either without learning."""
         return self.accuracy[2] > max(self.accuracy[:2])
 
-    @property
-    def folds_text(self) -> str:
-        """The folds in words, such as "2 x 5-fold"."""
-        return f"{self.n_repeats} x {self.n_folds}-fold" if self.n_repeats > 1 else f"{self.n_folds}-fold"
-
     def summary_row(self) -> SummaryRow:
         """The row of the summary, with the standard deviation over folds."""
-        texts = [f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread)]
-        return (f"{self.n_neighbors}-NN {self.what}, {self.folds_text}", texts[0], texts[1], texts[2])
+        before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
+        return f"{self.n_neighbors}-NN {self.what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
 
     def compared(self) -> tuple[int, int, int]:
         """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
@@ -72,23 +61,11 @@ class FoldScores:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldOut(FoldScores):
-    """A nearest-neighbour test of classes, with confusion matrices.
+    """A nearest-neighbour test of classes, with confusion matrices."""
 
-    Parameters
-    ----------
-    n_neighbors, n_folds, n_repeats, scores
-        As in :class:`FoldScores`.
-    labels : ndarray of shape (n,)
-        Class numbers 0, 1, ...; -1 for rows without a label, which are in no fold.
-    confusion : ndarray of shape (3, k, k)
-        Number of points of class a (row) that were classified as b (column), summed over all folds.
-    predicted, nearest : ndarray of shape (3, n)
-        In the first repeat: the predicted class of each point, and the row number of its nearest point in the training part;
-        -1 if there is none.
-    """
-
-    labels: NDArray[np.int64]
-    confusion: NDArray[np.int64]
+    labels: NDArray[np.int64]  # (n,): class numbers 0, 1, ...; -1 for rows without a label, which are in no fold
+    confusion: NDArray[np.int64]  # (3, k, k): points of class a (row) classified as b (column), summed over all folds
+    # In the first repeat, (3, n): the predicted class of each point, and its nearest point in the training part; -1 if none.
     predicted: NDArray[np.int64]
     nearest: NDArray[np.int64]
 

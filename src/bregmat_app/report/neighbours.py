@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.neighbors import NearestNeighbors
 
 from bregmat.base.html import SUMMARY_COLUMNS
 from bregmat.plots._style import sample_rows
-from bregmat_app.report.data import ReportData
+from bregmat_app.report.data import ReportData, counted
 from bregmat_app.report.held_out import HeldOut
 
 SHOWN = 4  # points that improved, and as many that got worse
@@ -16,21 +17,14 @@ N_NEIGHBORS = 5  # compared if no classes are known
 MOST_POINTS = 5000  # larger data is sampled
 
 
-def changed_neighbours(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
-    """Return the content of the section: `lead`, `header`, `rows`, `note`; None with too few points."""
-    if data.held_out is not None:
-        return _by_class(data, data.held_out)
-    return _by_distance(data, after)
-
-
-def _by_class(data: ReportData, held_out: HeldOut) -> dict[str, Any]:
+def neighbours_by_class(data: ReportData, held_out: HeldOut) -> dict[str, Any]:
     """Points that are classified correctly, or wrongly, only after learning, with their nearest points before and after."""
     gained, lost = held_out.changed()
     k = held_out.best_without
     word = SUMMARY_COLUMNS[k]
     lead = (
-        f"{_points(len(gained))} got the right class only by the learned metric, {_points(len(lost))} only with columns {word}: each "
-        "point was held out once, and its neighbours are those among the points learned from."
+        f"{counted(len(gained), 'point')} got the right class only by the learned metric, {counted(len(lost), 'point')} only with "
+        f"columns {word}: each point was held out once, and its neighbours are those among the points learned from."
     )
     rows = []
     for points in (gained, lost):
@@ -41,28 +35,21 @@ def _by_class(data: ReportData, held_out: HeldOut) -> dict[str, Any]:
                 verdict = "right" if held_out.predicted[kind, row] == held_out.labels[row] else "wrong"
                 cells.append(f"{data.row_name(near)} ({data.class_name(held_out.labels[near])}); {verdict}")
             rows.append(tuple(cells))
-    note = (
-        f"Nearest neighbour and its class; right or wrong says what the {held_out.n_neighbors} nearest decide together."
-    )
-    return {
-        "lead": lead,
-        "header": ("point (class)", f"nearest, {word}", "nearest, learned"),
-        "rows": rows,
-        "note": note,
-    }
+    header = ("point (class)", f"nearest, {word}", "nearest, learned")
+    voted = f"right or wrong says what the {held_out.n_neighbors} nearest decide together"
+    return {"lead": lead, "header": header, "rows": rows, "note": f"Nearest neighbour and its class; {voted}."}
 
 
-def _by_distance(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
-    """How many of the nearest points change by learning, and the points for which most do."""
-    from sklearn.neighbors import NearestNeighbors
-
-    points = data.scaled()
-    chosen = sample_rows(points.shape[0], MOST_POINTS)
+def neighbours_by_distance(data: ReportData) -> dict[str, Any] | None:
+    """How many of the nearest points change by learning, and the points for which most do; None with one point only."""
+    n = len(data.mapped)
+    chosen = sample_rows(n, MOST_POINTS)
     k = min(N_NEIGHBORS, len(chosen) - 1)
     if k < 1:
         return None
     before, learned = (
-        NearestNeighbors(n_neighbors=k).fit(G[chosen]).kneighbors(return_distance=False) for G in (points, after)
+        NearestNeighbors(n_neighbors=k).fit(G[chosen]).kneighbors(return_distance=False)
+        for G in (data.scaled, data.mapped)
     )
     kept = (before[:, :, None] == learned[:, None, :]).any(axis=2).sum(axis=1)
     lead = (
@@ -77,13 +64,6 @@ def _by_distance(data: ReportData, after: np.ndarray) -> dict[str, Any] | None:
         )
         for row in np.argsort(kept, kind="stable")[:SHOWN].tolist()
     ]
-    among = (
-        f"Among {len(chosen):,} points drawn at random; nearest first."
-        if len(chosen) < points.shape[0]
-        else "Nearest first."
-    )
+    is_sample = len(chosen) < n
+    among = f"Among {len(chosen):,} points drawn at random; nearest first." if is_sample else "Nearest first."
     return {"lead": lead, "header": ("point", "nearest, scaled", "nearest, learned"), "rows": rows, "note": among}
-
-
-def _points(count: int) -> str:
-    return "1 point" if count == 1 else f"{count:,} points"

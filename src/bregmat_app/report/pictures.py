@@ -50,27 +50,21 @@ def picture(draw: Callable[[Any], Any], *, name: str, size: tuple[float, float],
             # characters that the font of Matplotlib lacks; the browser has them
             warnings.filterwarnings("ignore", message="Glyph .* missing from font", category=UserWarning)
             figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, dpi=200)
-    return _inline(buffer.getvalue(), name, alt), display
+    return _inline(buffer.getvalue(), name, size[0], alt), display
 
 
-def _inline(svg: str, name: str, alt: str) -> str:
-    """Turn the SVG of Matplotlib into an element of a page."""
+def _inline(svg: str, name: str, width: float, alt: str) -> str:
+    """Turn the SVG of Matplotlib into an element of a page, at most `width` inches wide."""
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
-    svg = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', svg)
-    svg = re.sub(r"url\(#([^)]*)\)", rf"url(#{name}-\1)", svg)
-    svg = re.sub(r'xlink:href="#([^"]*)"', rf'href="#{name}-\1"', svg)
+    svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg, flags=re.S)
+    svg = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\1{name}-", svg)  # ids and the references to them
     svg = svg.replace("xlink:href=", "href=").replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "")
     svg = svg.replace(' xmlns="http://www.w3.org/2000/svg"', "")  # not needed inside HTML
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
     # text in the font of the page; Matplotlib writes "font-family: ...", before 3.10 within "font: ..."
     svg = re.sub(r"font-family: [^;\"]*(; )?", "", svg)
     svg = re.sub(r"(font: [^;\"']*?) ?'[^;\"]*", r"\1 sans-serif", svg)
     for placeholder, color in _PLACEHOLDERS.items():
         svg = svg.replace(placeholder, color)
-    size = re.search(r'<svg[^>]*?width="([\d.]+)pt"', svg)
-    width = float(size[1]) if size else 600.0
-    svg = re.sub(r'(<svg[^>]*?) height="[\d.]+pt"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) width="[\d.]+pt"', r"\1", svg, count=1)
-    style = f'style="max-width:{width * 4 / 3:.0f}px"'
+    svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)  # of the outer element
+    style = f'style="max-width:{96 * width:.0f}px"'
     return svg.replace("<svg", f'<svg {style} role="img" aria-label="{escape(alt)}"', 1)

@@ -18,14 +18,13 @@ from bregmat.plots import (
     PairDistanceDisplay,
 )
 from bregmat.plots._style import MARKERS, sample_rows
-from bregmat_app.report.data import TOLERANCE, ReportData
+from bregmat_app.report.data import MOST_FEATURES, TOLERANCE, ReportData, counted
 from bregmat_app.report.held_out import HeldOut
-from bregmat_app.report.neighbours import changed_neighbours
+from bregmat_app.report.neighbours import neighbours_by_class, neighbours_by_distance
 from bregmat_app.report.pictures import picture
 
 WORST = 10
 MOST = 12  # features listed
-MOST_FEATURES = 1000  # with more features the table is left out
 MOST_CLASSES = 12  # larger confusion matrices are not legible
 WIDE = 4.8  # inches; legible at the width of a telephone
 
@@ -41,11 +40,10 @@ def headline(data: ReportData) -> list[str]:
     if held_out is None:
         n_met = int((np.asarray(data.result.violation) <= TOLERANCE).sum()) if data.result.violation is not None else 0
         count = data.constraints.n_constraints
-        return [f"The learned metric agrees with {n_met:,} of {_statements(count)} ({n_met / count:.0%})."]
+        return [f"The learned metric agrees with {n_met:,} of {counted(count, 'statement')} ({n_met / count:.0%})."]
     before, among_scaled, after = (f"{value:.1%}" for value in held_out.accuracy)
     better, equal, worse = held_out.compared()
-    against = SUMMARY_COLUMNS[held_out.best_without]
-    known = {"as given": "the points as given", "scaled": "scaled columns"}[against]
+    known = ("the points as given", "scaled columns")[held_out.best_without]
     first = (
         f"Of points that took no part in learning, {after} get the right class from their {held_out.n_neighbors} nearest neighbours: "
         f"{before} with columns as given, {among_scaled} with columns scaled."
@@ -62,27 +60,15 @@ def headline(data: ReportData) -> list[str]:
 def sections(data: ReportData) -> list[SimpleNamespace]:
     """Return all sections in order; without a usable matrix only those that explain why."""
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
-        found = [_conflict(data), _summary(data), _certificate(data), _learned(data)]
-    elif not np.isfinite(after := data.mapped()).all():
-        found = [_summary(data), _certificate(data), _convergence(data), _learned(data)]
+        chosen: tuple[Any, ...] = (_conflict, _summary, _certificate, _learned)
+    elif not np.isfinite(data.mapped).all():
+        chosen = (_summary, _certificate, _convergence, _learned)
     else:
-        points = data.points()
-        found = [
-            _summary(data),
-            _embedding(data, points, after),
-            _neighbours(data, after),
-            _confusion(data),
-            _features(data, points, after),
-            _matrix(data, points),
-            _distances(data, points, after),
-            _comparisons(data, points, after),
-            _violations(data, points, after),
-            _certificate(data),
-            _convergence(data),
-            _learned(data),
-            _code(data),
-        ]
-    return [section for section in found if section is not None]
+        chosen = (
+            _summary, _embedding, _neighbours, _confusion, _features, _matrix, _distances, _comparisons, _violations,
+            _certificate, _convergence, _learned, _code,
+        )  # fmt: skip
+    return [section for make in chosen if (section := make(data)) is not None]
 
 
 def _summary(data: ReportData) -> SimpleNamespace | None:
@@ -103,9 +89,9 @@ def _summary(data: ReportData) -> SimpleNamespace | None:
     )
 
 
-def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
+def _embedding(data: ReportData) -> SimpleNamespace:
     def first(ax: Any) -> Any:
-        return EmbeddingDisplay.from_data(points, after, data.y, scaled=data.scaled(), ax=ax)
+        return EmbeddingDisplay.from_data(data.points, data.mapped, data.y, scaled=data.scaled, ax=ax)
 
     _, display = picture(first, name="embedding", size=(9, 3), alt="")
     pictures = [
@@ -122,8 +108,9 @@ def _embedding(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
     return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
 
 
-def _neighbours(data: ReportData, after: np.ndarray) -> SimpleNamespace | None:
-    found = changed_neighbours(data, after)
+def _neighbours(data: ReportData) -> SimpleNamespace | None:
+    held_out = data.held_out
+    found = neighbours_by_distance(data) if held_out is None else neighbours_by_class(data, held_out)
     return None if found is None else _section("neighbours", "Neighbours that changed", **found)
 
 
@@ -147,21 +134,21 @@ def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
     return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
 
 
-def _features(data: ReportData, points: Any, after: np.ndarray) -> SimpleNamespace | None:
+def _features(data: ReportData) -> SimpleNamespace | None:
     """Share of each feature in the mean squared distance between two points; the largest of both kinds."""
-    n, d = points.shape
-    if hasattr(points, "tocsr") or not 2 <= d <= MOST_FEATURES:
+    if not data.lists_features:
         return None
+    n, d = data.points.shape
     rows = sample_rows(n, 5 * MOST_FEATURES)
-    before, learned = feature_shares(points[rows], after[rows])
+    before, learned = feature_shares(data.points[rows], data.mapped[rows])
     if not (np.isfinite(before).all() and np.isfinite(learned).all()):
         return None
     varies = before > 0
     among_scaled = varies / varies.sum()
     order = np.argsort(-np.maximum(before, learned), kind="stable")
     shown = order[: MOST if d > MOST + 1 else d]
-    names, kinds = data.features(), (before, among_scaled, learned)
-    most = max(1e-12, *(np.abs(share[shown]).max() for share in kinds))
+    names, kinds = np.asarray(data.feature_names), (before, among_scaled, learned)
+    most = max(np.abs(share[shown]).max() for share in kinds)
     table = [
         (names[k], [(_percent(share[k]), 100 * abs(share[k]) / most, share[k] < 0) for share in kinds]) for k in shown
     ]
@@ -198,15 +185,15 @@ def _percent(share: float) -> str:
     return f"{share:.1%}".replace("-", "−").replace("−0.0%", "0.0%")
 
 
-def _matrix(data: ReportData, points: Any) -> SimpleNamespace | None:
-    if hasattr(points, "tocsr") or not 2 <= points.shape[1] <= MOST_FEATURES:
+def _matrix(data: ReportData) -> SimpleNamespace | None:
+    if not data.lists_features:
         return None
-    learned = data.learner if hasattr(data.learner, "get_mahalanobis_matrix") else None
-    matrix = data.result.metric() if learned is None else learned.get_mahalanobis_matrix()
-    if matrix.shape[0] != points.shape[1]:
+    is_own = hasattr(data.learner, "get_mahalanobis_matrix")
+    matrix = data.learner.get_mahalanobis_matrix() if is_own else data.result.metric()
+    if matrix.shape[0] != data.X.shape[1]:
         return None
     svg, display = picture(
-        lambda ax: MatrixDisplay.from_data(matrix, names=data.features(), deviations=points.std(axis=0), ax=ax),
+        lambda ax: MatrixDisplay.from_data(matrix, names=data.feature_names, deviations=data.points.std(axis=0), ax=ax),
         name="matrix", size=(WIDE, 4.2), alt="Entries of the learned matrix between features",
     )  # fmt: skip
     count = len(display.names)
@@ -219,11 +206,11 @@ def _matrix(data: ReportData, points: Any) -> SimpleNamespace | None:
     return _figure("matrix", "The learned matrix", [svg], caption)
 
 
-def _distances(data: ReportData, points: Any, after: Any) -> SimpleNamespace | None:
+def _distances(data: ReportData) -> SimpleNamespace | None:
     if not data.constraints.where("is_sq_distance").any():
         return None
     svg, _ = picture(
-        lambda ax: PairDistanceDisplay.from_data(points, after, data.constraints, tol=TOLERANCE, ax=ax),
+        lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, tol=TOLERANCE, ax=ax),
         name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
     )  # fmt: skip
     caption = (
@@ -233,12 +220,12 @@ def _distances(data: ReportData, points: Any, after: Any) -> SimpleNamespace | N
     return _figure("distances", "Distances before and after", [svg], caption)
 
 
-def _comparisons(data: ReportData, points: Any, after: Any) -> SimpleNamespace | None:
+def _comparisons(data: ReportData) -> SimpleNamespace | None:
     c = data.constraints
     if not (c.where("is_comparison") & (c.sense != 0)).any():
         return None
     svg, _ = picture(
-        lambda ax: ComparisonDisplay.from_data(points, after, c, scaled=data.scaled(), tol=TOLERANCE, ax=ax),
+        lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, tol=TOLERANCE, ax=ax),
         name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
     )  # fmt: skip
     caption = (
@@ -248,16 +235,16 @@ def _comparisons(data: ReportData, points: Any, after: Any) -> SimpleNamespace |
     return _figure("comparisons", "Comparisons before and after", [svg], caption)
 
 
-def _violations(data: ReportData, points: Any, after: Any) -> SimpleNamespace:
+def _violations(data: ReportData) -> SimpleNamespace:
     c = data.constraints
     # if the prior scales columns, bounds drawn from labels have the units of scaled columns
-    start = data.scaled() if getattr(data.learner, "prior_", None) == "variance" else points
-    before, violation = c.violation(start), c.violation(after)
+    start = data.scaled if getattr(data.learner, "prior_", None) == "variance" else data.points
+    before, violation = c.violation(start), c.violation(data.mapped)
     broken = int((~(violation <= TOLERANCE)).sum())  # counts NaN, too
     rows: list[tuple[Any, ...]] = []
     if broken:
         worst = np.argsort(-violation, kind="stable")[: min(WORST, broken)]
-        value = c.select(worst).values(after).tolist()
+        value = c.select(worst).values(data.mapped).tolist()
         for row, x in zip(worst.tolist(), value):
             texts = number(x), number(float(before[row]), 3), number(float(violation[row]), 3)
             rows.append((row, c.describe(row, data.sample_id), *texts))
@@ -312,20 +299,17 @@ def _learned(data: ReportData) -> SimpleNamespace:
             text += f": {', '.join(parts)}"
         kinds.append(text)
     found = data.result.status not in ("INFEASIBLE", "UNBOUNDED")
+    said = counted(c.n_constraints, "statement")
     lead = (
-        f"From {n:,} points with {d:,} features and {_statements(c.n_constraints)} about them, a positive semidefinite "
+        f"From {n:,} points with {d:,} features and {said} about them, a positive semidefinite "
         "matrix was learned: a linear map of the points after which ordinary Euclidean distances agree with the "
         "statements as far as possible, while the matrix stays as close to where it started as they permit."
         if found
-        else f"{_statements(c.n_constraints)} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
+        else f"{said} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
         "No matrix could be learned from them."
     )
     settings = [(name, number(value)) for name, value in data.settings.items()]
     return _section("learned", "What was learned", lead=lead, kinds=kinds, settings=settings)
-
-
-def _statements(count: int) -> str:
-    return "1 statement" if count == 1 else f"{count:,} statements"
 
 
 def _code(data: ReportData) -> SimpleNamespace | None:

@@ -21,10 +21,10 @@ function picture(i) {
 const map = new PointMap($("map"), about.has_pictures ? picture : null);
 const line = new Line();
 
-let shown = null, details = null, question = null, isOpen = false; // isOpen: the question waits for its answer
+let shown = null, details = null, question = null, isOpen = false; // isOpen: the question is not answered yet
 let clusters = null, picks = [], positions = null, answered = "";
-let answeredAt; // when the last answer was given
-const times = new Map(); // the same by version, until the map has come
+let answeredAt; // time of the last answer
+const times = new Map(); // the same by version, until the map of that version is drawn
 let colourBy = about.classes ? "label" : "cluster";
 
 $("title").textContent = about.title;
@@ -64,7 +64,7 @@ fill($("colour"), ...ways.map(([value, text]) => el("option", { value }, text)))
 $("colour").value = colourBy;
 $("colour").addEventListener("change", () => { colourBy = $("colour").value; showColours(); });
 
-// ---------------------------------------------------------------- saying
+// ---------------------------------------------------------------- sending answers
 function announce(text, isBad = false) { $("announce").textContent = text; $("announce").className = isBad ? "bad" : ""; }
 function say(event, words) {
   answered = words;
@@ -146,7 +146,7 @@ function tip(i) {
   box.style.top = `${y + 14 + box.offsetHeight > height ? Math.max(0, y - 14 - box.offsetHeight) : y + 14}px`;
 }
 
-// ---------------------------------------------------------------- what comes in
+// ---------------------------------------------------------------- messages from the server
 function measure(name, start) { if (start !== undefined) performance.measure(name, { start, end: performance.now() }); }
 line.addEventListener("positions", ({ detail }) => { positions = detail; });
 line.addEventListener("shown", ({ detail }) => {

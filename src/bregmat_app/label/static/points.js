@@ -1,4 +1,4 @@
-// A point in words and pictures.
+// Elements that show the name, the text and the picture of a point.
 
 import { el } from "./panel.js";
 
@@ -11,7 +11,7 @@ export function pointPicture(i, size, isLarge = false) {
   return el("img", { src: `pictures/${i}${isLarge ? "?large" : ""}`, alt: `picture of ${nameOf(i)}`, width: size, height: size });
 }
 
-// an element that receives the text as soon as it is known, at most `most` characters of it
+// fills an element with the text of a point, at most `most` characters, as soon as it is loaded
 export function pointText(i, node, most = Infinity) {
   if (!about.has_texts) return null;
   const put = (text) => { node.textContent = text.length > most ? `${text.slice(0, most)} …` : text; };

@@ -1,4 +1,4 @@
-// The line to the server: what is said goes out, what follows comes in. Comes back by itself after a break.
+// The web socket to the server: sends messages, dispatches those received as events, and reconnects after a break.
 
 const POSITIONS = 1, CLUSTERS = 2;
 
