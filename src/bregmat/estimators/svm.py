@@ -269,17 +269,13 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if not examples.base.is_precomputed:
             self.support_vectors_: Any = examples.X[support]
         self.shape_fit_: tuple[int, int] = examples.X.shape
-        self._describe([pair.result for pair in pairs], [pair.certified for pair in pairs])
-        self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
-
-    def _describe(self, results: list[MarginResult], certified: list[np.ndarray]) -> None:
-        """Set the fitted attributes that summarise the results."""
-        is_binary = len(self.classes_) == 2
-        self.result_: MarginResult | list[MarginResult] = results[0] if is_binary else results
-        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if is_binary else certified
+        results, certified = [pair.result for pair in pairs], [pair.certified for pair in pairs]
+        self.result_: MarginResult | list[MarginResult] = results[0] if k == 2 else results
+        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if k == 2 else certified
         self.n_certified_: np.ndarray = np.array([np.count_nonzero(one) for one in certified])
         self.gap_: float = float(max(result.gap for result in results))
         self.n_iter_: np.ndarray = np.array([result.n_iter for result in results], dtype=np.int32)
+        self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
 
     def _check_parameters(self) -> None:
         """Raise for a parameter that is invalid for any data."""

@@ -167,7 +167,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         factor = FreeFactor(QuadraticProgram.of(self.A, self.b, self.upper))
         factor.rebuild(wide)
         w = np.zeros(self.n)
-        w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
+        w[factor.free] = factor.solve(root[factor.free])
         yield w, None
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:
