@@ -21,7 +21,7 @@ from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, 
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.margin import ActiveSet, MarginResult
-from bregmat.margin.train import check_gap
+from bregmat.margin.train import check_gap, settings_of
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.run.result import check
 from bregmat.typing import DecisionShape, KernelName, Labels, MarginSolverName, Points, RandomState, Values
@@ -170,7 +170,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
 
     _last: ClassVar[str] = "_fit_base"
-    _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Points, y: Labels, sample_weight: Values | None = None) -> MarginSVC:
@@ -284,8 +283,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         check_gap(self.tol)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
-        if not isinstance(self.solver, tuple(self._solvers.values())):
-            as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
+        settings_of(self.solver)
         as_choice("decision_function_shape", self.decision_function_shape, get_args(DecisionShape))
         self._kernel_function()
 

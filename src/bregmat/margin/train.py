@@ -153,7 +153,7 @@ def train_margin(
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
-    settings = _settings(solver)
+    settings = settings_of(solver)
     log = RunLog(callback, max_seconds)
     # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
@@ -173,14 +173,14 @@ def train_margin(
     return _result(problem, outcome)
 
 
-def _settings(solver: Any) -> Any:
+def settings_of(solver: Any) -> Any:
     """The settings of a solver that is given by name or by its settings."""
-    if isinstance(solver, str):
-        as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
-        return ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
-    if not isinstance(solver, ActiveSet | MultiplicativeUpdates):
+    if isinstance(solver, ActiveSet | MultiplicativeUpdates):
+        return solver
+    if not (solver is None or isinstance(solver, str)):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
-    return solver
+    as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
+    return ActiveSet() if solver == ActiveSet.name else MultiplicativeUpdates()
 
 
 def check_gap(tol: float) -> None:
