@@ -79,7 +79,7 @@ class ExactActiveSet:
                 state.advance()
                 n_iter += 1
             violation = float(program.violations(state.x, state.reduced()).max())
-            counts = {"n_iter": n_iter, "n_factor": state.factor.n_factor}
+            counts: dict[str, Any] = {"n_iter": n_iter, "n_factor": state.factor.n_factor}
             return Minimum(state.x, state.multiplier, **counts, violation=violation, falling=state.falling)
 
 
