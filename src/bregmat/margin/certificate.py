@@ -209,9 +209,9 @@ class Machine:
             noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
             return 0.5 * q + float(C @ slack), dual, float((C - alpha) @ slack + alpha @ beyond), noise
         r = problem.ridge[known]
-        short = slack - r * alpha
-        distance = float(np.where(m < 1, short**2 / (2 * r), 0.5 * r * alpha**2 + alpha * beyond).sum())
-        noise = typical * float(((np.abs(short) + 0.5 * typical) / r)[alpha > 0].sum())
+        deviation = slack - r * alpha  # 0 at the optimum
+        distance = float(np.where(m < 1, deviation**2 / (2 * r), 0.5 * r * alpha**2 + alpha * beyond).sum())
+        noise = typical * float(((np.abs(deviation) + 0.5 * typical) / r)[alpha > 0].sum())
         return 0.5 * q + float((slack**2 / (2 * r)).sum()), dual - 0.5 * float(r @ alpha**2), distance, noise
 
     def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:

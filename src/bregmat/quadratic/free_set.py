@@ -78,7 +78,7 @@ class FreeFactor:
         self.state = FreeSet.of(U, self.free, self.problem.E.shape)
 
     def join(self, new: np.ndarray) -> None:
-        """Let variables enter."""
+        """Add variables to the free set, unless their columns depend on those of the others."""
         for j in new:
             self.grow()
             free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)

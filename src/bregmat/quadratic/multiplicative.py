@@ -163,7 +163,7 @@ class MultiplicativeUpdates:
 
 
 def _ones(problem: SplitProgram) -> Point:
-    """The start of the paper, ones, shrunk into the box and to a zero sum, then scaled to the smallest objective."""
+    """The default start: ones as in the paper, reduced to satisfy the bounds and the zero sum, then scaled to the least objective."""
     upper, b = problem.upper, problem.b
     v = np.minimum(1.0, 0.5 * upper)
     if problem.signs is not None:
