@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from bregmat.quadratic import MultiplicativeUpdates, SplitProgram
+from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat.run.loop import solve
@@ -340,3 +340,10 @@ def test_table_1_sonar(data_home):
             # where rounding ends a run early, its point is optimal to the last digit
             assert end.n_iter == n_steps or end.violation < 1e-15
     assert errors == {256: [10, 10, 8, 7, 11], 512: [9, 9, 8, 7, 13]}
+
+
+def test_variables_that_are_positive_by_rounding_are_zero_in_the_result():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(30, 30))
+    x = nnqp(X.T @ X, 3.0 * rng.normal(size=30), solver="multiplicative", max_iter=200).x
+    assert x.max() > 0 and not ((x > 0) & (x < 1e-14 * x.max())).any()

@@ -21,7 +21,7 @@ from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, 
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.margin import ActiveSet, MarginResult
-from bregmat.margin.train import check_gap
+from bregmat.margin.train import check_gap, settings_of
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.run.result import check
 from bregmat.typing import DecisionShape, KernelName, Labels, MarginSolverName, Points, RandomState, Values
@@ -170,7 +170,6 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
 
     _last: ClassVar[str] = "_fit_base"
-    _solvers: ClassVar[dict[str, type]] = {solver.name: solver for solver in (ActiveSet, MultiplicativeUpdates)}
 
     # ------------------------------------------------------------------ fit
     def fit(self, X: Points, y: Labels, sample_weight: Values | None = None) -> MarginSVC:
@@ -269,17 +268,13 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         if not examples.base.is_precomputed:
             self.support_vectors_: Any = examples.X[support]
         self.shape_fit_: tuple[int, int] = examples.X.shape
-        self._describe([pair.result for pair in pairs], [pair.certified for pair in pairs])
-        self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
-
-    def _describe(self, results: list[MarginResult], certified: list[np.ndarray]) -> None:
-        """Set the fitted attributes that summarise the results."""
-        is_binary = len(self.classes_) == 2
-        self.result_: MarginResult | list[MarginResult] = results[0] if is_binary else results
-        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if is_binary else certified
+        results, certified = [pair.result for pair in pairs], [pair.certified for pair in pairs]
+        self.result_: MarginResult | list[MarginResult] = results[0] if k == 2 else results
+        self.certified_: np.ndarray | list[np.ndarray] = certified[0] if k == 2 else certified
         self.n_certified_: np.ndarray = np.array([np.count_nonzero(one) for one in certified])
         self.gap_: float = float(max(result.gap for result in results))
         self.n_iter_: np.ndarray = np.array([result.n_iter for result in results], dtype=np.int32)
+        self._fit_base = examples.base  # predict uses the kernel of the fit, even if parameters are changed later
 
     def _check_parameters(self) -> None:
         """Raise for a parameter that is invalid for any data."""
@@ -288,8 +283,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         check_gap(self.tol)
         check_flag("fit_intercept", self.fit_intercept)
         check_flag("squared_hinge", self.squared_hinge)
-        if not isinstance(self.solver, tuple(self._solvers.values())):
-            as_choice("solver", self.solver, self._solvers, hint=" or settings of one")
+        settings_of(self.solver)
         as_choice("decision_function_shape", self.decision_function_shape, get_args(DecisionShape))
         self._kernel_function()
 

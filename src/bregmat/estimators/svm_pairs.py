@@ -125,15 +125,9 @@ class _PairTraining:
         kernel = self.source(rows)
         if self.center is not None:  # exact proofs of separability use the points as they were given
             kernel.points = self.examples.X[rows]
-        machine = self.machine
-        return MarginProblem.build(
-            kernel,
-            signs,
-            C=float(machine.C),
-            sample_weight=self.examples.weights[rows],
-            squared_hinge=bool(machine.squared_hinge),
-            intercept=bool(machine.fit_intercept),
-        )
+        machine, weights = self.machine, self.examples.weights[rows]
+        losses = {"squared_hinge": machine.squared_hinge, "intercept": machine.fit_intercept}
+        return MarginProblem.build(kernel, signs, C=float(machine.C), sample_weight=weights, **losses)
 
     def _train(self, problem: MarginProblem, *, may_raise: bool) -> MarginResult:
         """Train a machine. After Ctrl-C before its first iterate it stops there; if no machine is trained yet, the interrupt is raised."""

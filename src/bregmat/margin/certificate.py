@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -102,14 +102,21 @@ class Machine:
             self.f[rows] = kernel.sums(rows, support, x[support])
             self.error[rows] = 0.0
 
-    def unproven(self, dual_bound: float, **known: Any) -> MarginCertificate:
-        """A certificate of the dual value alone; ``known`` overrides other fields."""
-        nothing, counts = np.zeros(self.problem.n, dtype=bool), self.problem.counts
-        known = {"objective": np.inf, "upper": np.inf, "distance": np.inf, "intercept": self.intercept} | known
-        known = {"dual": np.abs(self.x), "decision": self.f, "certified": ~counts, "support": nothing} | known
-        if self.problem.loss == "hard" and not np.isfinite(known["objective"]):
-            known["is_finite"] = False  # this machine makes errors, which a hard margin does not allow
-        return MarginCertificate(dual_bound=dual_bound, **known)
+    def unproven(self, dual_bound: float, *, margin_bound: float = np.nan, is_finite: bool = True) -> MarginCertificate:
+        """A certificate of the dual value alone."""
+        return MarginCertificate(
+            dual=np.abs(self.x),
+            objective=np.inf,
+            upper=np.inf,
+            dual_bound=dual_bound,
+            distance=np.inf,
+            intercept=self.intercept,
+            certified=~self.problem.counts,
+            support=np.zeros(self.problem.n, dtype=bool),
+            decision=self.f,
+            margin_bound=margin_bound,
+            is_finite=is_finite and self.problem.loss != "hard",  # a hard margin does not allow errors
+        )
 
     # ---------------------------------------------------------------- values and intercept
     def certify(self) -> MarginCertificate:
@@ -175,12 +182,11 @@ class Machine:
         q = max(q, 0.0)
         if problem.loss == "hard":
             return self._without_slack(q) or nothing
-        primal, dual, distance = self._hinge_sums(q) if problem.loss == "hinge" else self._squared_hinge_sums(q)
+        primal, dual, distance, noise = self._sums_with_slack(q)
         distance -= self.intercept * float(x.sum())  # 0 up to rounding
         distance, dual = max(distance, 0.0) + lost, dual - lost
         if not primal > 0:
             return nothing
-        noise = self._slack_rounding()
         distance += noise if noise > ROUNDING_SHARE * primal else 0.0
         if problem.loss == "hinge":
             divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
@@ -189,35 +195,24 @@ class Machine:
                 return better
         return self._proven(primal, dual, distance)
 
-    def _known_margins(self) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and margins of the known samples."""
-        known = self.known
-        return np.abs(self.x[known]), self.problem.signs[known] * (self.f[known] + self.intercept)
+    def _sums_with_slack(self, q: float) -> tuple[float, float, float, float]:
+        """Primal and dual objective with ``q = x'Kx``, their distance, and an estimate of the rounding of the primal objective.
 
-    def _hinge_sums(self, q: float) -> tuple[float, float, float]:
-        """Primal and dual objective and their distance, with ``q = x'Kx``."""
-        alpha, m = self._known_margins()
-        upper, slack = self.problem.upper[self.known], np.maximum(1.0 - m, 0.0)
-        distance = float((upper - alpha) @ slack + alpha @ np.maximum(m - 1.0, 0.0))
-        return 0.5 * q + float(upper @ slack), float(alpha.sum()) - 0.5 * q, distance
-
-    def _squared_hinge_sums(self, q: float) -> tuple[float, float, float]:
-        """Primal and dual objective and their distance, with ``q = x'Kx``."""
-        alpha, m = self._known_margins()
-        r, slack = self.problem.ridge[self.known], np.maximum(1.0 - m, 0.0)
-        inside = (slack - r * alpha) ** 2 / (2 * r)
-        distance = float(np.where(m < 1, inside, 0.5 * r * alpha**2 + alpha * np.maximum(m - 1, 0)).sum())
-        primal = 0.5 * q + float((slack**2 / (2 * r)).sum())
-        return primal, float(alpha.sum()) - 0.5 * q - 0.5 * float(r @ alpha**2), distance
-
-    def _slack_rounding(self) -> float:
-        """Estimate of what the rounding of the slack of samples on the margin adds to the objective; it is multiplied by C."""
-        alpha, m = self._known_margins()
-        typical, most = self.rounding()
-        if self.problem.loss == "hinge":
-            return typical * float(self.problem.upper[self.known][(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
-        r, slack = self.problem.ridge[self.known], np.maximum(1.0 - m, 0.0)
-        return typical * float(((np.abs(slack - r * alpha) + 0.5 * typical) / r)[alpha > 0].sum())
+        The rounding is that of the slack of samples on the margin, which is multiplied by C.
+        """
+        problem, known = self.problem, self.known
+        alpha, m = np.abs(self.x[known]), problem.signs[known] * (self.f[known] + self.intercept)
+        slack, beyond = np.maximum(1.0 - m, 0.0), np.maximum(m - 1.0, 0.0)
+        dual, (typical, most) = float(alpha.sum()) - 0.5 * q, self.rounding()
+        if problem.loss == "hinge":
+            C = problem.upper[known]
+            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+            return 0.5 * q + float(C @ slack), dual, float((C - alpha) @ slack + alpha @ beyond), noise
+        r = problem.ridge[known]
+        deviation = slack - r * alpha  # 0 at the optimum
+        distance = float(np.where(m < 1, deviation**2 / (2 * r), 0.5 * r * alpha**2 + alpha * beyond).sum())
+        noise = typical * float(((np.abs(deviation) + 0.5 * typical) / r)[alpha > 0].sum())
+        return 0.5 * q + float((slack**2 / (2 * r)).sum()), dual - 0.5 * float(r @ alpha**2), distance, noise
 
     def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:
         """The machine divided by its smallest margin (a little less, for rounding); None if there is none within the bounds."""

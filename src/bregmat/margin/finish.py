@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bregmat.base.linalg import add_diagonal
 from bregmat.kernels.definite import IndefiniteKernelError, smallest_eigenvalue
 from bregmat.margin.certificate import Machine
 from bregmat.margin.problem import MarginProblem
@@ -37,9 +38,8 @@ def finish(search: SupportSearch) -> None:
         outside = problem.counts & ~part & (x == 0)
         machine.compute_exactly(np.flatnonzero(outside & (y * (machine.f + shift) - machine.error < 1.0)))
         rising = 1.0 - y * (machine.f + shift) - problem.ridge * np.abs(x)  # derivative of the dual objective in alpha
-        at_upper = np.zeros(problem.n, dtype=bool)
-        at_upper[B] = True
-        violated = (outside & (machine.error == 0) & (rising > VIOLATED)) | (at_upper & (rising < -VIOLATED))
+        violated = outside & (machine.error == 0) & (rising > VIOLATED)
+        violated[B] = rising[B] < -VIOLATED
         slope = y * rising
         if not violated.any() or search.late():
             break
@@ -69,7 +69,7 @@ def _solve(search: SupportSearch, x: np.ndarray, F: np.ndarray, B: np.ndarray) -
     """The optimal weights of the samples F with those of B fixed, as a machine with float64 values on both."""
     problem, y = search.problem, search.problem.signs
     A = problem.kernel.signed_block(F, y[F])
-    A.reshape(-1)[:: len(F) + 1] += problem.ridge[F]
+    add_diagonal(A, problem.ridge[F])
     # minimise 1/2 a'A a + (pull - 1)'a over 0 <= a <= upper with signs'a = -sum of x over B
     pull = y[F] * problem.kernel.sums(F, B, x[B]) if len(B) else np.zeros(len(F))
     equality = (y[F][None, :], -np.array([x[B].sum()])) if problem.intercept else None

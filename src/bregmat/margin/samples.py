@@ -87,8 +87,9 @@ class _Contributions:
     def _parts(self, m: np.ndarray, alpha: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Contributions at margins m and their derivatives; ``alpha`` is the slope for margins above 1."""
         if self.loss == "squared_hinge":
-            short = 1.0 - m - self.ridge * self.alpha
-            inside = short**2 / (2 * self.ridge), -short / self.ridge
+            # from the margin 1 - r_i alpha_i, at which the contribution is 0
+            deviation = 1.0 - m - self.ridge * self.alpha
+            inside = deviation**2 / (2 * self.ridge), -deviation / self.ridge
             outside = 0.5 * self.ridge * alpha**2 + alpha * np.maximum(m - 1.0, 0.0), alpha
             return np.where(m < 1.0, inside[0], outside[0]), np.where(m < 1.0, inside[1], outside[1])
         slope = np.where(m > 1.0, alpha, -self.below)

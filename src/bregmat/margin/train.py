@@ -153,7 +153,7 @@ def train_margin(
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
-    settings = _settings(solver)
+    settings = settings_of(solver)
     log = RunLog(callback, max_seconds)
     # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
@@ -173,14 +173,14 @@ def train_margin(
     return _result(problem, outcome)
 
 
-def _settings(solver: Any) -> Any:
+def settings_of(solver: Any) -> Any:
     """The settings of a solver that is given by name or by its settings."""
-    if isinstance(solver, str):
-        as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
-        return ActiveSet() if solver == "active_set" else MultiplicativeUpdates()
-    if not isinstance(solver, ActiveSet | MultiplicativeUpdates):
+    if isinstance(solver, ActiveSet | MultiplicativeUpdates):
+        return solver
+    if not (solver is None or isinstance(solver, str)):
         raise TypeError(f"solver must be a name, ActiveSet or MultiplicativeUpdates; got {solver!r}.")
-    return solver
+    as_choice("solver", solver, get_args(MarginSolverName), hint=" or a settings object")
+    return ActiveSet() if solver == ActiveSet.name else MultiplicativeUpdates()
 
 
 def check_gap(tol: float) -> None:
@@ -205,14 +205,11 @@ def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
     )
 
 
+@dataclass(eq=False)
 class MarginTraining(Problem):
     """A margin machine as a problem for the iteration loop: estimates from float32, certificates, proofs of infeasibility."""
 
-    def __init__(self, problem: MarginProblem) -> None:
-        self.data = problem
-        self.finite_upper = np.where(np.isfinite(problem.upper), problem.upper, 0.0)
-        self.has_ridge = problem.ridge > 0
-
+    data: MarginProblem
     certifies_cheaply = False  # a certificate costs a pass over kernel values
 
     def is_due(self, state: SupportSearch, tol: float) -> bool:
@@ -222,18 +219,18 @@ class MarginTraining(Problem):
     def estimate(self, state: SupportSearch, works_on: str) -> dict[str, float]:
         """Objectives, their gap and the violation, from float32 rows."""
         data, x, ridge = self.data, state.x, self.data.ridge
-        margin = data.signs * (state.f + state.shift)
+        margin, q = data.signs * (state.f + state.shift), float(x @ state.f)
         slack = np.maximum(1.0 - margin, 0.0)
-        q, total, linear = float(x @ state.f), float(data.signs @ x), float(self.finite_upper @ slack)
-        squares = quadratic = 0.0
-        if self.has_ridge.any():
-            squares = float(ridge @ (x * x))
-            quadratic = 0.5 * float((slack[self.has_ridge] ** 2 / ridge[self.has_ridge]).sum())
-        # primal 1/2 x'Kx + sum C_i xi_i (or xi_i^2 / 2 r_i), dual sum |x| - 1/2 x'(K + ridge) x
-        primal, dual = 0.5 * q + linear + quadratic, total - 0.5 * (q + squares)
+        # dual sum |x| - 1/2 x'(K + ridge) x, primal 1/2 x'Kx + sum C_i xi_i (or xi_i^2 / 2 r_i)
+        dual = float(data.signs @ x) - 0.5 * (q + float(ridge @ (x * x)))
         if data.loss == "hard":
             least = float(margin.min())
             primal = 0.5 * q / least**2 if least > 0 else np.inf
+        elif data.loss == "hinge":
+            primal = 0.5 * q + float(data.upper @ slack)
+        else:
+            on = ridge > 0
+            primal = 0.5 * q + 0.5 * float((slack[on] ** 2 / ridge[on]).sum())
         gap = (primal - dual) / abs(primal) if np.isfinite(primal) and primal != 0 else np.inf
         return {"objective": primal, "dual_bound": dual, "gap": gap, "violation": state.violation}
 

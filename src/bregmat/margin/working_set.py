@@ -60,9 +60,8 @@ class SupportSearch(State):
         # largest slope of an x that may rise minus the smallest of one that may fall; and what rounding in float32 may add to it
         self.violation, self.noise = np.inf, 0.0
         self.steps, self.rounds = 0, 0  # the last stage adds its steps and factorisations
-        self.done = self.stuck = (
-            False  # whether the search has ended; whether noise or a limit ended it above its tolerance
-        )
+        # whether the search has ended; whether noise or a limit ended it above its tolerance
+        self.done = self.stuck = False
         self.wants_proof = True  # whether a certificate is to be computed
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None  # the exact weights with their values, after the last stage
@@ -227,10 +226,8 @@ class SupportSearch(State):
         np.subtract(problem.signs, self.f, out=slope)
         if problem.ridge.any():
             slope -= problem.ridge * self.x
-        rising, falling = (
-            np.where(self.x < self.upper, slope, -INFINITE),
-            np.where(self.x > self.lower, slope, INFINITE),
-        )
+        rising = np.where(self.x < self.upper, slope, -INFINITE)
+        falling = np.where(self.x > self.lower, slope, INFINITE)
         high, low = float(rising.max()), float(falling.min())
         above, below = float(rising[inside].max(initial=-INFINITE)), float(falling[inside].min(initial=INFINITE))
         # optimal with an intercept: max over x < upper of e <= min over x > lower of e; without: both compare with 0

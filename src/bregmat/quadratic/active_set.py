@@ -79,14 +79,8 @@ class ExactActiveSet:
                 state.advance()
                 n_iter += 1
             violation = float(program.violations(state.x, state.reduced()).max())
-            return Minimum(
-                state.x,
-                state.multiplier,
-                n_iter=n_iter,
-                n_factor=state.factor.n_factor,
-                violation=violation,
-                falling=state.falling,
-            )
+            counts: dict[str, Any] = {"n_iter": n_iter, "n_factor": state.factor.n_factor}
+            return Minimum(state.x, state.multiplier, **counts, violation=violation, falling=state.falling)
 
 
 class ActiveSetState(QPState):
@@ -94,12 +88,11 @@ class ActiveSetState(QPState):
 
     def __init__(self, program: QuadraticProgram, x: np.ndarray, tol: float) -> None:
         self.program, self.x, self.relative_tol = program, x, tol
-        self.A, self.b, self.E, self.e, self.upper = program.A, program.b, program.E, program.e, program.upper
         self._recompute_gradient()
         self.multiplier = np.zeros(program.m)
         self.falling: np.ndarray | None = None
         self.factor = FreeFactor(program)
-        self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < self.upper)))
+        self.factor.rebuild(np.flatnonzero((x > 0.0) & (x < program.upper)))
         # violation when the gradient was last recomputed, and whether variables were just added to give E full row rank.
         self.before, self.is_supplemented = np.inf, False
 
@@ -107,8 +100,8 @@ class ActiveSetState(QPState):
     def _recompute_gradient(self) -> None:
         """Compute the gradient from x."""
         support = np.flatnonzero(self.x)
-        self.g = self.b.copy()
-        vectors.add_rows_inplace(self.g, self.A, support, self.x[support])
+        self.g = self.program.b.copy()
+        vectors.add_rows_inplace(self.g, self.program.A, support, self.x[support])
 
     @property
     def allowed(self) -> float:
@@ -120,10 +113,6 @@ class ActiveSetState(QPState):
         """``A x + b + E' multiplier``."""
         return self.program.reduced(self.g, self.multiplier)
 
-    def _violations(self) -> np.ndarray:
-        """Violations of the optimality conditions, divided by sqrt(A_ii)."""
-        return self.program.violations(self.x, self.reduced()) * self.program.weights
-
     def possible_rays(self) -> Iterable[np.ndarray]:
         """The direction without a minimum; and the point, which goes far along such a direction if rounding blocks its steps."""
         return (self.x,) if self.falling is None else (self.falling, self.x)
@@ -132,8 +121,8 @@ class ActiveSetState(QPState):
     def advance(self) -> None:
         """Do up to 50 exchanges, and end the run if no condition is violated."""
         self.factor.grow()
-        direction, counts = np.zeros(len(self.b)), np.zeros(1, np.int64)
-        place = RunPoint(self.x, self.g, self.multiplier, self.e)
+        direction, counts = np.zeros(self.program.n), np.zeros(1, np.int64)
+        place = RunPoint(self.x, self.g, self.multiplier, self.program.e)
         code = exchange.run_inplace(
             place, direction, counts, self.factor.state, self.factor.problem, self.allowed, EXCHANGES
         )
@@ -152,29 +141,25 @@ class ActiveSetState(QPState):
         if code == exchange.FULL:  # the factor needs more memory
             return
         self._recompute_gradient()
-        worst = float(self._violations().max())
+        worst = float((self.program.violations(self.x, self.reduced()) * self.program.weights).max())
         if code == exchange.OPTIMAL and (worst <= self.allowed or worst > 0.5 * self.before):
             self.ended = ExitReason.STALLED
         elif code != exchange.PAUSED:
             self.before = worst
 
     def _supplement(self) -> np.ndarray:
-        """Variables that give E full row rank on the free set."""
-        outside = np.setdiff1d(np.arange(len(self.b)), self.factor.free)
-        return _independent_columns(self.E, self.factor.free, outside, np.minimum(self.x, self.upper - self.x))
-
-
-def _independent_columns(E: np.ndarray, have: np.ndarray, outside: np.ndarray, slack: np.ndarray) -> np.ndarray:
-    """Columns of E that complete those in ``have`` to full row rank; variables with slack to both bounds are preferred."""
-    Q = column_basis(E[:, have], 1e-9) if len(have) else np.zeros((len(E), 0))
-    chosen: list[int] = []
-    weight = np.where(slack[outside] > 0, 1.0, 1e-3)
-    while Q.shape[1] < len(E):
-        rest = E[:, outside] - Q @ (Q.T @ E[:, outside])
-        length = np.linalg.norm(rest, axis=0) * weight
-        k = int(np.argmax(length))
-        if not length[k] > 1e-9 * np.abs(E).max():
-            break
-        chosen.append(int(outside[k]))
-        Q = np.column_stack([Q, rest[:, k] / np.linalg.norm(rest[:, k])])
-    return np.array(chosen, dtype=np.int64)
+        """Variables that give E full row rank on the free set; those with slack to both bounds are preferred."""
+        E, free = self.program.E, self.factor.free
+        outside = np.setdiff1d(np.arange(self.program.n), free)
+        weight = np.where(np.minimum(self.x, self.program.upper - self.x)[outside] > 0, 1.0, 1e-3)
+        Q = column_basis(E[:, free], 1e-9) if len(free) else np.zeros((len(E), 0))
+        chosen: list[int] = []
+        while Q.shape[1] < len(E):
+            rest = E[:, outside] - Q @ (Q.T @ E[:, outside])
+            length = np.linalg.norm(rest, axis=0) * weight
+            k = int(np.argmax(length))
+            if not length[k] > 1e-9 * np.abs(E).max():
+                break
+            chosen.append(int(outside[k]))
+            Q = np.column_stack([Q, rest[:, k] / np.linalg.norm(rest[:, k])])
+        return np.array(chosen, dtype=np.int64)

@@ -29,7 +29,7 @@ class BlockFactor:
         self.A, self.dtype = A, np.dtype(dtype)
         self._potrf = get_lapack_funcs("potrf", dtype=self.dtype)
         self._trsv, self._trsm = get_blas_funcs(("trsv", "trsm"), dtype=self.dtype)
-        self._base: np.ndarray | None = None
+        self._base = np.zeros(0, np.int64)  # the free set of the factor; empty if there is none
         self._memory = np.empty(0, self.dtype)
 
     @property
@@ -40,9 +40,7 @@ class BlockFactor:
     def prepare(self, F: np.ndarray) -> bool:
         """Prepare solves on F (ascending); False if A_FF is not positive definite in this precision."""
         self.F = F
-        if self._base is not None and self._change(F):
-            return True
-        return self._factor(F)
+        return (len(self._base) > 0 and self._change(F)) or self._factor(F)
 
     def _factor(self, F: np.ndarray) -> bool:
         """Factor A_FF from scratch."""
@@ -56,7 +54,7 @@ class BlockFactor:
         pivots = L.diagonal()
         # With a pivot that is all rounding, the factor exists but its solutions are useless.
         if info or not (pivots * pivots > 8 * np.finfo(self.dtype).eps * diagonal).all():
-            self._base = None
+            self._base = np.zeros(0, np.int64)
             return False
         self._L, self._base = L, F
         self._place = np.full(len(self.A), -1, np.int64)
@@ -70,15 +68,10 @@ class BlockFactor:
     def _change(self, F: np.ndarray) -> bool:
         """Update the Schur complement for F; False if too many variables changed."""
         joined = F[self._place[F] < 0]
-        kept = np.zeros(len(self.A), bool)
-        kept[F] = True
-        left = self._base[~kept[self._base]]  # type: ignore[index]
+        left = np.setdiff1d(self._base, F, assume_unique=True)
         if len(joined) + len(left) > SHARE * len(F):
             return False
         changed = np.concatenate([joined, left])
-        if len(changed) == 0:
-            self._joined, self._left, self._used = joined, left, changed
-            return True
         new = np.setdiff1d(changed, self._names)
         if len(new):
             self._Y = np.concatenate([self._Y, self._columns(new)], axis=1)

@@ -129,39 +129,39 @@ class Evidence:
         below = self.x < upper
         if best > -np.inf and -float(low_terms[below].sum()) <= 1e-12 * max(abs(direct), self.curved):
             return best
-        short = below & (needed > 0.0)
+        too_low = below & (needed > 0.0)
         for w, known in directions:
             if not np.isfinite(w).all():
                 continue
             q = self.program.A @ w if known is None else known
-            value, is_complete = self._bound_along(w, q, short, h - size, cap, constant)
+            value, is_complete = self._bound_along(w, q, too_low, h - size, cap, constant)
             best = max(best, value)
             if is_complete:
                 return best
         return best
 
     def _bound_along(
-        self, w: np.ndarray, q: np.ndarray, short: np.ndarray, h: np.ndarray, cap: np.ndarray, constant: float
+        self, w: np.ndarray, q: np.ndarray, too_low: np.ndarray, h: np.ndarray, cap: np.ndarray, constant: float
     ) -> tuple[float, bool]:
         """The bound from z = x + delta w with ``q = A w`` (-inf if there is none), and whether it raises every h that is too small.
 
-        ``short`` marks the variables below their upper bound whose h is too small; h is at most the reduced gradient at x; ``cap``
+        ``too_low`` marks the variables below their upper bound whose h is too small; h is at most the reduced gradient at x; ``cap``
         are the upper bounds, 0 for none; ``constant`` is ``multiplier'e``.
         """
         root, unlimited = self.program.root, np.isinf(self.program.implied_upper)
         length, count = float(root @ np.abs(w)), np.count_nonzero(w) + 4
         low = q - UNIT * count * root * length
-        able = low > 0.0
-        if (short & unlimited & ~able).any() or not (short & able).any():
+        rises = low > 0.0
+        if (too_low & unlimited & ~rises).any() or not (too_low & rises).any():
             return -np.inf, False
-        delta = float((-h[short & able] / low[short & able]).max(initial=0.0)) * (1.0 + 1e-12)
+        delta = float((-h[too_low & rises] / low[too_low & rises]).max(initial=0.0)) * (1.0 + 1e-12)
         if (unlimited & (delta * low < -h)).any():
             return -np.inf, False
         # z'Az = x'Ax + 2 delta w'Ax + delta^2 w'Aw
         quadratic = self.curved + self.lost + delta * (2.0 * float(w @ self.product) + delta * float(w @ q))
         quadratic += UNIT * (count + len(w)) * delta * length * (2.0 * self.length + delta * length)
         raised = np.minimum(h + delta * np.minimum(q, low), 0.0)
-        return -0.5 * quadratic - constant + float(cap @ raised), not (short & ~able).any()
+        return -0.5 * quadratic - constant + float(cap @ raised), not (too_low & ~rises).any()
 
     def perturbed_bound(self, unit: float) -> tuple[float, float]:
         """A bound for a b that is raised where the reduced gradient is too low by rounding, and the largest change relative to ``unit``.
@@ -177,12 +177,12 @@ class Evidence:
         h, size, constant = self._reduced(np.isinf(program.upper))
         upper = program.implied_upper
         unlimited = np.isinf(upper)
-        short = np.where(unlimited, np.maximum(size - h, 0.0), 0.0)
-        if not float(short.max()) <= PERTURBATION * unit:
+        increase = np.where(unlimited, np.maximum(size - h, 0.0), 0.0)  # of b
+        if not float(increase.max()) <= PERTURBATION * unit:
             return -np.inf, np.inf
         cap = np.where(unlimited, 0.0, upper)
         value = -0.5 * (self.curved + self.lost) - constant + float(cap @ np.minimum(h - size, 0.0))
-        return value - float(short @ self.x), float(short.max()) / unit
+        return value - float(increase @ self.x), float(increase.max()) / unit
 
     # ---------------------------------------------------------------- sums and bounds of their rounding
     def _curvature(self) -> tuple[float, float]:
@@ -231,11 +231,11 @@ class Evidence:
         for _ in range(4):
             h = b + y @ part
             terms = np.abs(b) + np.abs(y) @ np.abs(part)
-            short = h < np.where(alone, 0.0, noise * terms)
-            if not short.any():
+            too_low = h < np.where(alone, 0.0, noise * terms)
+            if not too_low.any():
                 return y
-            goal = 2.0 * noise * terms[short] - h[short]
-            y = y + np.linalg.lstsq(part[:, short].T, goal, rcond=None)[0]
+            goal = 2.0 * noise * terms[too_low] - h[too_low]
+            y = y + np.linalg.lstsq(part[:, too_low].T, goal, rcond=None)[0]
         return self.multiplier
 
     def _extended(self, y: np.ndarray, rows: np.ndarray, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

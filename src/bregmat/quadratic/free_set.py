@@ -78,20 +78,13 @@ class FreeFactor:
         self.state = FreeSet.of(U, self.free, self.problem.E.shape)
 
     def join(self, new: np.ndarray) -> None:
-        """Let variables enter."""
+        """Add variables to the free set, unless their columns depend on those of the others."""
         for j in new:
             self.grow()
             free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)
 
-    def constrain(self) -> bool:
-        """Prepare solves with the equality rows; False if these lack full row rank on F."""
-        return free_factor.constrain_inplace(self.state, self.problem)
-
-    def solve(self, rhs: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """d and multiplier with ``A_FF d + E_F' multiplier = rhs``, ``E_F d = residual``; after :meth:`constrain`."""
-        d, multiplier = rhs.copy(), np.empty(len(residual))
-        free_factor.constrained_solve_inplace(d, multiplier, residual, self.state, self.problem)
-        if len(residual):
-            # the factor has A + rho E'E in place of A, and rho E'E d = rho E' residual
-            multiplier += self.problem.rho * residual
-        return d, multiplier
+    def solve(self, rhs: np.ndarray) -> np.ndarray:
+        """``A_FF^-1 rhs``, for a program without rows."""
+        d, none = rhs.copy(), np.zeros(0)
+        free_factor.constrained_solve_inplace(d, none, none, self.state, self.problem)
+        return d

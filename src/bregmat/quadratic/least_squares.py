@@ -77,8 +77,7 @@ def nonnegative_least_squares(
     bounds = as_upper(upper, X.shape[1])
     E, e = as_equality(equality, X.shape[1])
     start = as_start(x0, bounds)
-    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
-    request = Request.of(solver, E, **limits)
+    request = Request.of(solver, E, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     _check_sizes(X, y)
     if request.name == "auto" and X.shape[0] < X.shape[1]:
         request = replace(request, name="active_set")  # pivoting would give up, because the Gram matrix is singular

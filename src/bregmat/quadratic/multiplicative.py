@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.linalg import EPS
+from bregmat.base.linalg import EPS, add_diagonal
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, clamped_lower, step
 from bregmat.run.loop import Outcome, RunLog, solve
@@ -163,7 +163,7 @@ class MultiplicativeUpdates:
 
 
 def _ones(problem: SplitProgram) -> Point:
-    """The start of the paper, ones, shrunk into the box and to a zero sum, then scaled to the smallest objective."""
+    """The default start: ones as in the paper, reduced to satisfy the bounds and the zero sum, then scaled to the least objective."""
     upper, b = problem.upper, problem.b
     v = np.minimum(1.0, 0.5 * upper)
     if problem.signs is not None:
@@ -217,7 +217,7 @@ class _Extrapolation:
         errors = (ends - np.array(self._from)) * np.sqrt(size / largest)
         changes = np.diff(errors, axis=0)
         system = changes @ changes.T
-        system.reshape(-1)[:: len(system) + 1] += self.RIDGE * np.trace(system)
+        add_diagonal(system, self.RIDGE * np.trace(system))
         if not (np.isfinite(system).all() and system.trace() > 0):
             return None
         weights = np.linalg.solve(system, changes @ errors[-1])

@@ -96,8 +96,7 @@ def nnqp(
     """
     problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
-    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
-    request = Request.of(solver, problem.E, **limits)
+    request = Request.of(solver, problem.E, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     check_range("the largest diagonal entry of A", float(problem.diagonal.max()))
     check_range("the largest |b|", float(np.abs(problem.b).max()))
     outcome = minimize(problem, start, request, RunLog(callback, max_seconds))

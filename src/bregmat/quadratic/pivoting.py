@@ -112,16 +112,9 @@ class PivotingState(QPState):
         self.x = self.v = guess
         self.g = self._gradient(guess)
         self.F = np.flatnonzero(side == 0)
-        is_large = len(self.F) >= SINGLE_PRECISION and self._fits_float32()
-        self.factor = BlockFactor(self.A, np.float32 if is_large else np.float64)
+        self.factor = BlockFactor(self.A, np.float32 if len(self.F) >= SINGLE_PRECISION else np.float64)
         self.exchanges = Exchanges(patience=3, singles=SINGLES)
         self.is_refined = False  # whether float32 solutions are refined before their conditions are tested
-
-    def _fits_float32(self) -> bool:
-        """Whether sums of the data stay within the range of float32."""
-        strongest = float(np.abs(self.b * self.weight).max()) or 1.0
-        sizes = np.array([self.A.diagonal().max(), strongest, np.abs(self.b).max(), strongest * self.weight.max()])
-        return bool(((sizes > 1e-25) & (sizes < 1e25)).all())
 
     def reduced(self) -> np.ndarray:
         """``A v + b + E' multiplier``."""

@@ -92,25 +92,25 @@ class NonnegativeQP(QuadraticProgram, Problem):
         """The certificate of a state, in terms of the given rows."""
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
-        x, missed = state.x, self.given.row_violation(state.x)
-        if missed > FEASIBLE:  # rounding of a linear term that is large beside the rows
-            met = nearest_feasible(self, x)
-            there = self.given.row_violation(met)
-            x, missed = (met, there) if there < missed else (x, missed)
+        x, violation = state.x, self.given.row_violation(state.x)
+        if violation > FEASIBLE:  # rounding of a linear term that is large beside the rows
+            nearest = nearest_feasible(self, x)
+            new = self.given.row_violation(nearest)
+            x, violation = (nearest, new) if new < violation else (x, violation)
         has_multiplier = len(state.multiplier) == self.m and not state.is_rough
         y = state.multiplier if has_multiplier else self.free_multiplier(x, self.gradient(x))
         directions: Any = () if state.is_rough else self.rising_directions(x, state)
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
-            best = self._snapped(self._improved(best, state.tol), missed, state.tol)
-            missed = missed if best.x is x else self.given.row_violation(best.x)
+            best = self._snapped(self._improved(best, state.tol), violation, state.tol)
+            violation = violation if best.x is x else self.given.row_violation(best.x)
         if not self.given.m:
             return best
         return replace(
             best,
             equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
-            violation=missed,
-            upper=best.upper if missed <= FEASIBLE else np.inf,
+            violation=violation,
+            upper=best.upper if violation <= FEASIBLE else np.inf,
         )
 
     def _improved(self, best: QPCertificate, tol: float) -> QPCertificate:
@@ -127,13 +127,13 @@ class NonnegativeQP(QuadraticProgram, Problem):
             best = new if new.gap < best.gap else best
         return best
 
-    def _snapped(self, best: QPCertificate, missed: float, tol: float) -> QPCertificate:
+    def _snapped(self, best: QPCertificate, violation: float, tol: float) -> QPCertificate:
         """Set variables that are positive by rounding to zero, if that lowers the objective and violates the rows no more."""
         x, largest = best.x, float(self.diagonal.max())
         # sizes of x: its own, and the minima along single variables
         alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
         near = np.where(x <= 1e-14 * max(float(x.max()), alone), 0.0, x)
-        if np.array_equal(near, x) or self.given.row_violation(near) > missed:
+        if np.array_equal(near, x) or self.given.row_violation(near) > violation:
             return best
         new = Evidence(self, near, best.equality_dual).certificate(self.rising_directions(near), is_tolerant=True)
         return new if new.objective < best.objective and new.gap <= max(best.gap, tol) else best
@@ -167,7 +167,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         factor = FreeFactor(QuadraticProgram.of(self.A, self.b, self.upper))
         factor.rebuild(wide)
         w = np.zeros(self.n)
-        w[factor.free] = factor.solve(root[factor.free], np.zeros(0))[0]
+        w[factor.free] = factor.solve(root[factor.free])
         yield w, None
 
     def _repaired(self, x: np.ndarray, multiplier: np.ndarray) -> np.ndarray:

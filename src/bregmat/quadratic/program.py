@@ -16,7 +16,6 @@ from bregmat.run.loop import State
 from bregmat.run.result import ExitReason
 
 UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
-Equality = tuple[np.ndarray, np.ndarray] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +55,7 @@ class QuadraticProgram:
         return cls(A, b, as_upper(upper, len(A)), *as_equality(equality, len(A)))
 
     @classmethod
-    def of(cls, A: np.ndarray, b: np.ndarray, upper: np.ndarray | None = None, equality: Equality = None) -> Self:
+    def of(cls, A: np.ndarray, b: np.ndarray, upper: np.ndarray | None = None, equality: Any = None) -> Self:
         """Make a program from data that need no checks.
 
         Parameters
@@ -64,9 +63,8 @@ class QuadraticProgram:
         A, b, upper, equality
             As for :func:`bregmat.nnqp`.
         """
-        n = len(b)
-        E, e = no_rows(n) if equality is None else equality
-        return cls(A, b, np.full(n, np.inf) if upper is None else upper, E, e)
+        E, e = no_rows(len(b)) if equality is None else equality
+        return cls(A, b, np.full(len(b), np.inf) if upper is None else upper, E, e)
 
     @cached_property
     def n(self) -> int:
@@ -191,9 +189,8 @@ class QPState(State):
     """What the iteration loop and certificates read of a state of an exact method."""
 
     x: np.ndarray  # (n,) point inside the box
-    multiplier: (
-        np.ndarray
-    )  # (m,) of E x = e, with the reduced gradient A x + b + E' multiplier; of length 0 if it is not known
+    # (m,) of E x = e, with the reduced gradient A x + b + E' multiplier; of length 0 if it is not known
+    multiplier: np.ndarray
     tol: float = 0.0  # relative gap that was asked for; more work is done for a certificate while its gap is larger
     is_rough: bool = False  # whether the point is no solution, so that a certificate is not worth a factorisation
     ray: np.ndarray | None = None  # (n,) proven direction along which the objective falls without bound

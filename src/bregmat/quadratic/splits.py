@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from bregmat._kernels import tiles
+from bregmat.base.linalg import add_diagonal
 from bregmat.base.threads import in_parts
 
 _SHARED = 2_000_000  # size of a matrix from which its sums are computed in parts
@@ -51,7 +51,8 @@ class ClassBlocks:
         self.n = n = len(y)
         if not np.isin(y, (-1, 1)).all():
             raise ValueError(f"y must hold -1 and 1 only; got {np.unique(y)[:5].tolist()}.")
-        block = _block_of(_square("K", K, n)) if isinstance(K, np.ndarray) else K.block
+        if isinstance(K, np.ndarray):
+            _square("K", K, n)
         self._ridge = np.broadcast_to(np.asarray(ridge, dtype=np.float64), (n,))
         size = tile_size(n)
         # rows in groups of one class each: first the groups of y > 0, then those of y < 0
@@ -67,11 +68,17 @@ class ClassBlocks:
         self._tiles = np.zeros((len(pairs) * size, size))  # one below the other
         diagonal = np.empty(n)
         for tile, (i, j) in zip(self._tiles.reshape(-1, size, size), pairs):
-            values = block(groups[i], groups[j])
-            _check_nonnegative(values, groups[i], groups[j])
-            tile[: len(groups[i]), : len(groups[j])] = values
+            rows, columns = groups[i], groups[j]
+            values = K[np.ix_(rows, columns)] if isinstance(K, np.ndarray) else K.block(rows, columns)
+            if not (values >= 0).all():
+                k, l = np.argwhere(~(values >= 0))[0]
+                raise ValueError(
+                    "ClassBlocks needs a kernel without negative or missing entries; "
+                    f"K[{rows[k]}, {columns[l]}] = {values[k, l]}. Use DenseSplit."
+                )
+            tile[: len(rows), : len(columns)] = values
             if i == j:
-                diagonal[groups[i]] = values.diagonal()
+                diagonal[rows] = values.diagonal()
         self.diagonal = diagonal + self._ridge
         self._parts = _PARTS if self._tiles.size >= _SHARED else 1
 
@@ -93,17 +100,6 @@ class ClassBlocks:
         return p + self._ridge * v, q
 
 
-def _check_nonnegative(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Raise for a negative entry or NaN in a block of the kernel."""
-    if (values >= 0).all():
-        return
-    k, l = np.argwhere(~(values >= 0))[0]
-    raise ValueError(
-        f"ClassBlocks needs a kernel without negative or missing entries; K[{rows[k]}, {columns[l]}] = {values[k, l]}. "
-        "Use DenseSplit."
-    )
-
-
 def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.0) -> DenseSplit | ClassBlocks:
     """The split of ``y_i y_j K_ij + ridge_i [i = j]``: :class:`ClassBlocks` if no entry of K is negative, else :class:`DenseSplit`."""
     K = np.asarray(K)
@@ -111,8 +107,7 @@ def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.
         return ClassBlocks(K, y, ridge=ridge)
     A = K * y[:, None]
     A *= y
-    A.reshape(-1)[:: len(A) + 1] += np.asarray(ridge, dtype=A.dtype)
-    return DenseSplit(A)
+    return DenseSplit(add_diagonal(A, np.asarray(ridge, dtype=A.dtype)))
 
 
 def tile_size(n: int) -> int:
@@ -128,14 +123,3 @@ def _square(name: str, A: np.ndarray, n: int | None = None) -> np.ndarray:
         wanted = "square" if n is None else f"of shape {(n, n)}"
         raise ValueError(f"{name} must be {wanted}; got shape {A.shape}.")
     return A
-
-
-def _block_of(K: np.ndarray) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """The function from rows and columns to a block of a matrix, which is a view if both are consecutive."""
-
-    def block(I: np.ndarray, J: np.ndarray) -> np.ndarray:
-        if I[-1] - I[0] == len(I) - 1 and J[-1] - J[0] == len(J) - 1:
-            return K[I[0] : I[-1] + 1, J[0] : J[-1] + 1]
-        return K[np.ix_(I, J)]
-
-    return block
