@@ -12,6 +12,7 @@ from operator import add
 
 import numpy as np
 
+from bregmat.base.points import CheckedPoints
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
@@ -61,10 +62,13 @@ def operations(result, arguments):
 
 
 def in_memory(arguments, result):
-    """Rows and points that are read block by block as arrays, and the result with them; None where they are too large."""
+    """Rows, points and priors as arrays that a user could give, and the result with them; None where they are too large."""
     if "constraints" not in arguments:
         return arguments, result
     prior = arguments.get("prior")
+    if isinstance(prior, Factor) and isinstance(prior.G0, CheckedPoints):  # a prior that a learner has computed
+        prior = Factor(prior.G0.points)
+        arguments = arguments | {"prior": prior}
     points = arguments["X"] if "X" in arguments else getattr(prior, "G0", prior)
     points, rows = DaskPoints.of(points) if is_collection(points) else points, arguments["constraints"]
     if isinstance(points, LazyPoints):
