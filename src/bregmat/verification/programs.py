@@ -15,6 +15,7 @@ from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, c
 FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
 CANCELLED = 1e-6  # the unit of the gap is at least this fraction of the absolute terms of the objective
 INDEFINITE = 1e-10  # negative eigenvalues of A up to this times sqrt(n) max A_ii count as rounding
+LEAST_UNIT = 1e-300  # smallest unit of a gap that a result claims
 ALONE = 1e-4  # at x = 0, the unit of the gap is this fraction of the gain that a single variable could achieve
 PERTURBED = 1e-12  # relative perturbation of b that a bound may assume if optima lie on a ray
 EPS = unit_of(LONG)
@@ -195,12 +196,12 @@ class Program:
             # least squares with the bound 0 may use the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]
             unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", unit, EXACT * unit + allowed)
+            found.compare("unit", unit, EXACT * unit + allowed + LEAST_UNIT)
         elif self.b.any():  # the unit is the gain of one of the variables
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
             most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
             found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT):
+            if not result.unit <= most * (1 + EXACT) + LEAST_UNIT:
                 found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBED:
             bound = LONG(-np.inf)
