@@ -118,7 +118,7 @@ class GradientState:
         if not self.eta * norm * (trace * norm + float(np.abs(y).max())) < LARGEST_STEP:
             raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
         if self.settings.instances == "pairs" and self.settings.spectral_spread >= 1.0 and y.max() <= trace:
-            return  # nothing fails: a pair has the eigenvalues 0 and 1; saves a fifth of the time of a single pair
+            return  # no assumption can fail, since a pair has the eigenvalues 0 and 1; this saves time for single pairs
         if self.void is None:
             self._note_spread(high - low)
         if self.void is None and self.no_fit is None and self.settings.is_measured:

@@ -106,7 +106,7 @@ def step_to_row(
 ) -> float:
     """The Bregman projection onto one row (Kulis 2009, eq. 6): t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``.
 
-    It is infinite if no vector attains b, or only one whose exponents overflow.
+    It is infinite if no vector attains b, or if the step is too large to compute with.
 
     Parameters
     ----------
