@@ -143,10 +143,7 @@ def as_percentiles(percentiles: Any) -> tuple[float, float]:
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
-    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy).
-
-    A call with a copy of the argument checks it and advances nothing.
-    """
+    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -163,7 +162,8 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         raise ValueError(
             "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded rows."
         )
-    generator(copy(estimator.random_state))  # raises for an invalid one, and advances nothing
+    if not isinstance(estimator.random_state, np.random.RandomState):  # which the call would advance
+        generator(estimator.random_state)  # raises for an invalid one
     verbose = estimator.verbose
     check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -248,7 +247,8 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             check_integer(name, getattr(self, name), 1, optional=False)
         check_integer("rank", self.rank, 1)
         check_positive("tol", self.tol, finite=True, zero=True)
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        if not isinstance(self.random_state, np.random.RandomState):  # which the call would advance
+            generator(self.random_state)  # raises for an invalid one
         self._kernel_function()
 
     def _progress(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -186,7 +185,8 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             check_positive("slack_weights", float(weight), finite=True)
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        if not isinstance(self.random_state, np.random.RandomState):  # which the call would advance
+            generator(self.random_state)  # raises for an invalid one
         check_integer("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, 0)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:
