@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -279,7 +278,8 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 check_positive(name, getattr(self, name), finite=True)
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        if not isinstance(self.random_state, np.random.RandomState):  # which the call would advance
+            generator(self.random_state)  # raises for an invalid one
         if d < 2:
             raise ValueError(
                 f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."
