@@ -105,7 +105,7 @@ def margin_split(K: np.ndarray, y: np.ndarray, *, ridge: np.ndarray | float = 0.
     K = np.asarray(K)
     if (K >= 0).all():
         return ClassBlocks(K, y, ridge=ridge)
-    A = np.multiply(K, y[:, None], order="C")
+    A = K * y[:, None]
     A *= y
     return DenseSplit(add_diagonal(A, np.asarray(ridge, dtype=A.dtype)))
 
