@@ -98,7 +98,9 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
         end *= 4.0
         if abs(end) > LARGEST:
             return math.copysign(np.inf, start)
-    return float(scipy.optimize.brentq(lambda t: difference(t)[0], 0.0, end, xtol=tol, rtol=4.0 * EPS, maxiter=300))
+    # with disp=False, the last iterate is returned if the limit is reached
+    limits = {"xtol": tol, "rtol": 4.0 * EPS, "maxiter": 300, "disp": False}
+    return float(scipy.optimize.brentq(lambda t: difference(t)[0], 0.0, end, **limits))
 
 
 def step_to_row(
