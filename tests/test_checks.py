@@ -214,3 +214,13 @@ def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
 def test_a_missing_number_of_pandas_is_named():
     with pytest.raises(TypeError, match=r"NAType', in column 'b' \(<NA> in row 1\)"):
         points.check_numeric("X", pd.DataFrame({"a": [1, 2], "b": pd.array([1, None], dtype="Int64")}))
+
+
+def test_a_check_of_a_random_state_advances_nothing():
+    state, seed = np.random.RandomState(0), np.random.default_rng(0)
+    checks.check_random_state(state)
+    checks.check_random_state(seed)
+    assert state.random_sample() == np.random.RandomState(0).random_sample()
+    assert seed.random() == np.random.default_rng(0).random()
+    with pytest.raises(TypeError, match="random_state must be an integer"):
+        checks.check_random_state("a")

@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import validation
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import KernelLearner, MetricLearner
+from bregmat.estimators import KernelKMeans, KernelLearner, MetricLearner, MetricLearnerCV
 from bregmat.estimators.linear_maps import inverse_covariance, inverse_deviations, inverse_within
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
@@ -160,6 +160,21 @@ def test_semi_supervised(wine):
     with pytest.raises(ValueError, match="exactly the labels -1 and 1"):
         MetricLearner().fit(X, np.where(y > 0, 1, -1))
     MetricLearner(unlabeled=None).fit(X, np.where(y > 0, 1, -1))
+
+
+def test_the_check_of_a_random_state_does_not_advance_it(wine):
+    X, y = wine
+    learner = MetricLearner(strategy="random", random_state=np.random.RandomState(0)).fit(X, y)
+    drawn = constraints_from_labels(X, y, random_state=np.random.RandomState(0))
+    assert np.array_equal(learner.constraints_.index, drawn.index)
+
+
+@pytest.mark.parametrize("estimator", [MetricLearner(), KernelKMeans(2), MetricLearnerCV()])
+def test_a_module_as_random_state_is_named(wine, estimator):
+    with pytest.raises(
+        TypeError, match="random_state must be an integer, a Generator, a RandomState or None; got <module"
+    ):
+        estimator.set_params(random_state=np.random).fit(*wine)
 
 
 def test_labels_and_constraints_are_joined(named):

@@ -143,8 +143,9 @@ def test_learning_from_numbers_and_from_sets(rng):
 # ---------------------------------------------------------------------- points that nothing can be asked of
 def test_points_alone_in_their_class_serve_as_impostors_only(rng):
     X, y = rng.normal(size=(21, 3)), np.r_[np.repeat([0, 1], 10), 2]
-    with pytest.warns(UserWarning, match=r"1 points are alone in their class.*row 20"):
-        c = draw(X, y)
+    with pytest.warns(UserWarning, match=r"1 points are alone in their class.*row 20") as told:
+        c = constraints_from_labels(X, y, strategy="neighbors")
+    assert told[0].filename == __file__  # the line of the caller
     assert 20 not in c.index[:, :2] and 20 in c.index[:, 3]
 
 

@@ -121,6 +121,16 @@ def test_step_to_row(rng, total):
     assert step_to_row(u, np.zeros(n), 1.0, total) == 0.0
 
 
+def test_a_row_whose_projection_overflows():
+    """The steps towards a bound that only exponents beyond float64 attain are limited, and prove nothing."""
+    with np.errstate(all="ignore"):
+        assert step_to_row(np.log([1.0, 1e100]), np.array([1.0, 1e-305]), 1e-308, None) == inf
+    result = nearest_distribution(
+        [1.0, 1e100], [[1.0, 1e-305]], [1e-308], "<=", total=None, solver="cyclic_projection", max_iter=20
+    )
+    assert result.status == "UNKNOWN"
+
+
 def test_newton_direction(rng):
     """The quadratic in half a box, also where its Hessian is singular, satisfies its optimality conditions."""
     for _ in range(100):

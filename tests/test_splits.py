@@ -133,11 +133,12 @@ def test_margin_split_chooses_by_the_sign_of_the_kernel(rng):
     K, y, A = machine(rng, ridge=0.3)
     assert isinstance(margin_split(K, y, ridge=0.3), ClassBlocks)
     K = K - 0.05
-    general = margin_split(K, y, ridge=0.3)
-    assert isinstance(general, DenseSplit)
-    v = rng.random(len(y))
-    p, q = general.positive_negative(v)
-    np.testing.assert_allclose(p - q, (K * np.outer(y, y)) @ v + 0.3 * v, atol=1e-13 * p.max())
+    for layout in (np.ascontiguousarray, np.asfortranarray):
+        general = margin_split(layout(K), y, ridge=0.3)
+        assert isinstance(general, DenseSplit)
+        v = rng.random(len(y))
+        p, q = general.positive_negative(v)
+        np.testing.assert_allclose(p - q, (K * np.outer(y, y)) @ v + 0.3 * v, atol=1e-13 * p.max())
 
 
 def test_splits_check_what_they_get(rng):

@@ -143,10 +143,7 @@ def as_percentiles(percentiles: Any) -> tuple[float, float]:
 
 
 def generator(random_state: Any = None) -> np.random.Generator:
-    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy).
-
-    A call with a copy of the argument checks it and advances nothing.
-    """
+    """A NumPy generator from a seed, a Generator (shared), a RandomState (advanced), or None (new entropy)."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
@@ -158,6 +155,12 @@ def generator(random_state: Any = None) -> np.random.Generator:
     if random_state < 0:
         raise ValueError(f"random_state must be at least 0; got {random_state}.")
     return np.random.default_rng(int(random_state))
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise as :func:`generator` would, without advancing a RandomState."""
+    if not isinstance(random_state, np.random.RandomState):
+        generator(random_state)
 
 
 # ---------------------------------------------------------------------- arrays and columns

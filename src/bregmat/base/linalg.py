@@ -68,8 +68,8 @@ def symmetrize(A: np.ndarray) -> np.ndarray:
 
 
 def add_diagonal(A: np.ndarray, d: np.ndarray | float) -> np.ndarray:
-    """``A += diag(d)`` in place, for a contiguous square matrix; returns it."""
-    A.reshape(-1)[:: A.shape[0] + 1] += d
+    """``A += diag(d)`` in place, for a square matrix in any memory order; returns it."""
+    np.einsum("ii->i", A)[:] += d  # a view of the diagonal
     return A
 
 

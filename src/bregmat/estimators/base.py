@@ -9,14 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from bregmat.base.checks import check_integer, check_limits, generator
+from bregmat.base.checks import check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
 from bregmat.constraints.constraints import Constraints
@@ -163,7 +162,7 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         raise ValueError(
             "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded rows."
         )
-    generator(copy(estimator.random_state))  # raises for an invalid one, and advances nothing
+    check_random_state(estimator.random_state)
     verbose = estimator.verbose
     check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)
 

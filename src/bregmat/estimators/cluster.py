@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from bregmat.base.arrays import ArraySpace, MatrixThere
-from bregmat.base.checks import as_column, check_integer, check_positive, generator, to_numpy
+from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import handed_in
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -248,7 +247,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             check_integer(name, getattr(self, name), 1, optional=False)
         check_integer("rank", self.rank, 1)
         check_positive("tol", self.tol, finite=True, zero=True)
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        check_random_state(self.random_state)
         self._kernel_function()
 
     def _progress(self) -> str:

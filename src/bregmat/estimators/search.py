@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -13,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
-from bregmat.base.checks import as_choice, as_column, check_integer, check_positive, generator
+from bregmat.base.checks import as_choice, as_column, check_integer, check_positive, check_random_state, generator
 from bregmat.base.threads import held_interrupts, is_interrupted, take_interrupt
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import AllOrNothing, check_labelled, is_watched, say
@@ -186,7 +185,7 @@ class LearnerSearch(AllOrNothing, ClassNamePrefixFeaturesOutMixin, TransformerMi
             check_positive("slack_weights", float(weight), finite=True)
         if self.max_seconds is not None:
             check_positive("max_seconds", self.max_seconds)
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        check_random_state(self.random_state)
         check_integer("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, 0)
         check_integer("n_jobs", self.n_jobs, -sys.maxsize)
         if self.n_jobs == 0:

@@ -524,4 +524,4 @@ def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:
     """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
-    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=4)
+    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=5)

@@ -118,7 +118,7 @@ class GradientState:
         if not self.eta * norm * (trace * norm + float(np.abs(y).max())) < LARGEST_STEP:
             raise ValueError("X, y and eta together give steps that are too large to compute with; scale X and y.")
         if self.settings.instances == "pairs" and self.settings.spectral_spread >= 1.0 and y.max() <= trace:
-            return  # nothing fails: a pair has the eigenvalues 0 and 1; saves a fifth of the time of a single pair
+            return  # no assumption can fail, since a pair has the eigenvalues 0 and 1; this saves time for single pairs
         if self.void is None:
             self._note_spread(high - low)
         if self.void is None and self.no_fit is None and self.settings.is_measured:
@@ -137,7 +137,7 @@ class GradientState:
                 f"the spectral spread of example {self.n_seen + bad[0]} is {spreads[bad[0]]:.6g}, above "
                 f"spectral_spread={promised:g}: from now on loss_bound() is inf."
             )
-            warnings.warn(self.void, SpectralSpreadWarning, stacklevel=5)
+            warnings.warn(self.void, SpectralSpreadWarning, stacklevel=6)
 
     def _note_misfit(self, losses: np.ndarray, y: np.ndarray) -> None:
         """Add the losses that no matrix of the trace avoids; warn if their total exceeds the loss budget."""
@@ -149,7 +149,7 @@ class GradientState:
                 f"{self.settings.no_matrix()}: the label {y[t]:.6g} of example {self.n_seen + t} is beyond what one of that "
                 "trace can predict; raise trace, which has to match the scale of the labels, or loss_budget"
             )
-            warnings.warn(f"{self.no_fit}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=5)
+            warnings.warn(f"{self.no_fit}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=6)
         self.misfit += float(losses.sum())
 
     def learn(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:

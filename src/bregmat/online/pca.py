@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -13,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.base.checks import as_matrix, check_integer, check_positive, generator, rows_text
+from bregmat.base.checks import as_matrix, check_integer, check_positive, check_random_state, generator, rows_text
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
@@ -279,7 +278,7 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 check_positive(name, getattr(self, name), finite=True)
         if self.eta is not None and self.n_rounds is not None:
             raise ValueError(f"give eta or n_rounds, not both; got eta={self.eta!r} and n_rounds={self.n_rounds!r}.")
-        generator(copy(self.random_state))  # raises for an invalid one, and advances nothing
+        check_random_state(self.random_state)
         if d < 2:
             raise ValueError(
                 f"OnlinePCA needs at least 2 features, one to keep and one to discard; got n_features = {d}."

@@ -50,10 +50,9 @@ def _history(result: Result, found: Verification) -> None:
     bounds = [row.dual_bound for row in result.history if row.stage == stage and np.isfinite(row.dual_bound)]
     if not bounds or result.status not in (Status.OPTIMAL, Status.FEASIBLE) or not np.isfinite(result.objective):
         return
-    best, paid = (
-        max(bounds),
-        result.dual_bound + result.gap * result.unit,
-    )  # includes the cost of hard rows that are violated by rounding
+    best = max(bounds)
+    # the objective, and the cost of hard rows that are violated by rounding
+    paid = result.dual_bound + result.gap * result.unit
     found.figures["best bound in the history"] = (result.dual_bound, best)
     if best > max(result.objective, paid) + CLOSE * max(result.unit, abs(result.objective)):
         found.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")

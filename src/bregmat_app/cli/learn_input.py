@@ -44,9 +44,8 @@ class LearnInput:
     place: Callable[[int], str] = str  # file and line of a constraint of the file, by its number
     has_measured_bounds: bool = False  # the file has no bounds; they were measured with scaled columns or in the prior
     warnings: list[str] = field(default_factory=list)
-    info: dict[str, Any] = field(
-        default_factory=dict
-    )  # written to the model file: how new points are read in the same way
+    # written to the model file, so that new points can be read in the same way: medians and categories
+    info: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.title = self.title or f"{self.name}: {self.X.shape[0]:,} points, {self.X.shape[1]:,} features"

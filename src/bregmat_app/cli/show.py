@@ -182,7 +182,7 @@ class Progress:
     On a terminal one line is kept up to date; elsewhere a line appears every ten seconds.
     """
 
-    what: str  # is being done
+    what: str  # the work that is done, in words
     quiet: bool = False
     clock: Callable[[], float] = time.monotonic
     state: Callable[[Any], str] = gap_and_violation  # the text of a record

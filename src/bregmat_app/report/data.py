@@ -29,16 +29,15 @@ MOST_FEATURES = 1000  # with more features they are not listed
 class ReportData:
     """The content of a report. Certificate and history are read from `result`.
 
-    `TypeError` and `ValueError` name what does not fit the points `X`.
+    An argument that does not fit the points `X` raises `TypeError` or `ValueError`.
     """
 
     title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult
     X: Any  # array, scipy.sparse or data frame (n, d): the points as they were passed to the learner
     constraints: Constraints  # of the problem, in row numbers of X; see Constraints.locate
-    y: ArrayLike | None = (
-        None  # (n,): labels of any dtype for the colours of the embedding; None or NaN are drawn in grey
-    )
+    # (n,): labels of any dtype for the colours of the embedding; points with None or NaN are drawn in grey
+    y: ArrayLike | None = None
     learner: Any = None  # has transform(X), the learned map; by default `result`
     # The table "before and after": values for the points as given, with columns scaled to unit variance, and learned. A float in
     # [0, 1] is shown with three digits, None as a dash.

@@ -9,6 +9,8 @@ import scipy
 
 from bregmat.base.linalg import EPS, Exchanges, cholesky, cholesky_solve, pivot_in_box
 
+LARGEST = 1e100  # changes of exponents above this are taken for infinite, long before numbers overflow
+
 
 def log_sum(T: np.ndarray) -> float:
     """``log sum exp T``."""
@@ -55,7 +57,7 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
 def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
     """The zero t of the decreasing function ``log(sum_k up_k e_k) - log(sum_k down_k e_k)`` with ``e_k = exp(u_k - t a_k)``.
 
-    It is infinite if all weights of one side are 0.
+    It is infinite if all weights of one side are 0, or if the zero is above ``LARGEST``.
 
     Parameters
     ----------
@@ -72,17 +74,33 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
     if empty.any():
         return np.inf if empty[1] else -np.inf
 
-    def difference(t: float) -> float:
+    def difference(t: float) -> tuple[float, float]:
+        """The function and its derivative."""
         exponents = logs - t * a
         top = exponents.max(axis=1)
-        sums = np.exp(exponents - top[:, None]).sum(axis=1)
-        return float(top[0] - top[1] + np.log(sums[0] / sums[1]))
+        e = np.exp(exponents - top[:, None])
+        total, moment = e.sum(axis=1).tolist(), (e @ a).tolist()
+        slope = moment[1] / total[1] - moment[0] / total[0]
+        return float(top[0] - top[1]) + math.log(total[0] / total[1]), slope
 
-    start = difference(0.0)
+    # Newton's method while it halves the value: the function is nearly linear unless one entry dominates both sums
+    t, last = 0.0, np.inf
+    value, slope = difference(t)
+    start = value
+    while abs(value) < 0.5 * last and slope < 0.0:
+        change, last = -value / slope, abs(value)
+        t += change
+        if abs(change) <= tol:
+            return t
+        value, slope = difference(t)
     end = math.copysign(10.0 + float(np.ptp(u)), start)
-    while difference(end) * start > 0.0:
+    while difference(end)[0] * start > 0.0:
         end *= 4.0
-    return float(scipy.optimize.brentq(difference, 0.0, end, xtol=tol, rtol=4.0 * EPS, maxiter=300))
+        if abs(end) > LARGEST:
+            return math.copysign(np.inf, start)
+    # with disp=False, the last iterate is returned if the limit is reached
+    limits = {"xtol": tol, "rtol": 4.0 * EPS, "maxiter": 300, "disp": False}
+    return float(scipy.optimize.brentq(lambda t: difference(t)[0], 0.0, end, **limits))
 
 
 def step_to_row(
@@ -90,7 +108,7 @@ def step_to_row(
 ) -> float:
     """The Bregman projection onto one row (Kulis 2009, eq. 6): t with ``a . x(t) = b`` for ``x(t) ~ exp(u - t a)``.
 
-    It is infinite if no vector attains b.
+    It is infinite if no vector attains b, or if the step is too large to compute with.
 
     Parameters
     ----------
