@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_choice, check_integer, rows_text, to_numpy
-from bregmat.base.linalg import blocks, dense, smallest, sq_norms
+from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
 from bregmat.constraints.columns import is_missing
@@ -360,7 +360,8 @@ class SpaceInMemory(Space):
         near, far = np.full((m, n_alike), np.inf), np.full((m, n_apart), np.inf)
         is_copy = np.zeros(m, dtype=bool)
         order = np.argsort(kinds.codes[points], kind="stable")
-        parts = [order[part] for part in blocks(m, len(among), BLOCK)]
+        step = max(1, BLOCK // len(among))  # points whose distances are computed at a time
+        parts = np.split(order, np.arange(step, m, step))
 
         def search(start: int, stop: int) -> None:
             for part in parts[start:stop]:
