@@ -171,7 +171,9 @@ def test_the_check_of_a_random_state_does_not_advance_it(wine):
 
 @pytest.mark.parametrize("estimator", [MetricLearner(), KernelKMeans(2), MetricLearnerCV()])
 def test_a_module_as_random_state_is_named(wine, estimator):
-    with pytest.raises(TypeError, match="random_state must be an integer, a Generator, a RandomState or None; got <module"):
+    with pytest.raises(
+        TypeError, match="random_state must be an integer, a Generator, a RandomState or None; got <module"
+    ):
         estimator.set_params(random_state=np.random).fit(*wine)
 
 
