@@ -8,8 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import nearest_kernel
+from bregmat.objective.claims import check_loss
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, OwnSlack, ScalarLoss, SquaredHinge
+from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, Loss, OwnSlack, ScalarLoss, SquaredHinge
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
@@ -239,6 +240,19 @@ class OnlyThree(ScalarLoss):
 
     def at_slope(self, m, c):
         return c + m
+
+
+class Priced(Loss):
+    """A loss that binds itself, with a setting of the name of a method of ScalarLoss."""
+
+    name, cost = "priced", 2.0
+
+    def bind(self, rows):
+        return SquaredHinge().bind(rows)
+
+
+def test_a_loss_that_binds_itself_may_have_any_settings():
+    check_loss(Priced())
 
 
 DERIVED = [(OwnSlack(D), EXPLICIT_SLACKS.get(type(D)) or OwnSlack(D)) for D in DIVERGENCES] + [

@@ -1,5 +1,6 @@
 """The neighbours' strategy: who is near, what is asked of them, passes in the learned metric."""
 
+import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from bregmat.base.linalg import smallest
 from bregmat.estimators import KernelLearner
 from bregmat.estimators import learner as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
+from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.labels import constraints_from_labels
@@ -138,6 +140,25 @@ def test_learning_from_numbers_and_from_sets(rng):
     X = rng.normal(size=(80, 4))
     Y = np.column_stack([X[:, 0] > 0, X[:, 1] > 0.5])
     assert bm.MetricLearner(strategy="neighbors").fit(X, Y).result_.status == "OPTIMAL"
+
+
+def test_the_arrays_of_a_search_are_freed_before_the_solve(rng, monkeypatch):
+    spaces, alive = [], []
+    space, solve = MetricProblem.space, MetricProblem.solve
+
+    def watched_space(*given):
+        found = space(*given)
+        spaces.append(weakref.ref(found))
+        return found
+
+    def watched_solve(*given, **settings):
+        alive.append(sum(one() is not None for one in spaces))
+        return solve(*given, **settings)
+
+    monkeypatch.setattr(MetricProblem, "space", watched_space)
+    monkeypatch.setattr(MetricProblem, "solve", watched_solve)
+    bm.MetricLearner(strategy="neighbors", random_state=0).fit(rng.normal(size=(60, 3)), np.arange(60) % 2)
+    assert spaces and not any(alive)
 
 
 # ---------------------------------------------------------------------- points that nothing can be asked of

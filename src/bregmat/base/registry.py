@@ -83,7 +83,7 @@ class Registry(Mapping[str, Any]):
         return cls
 
     def resolve(self, value: Any) -> Any:
-        """An object of the kind from an object or a string that names one; ``check`` has passed an object of a user's own class."""
+        """An object of the kind from an object or a string that names one; ``check`` is called for objects of a user's own class."""
         if isinstance(value, str):
             if value not in self._classes:
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}.")

@@ -74,7 +74,7 @@ def inverse_covariance(X: Any, scattered: Any = None) -> np.ndarray:
     ----------
     X : ndarray or scipy.sparse, shape (n, d)
     scattered : (ndarray, ndarray), optional
-        :func:`scatter` of X where that is known, for n >= d; X is then asked for its shape only.
+        :func:`scatter` of X where that is known, for n >= d; only the shape of X is then used.
 
     Returns
     -------
@@ -194,7 +194,7 @@ def inverse_deviations(X: Any, moments: tuple[np.ndarray, np.ndarray] | None = N
 
 # ---------------------------------------------------------------------- components of a learned metric
 def components_of_many(result: MatrixResult, X: Any, n_components: int) -> np.ndarray:
-    """Components (r, d) of a learned metric along which X varies most, for more features than a matrix of size d x d is formed for."""
+    """The components of a learned metric along which X varies most, shape (n_components, d), without a matrix of size d x d."""
     # eigenvectors of the covariance from those of the n x n inner products
     T = result.transform(X[:: -(-X.shape[0] * X.shape[1] // MOST_NUMBERS)])
     T -= T.mean(axis=0)

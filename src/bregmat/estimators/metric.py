@@ -369,9 +369,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             return replace(result, exit_reason=ExitReason.INTERRUPTED), rows
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
-        """Set the components of the learned map, uncorrelated over X, those of largest variance first; with neighbours as they separate.
+        """Set the components of the learned map: by default the principal components of the mapped X, those of largest variance first.
 
-        Of more than 2,000 features they are not formed if all of them are kept.
+        If some are selected by neighbours, they are ordered by how much farther impostors are than targets along them. With more than
+        2,000 features no components are formed if all of them are kept.
         """
         X, k = task.X, self.n_components
         points = None if k is None else self._neighborhood(task, result)
