@@ -249,17 +249,10 @@ class _Passes:
             self.stage += 1
             before = earlier[-1] if earlier else None
             try:
-                metric, told = None if self.last is None else self.last.result, is_told and before is None
-                rows = neighbor_constraints(
-                    problem.space(
-                        metric, kinds.ordered
-                    ),  # without a name, so that its arrays are freed before the solve
-                    kinds,
-                    points,
-                    drawing,
-                    typical=self.typical,
-                    is_told=told,
-                )
+                space = problem.space(None if self.last is None else self.last.result, kinds.ordered)
+                told = is_told and before is None
+                rows = neighbor_constraints(space, kinds, points, drawing, typical=self.typical, is_told=told)
+                del space  # its arrays are as large as the points, and the solve needs memory of its own
             except NothingToCompare as nothing:
                 if self.last is not None:  # the learned metric maps points of different classes to one point
                     return
