@@ -21,9 +21,9 @@ from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
-from bregmat.run.loop import RunLog, solve
+from bregmat.run.loop import solve
 from bregmat.run.result import MatrixResult, Record, Result
-from bregmat.typing import DivergenceName, Table, UnfoldObjective
+from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
 DETOUR, TYPICAL_DETOUR = 5.0, 10.0
@@ -115,7 +115,8 @@ def unfold(
     clock = time.perf_counter()
     points: np.ndarray = as_matrix("X", X)
     n = len(points)
-    check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds, "callback": callback}
+    check_limits(**limits)
     as_choice("objective", objective, get_args(UnfoldObjective))
     for name, value in (("n_neighbors", n_neighbors), ("n_components", n_components)):
         check_integer(name, value, 1, optional=False)
@@ -131,24 +132,15 @@ def unfold(
     if objective == "variance":
         program = SemidefiniteProgram.build(-np.eye(n - 1), bind(rows, N), rows, slack_weight * largest)
         start = np.tile(rtol * sq, 2) if rtol > 0 else None
-        log = RunLog(callback, max_seconds)
-        outcome = solve(program, LogDetPath(), start=start, tol=tol, max_iter=max_iter, log=log)
+        outcome = solve(program, LogDetPath(), start=start, **limits)
         found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
         # if narrow bands around the distances have definite kernels only near the boundary, the interior point is the fastest solver
-        is_band = np.isinf(slack_weight) and rtol > 0
+        solver: SolverName = "interior_point" if np.isinf(slack_weight) and rtol > 0 else "auto"
         found = nearest_kernel(
-            Factor(np.sqrt(scale) * N),
-            rows,
-            divergence=divergence,
-            slack_weight=slack_weight,
-            solver="interior_point" if is_band else "auto",
-            tol=tol,
-            max_iter=max_iter,
-            max_seconds=max_seconds,
-            callback=callback,
+            Factor(np.sqrt(scale) * N), rows, divergence=divergence, slack_weight=slack_weight, solver=solver, **limits
         )
     U, sigma, _ = np.linalg.svd(found.factor, full_matrices=False)
     shared = {f.name: getattr(found, f.name) for f in fields(Result)}
