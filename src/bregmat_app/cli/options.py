@@ -3,6 +3,7 @@
 The library is imported by the checks only, so that `bregmat --version` and `--help` start fast.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -172,6 +173,9 @@ class CorrelationOptions:
     def check(self, matrix: Path) -> None:
         """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
         check_outputs({"--out": self.out}, [matrix, self.weights, self.target])
+        for name, value in (("--lower", self.lower), ("--upper", self.upper)):
+            if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
+                raise ValueError(f"{name} must be a number from -1 to 1; got nan")
         given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
         given["--min-eig"] = self.min_eig or None
         named = [name for name, value in given.items() if value is not None]
