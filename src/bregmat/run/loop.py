@@ -6,6 +6,7 @@ It also defines what a solver and its state must have, with base classes for pro
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -37,7 +38,7 @@ WORDS = {
 }
 
 
-class Checkpoint:
+class Checkpoint(ABC):
     """A callback that keeps intermediate results of runs over sharded rows (:class:`bregmat.io.ModelCheckpoint`).
 
     Attributes
@@ -51,9 +52,9 @@ class Checkpoint:
     every: int
     callback: CallBack | None
 
+    @abstractmethod
     def keep(self, result: Any) -> None:
         """Keep an intermediate result in place of the one before."""
-        raise NotImplementedError
 
     def __call__(self, record: Record) -> Any:
         """Raise, because other runs have no intermediate results."""
