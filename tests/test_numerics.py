@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import lsq_linear
 
-from bregmat.base.linalg import Exchanges, armijo, cholesky, conjugate_gradients, pivot_in_box
+from bregmat.base.linalg import armijo, cholesky, conjugate_gradients
+from bregmat.base.pivoting import Exchanges, pivot_in_box
 
 
 def positive_definite(rng, n, spread=10.0):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels import descent, vectors
-from bregmat.base.linalg import Exchanges
+from bregmat.base.pivoting import Exchanges
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.program import QPState, QuadraticProgram
 from bregmat.run.result import ExitReason

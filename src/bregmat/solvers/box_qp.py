@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bregmat.base.linalg import Exchanges, cholesky, cholesky_solve, conjugate_gradients, pivot_in_box
+from bregmat.base.linalg import cholesky, cholesky_solve, conjugate_gradients
+from bregmat.base.pivoting import Exchanges, pivot_in_box
 from bregmat.operators.linear_maps import Operator
 
 

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import scipy
 
-from bregmat.base.linalg import EPS, Exchanges, cholesky, cholesky_solve, pivot_in_box
+from bregmat.base.linalg import EPS, cholesky, cholesky_solve
+from bregmat.base.pivoting import Exchanges, pivot_in_box
 
 LARGEST = 1e100  # changes of exponents above this are taken for infinite, long before numbers overflow
 
