@@ -21,8 +21,6 @@ LATE = Constraints.sq_distance(0, 99, 1.0, "<=")
 RESULT = bregmat.nearest_kernel(EYE, PAIR)
 QUICK = {"cv": 2, "slack_weights": (1.0,), "estimator": KNeighborsClassifier(1)}
 FEW = {
-    "MetricLearnerCV": QUICK | {"priors": ("identity",)},
-    "KernelLearnerCV": QUICK | {"kernels": ("linear",), "rank": None},
 }
 
 
@@ -735,47 +733,6 @@ ENTRIES = {
         LEARNER | {"n_components": count(1) | {"many": 7}, "prior": WORD | table(np.eye(3), none=True, square=True)},
         free=("unlabeled",),
     ),
-    "MetricLearnerCV": Entry(
-        with_setting("MetricLearnerCV"),
-        {},
-        {
-            "priors": {
-                "word": "identity",
-                "unknown": ("nonsense",),
-                "empty": (),
-                "number": 3,
-                "none": None,
-                "numbers": (3,),
-            },
-            "n_components": {name: value for name, value in count(1).items() if name != "several"}
-            | {"zero": (0,), "halves": (1.5,), "empty": (), "many": 7},
-            "learner": {"class": bregmat.MetricLearner, "other": bregmat.MarginSVC(), "word": "metric", "number": 3},
-        }
-        | SEARCH,
-    ),
-    "MetricLearnerCV.fit": Entry(
-        bregmat.MetricLearnerCV(**FEW["MetricLearnerCV"]).fit,
-        {"X": X, "y": Y},
-        {
-            "X": POINTS,
-            "y": LABELS | {"none": None},
-            "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
-            "sample_weight": WEIGHTS,
-        },
-    ),
-    "MetricLearnerCV.transform": Entry(
-        of_class("MetricLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
-    ),
-    "MetricLearnerCV.pair_distance": Entry(
-        of_class("MetricLearnerCV", "pair_distance"),
-        {"pairs": X[:4].reshape(2, 2, 3)},
-        {"pairs": table(X) | {"features": np.ones((2, 2, 5))}},
-    ),
-    "MetricLearnerCV.pair_score": Entry(
-        of_class("MetricLearnerCV", "pair_score"),
-        {"pairs": X[:4].reshape(2, 2, 3)},
-        {"pairs": table(X) | {"features": np.ones((2, 2, 5))}},
-    ),
     "MetricLearner.fit": Entry(
         bregmat.MetricLearner().fit,
         {"X": X, "y": Y},
@@ -821,49 +778,6 @@ ENTRIES = {
     ),
     "KernelLearner.kernel": Entry(
         of_class("KernelLearner", "kernel"),
-        {"X": X},
-        {"X": POINTS | {"features": np.ones((3, 5))}, "Y": table(X, none=True)},
-    ),
-    "KernelLearnerCV": Entry(
-        with_setting("KernelLearnerCV"),
-        {},
-        {
-            "kernels": {
-                "word": "rbf",
-                "unknown": ("nonsense",),
-                "empty": (),
-                "number": 3,
-                "none": None,
-                "numbers": (3,),
-            }
-            | {"beside": ("precomputed", "rbf")},
-            "gammas": {"one": 1.0, "zero": (0.0,), "nan": (NAN,), "unknown": ("wide",), "empty": (), "none": None},
-            "rank": {name: value for name, value in count(1).items() if name != "several"}
-            | {"zero": (0,), "halves": (1.5,), "empty": ()},
-            "learner": {
-                "class": bregmat.KernelLearner,
-                "other": bregmat.MetricLearner(),
-                "word": "kernel",
-                "number": 3,
-            },
-        }
-        | SEARCH,
-    ),
-    "KernelLearnerCV.fit": Entry(
-        bregmat.KernelLearnerCV(**FEW["KernelLearnerCV"]).fit,
-        {"X": X, "y": Y},
-        {
-            "X": POINTS,
-            "y": LABELS | {"none": None},
-            "groups": {"longer": np.ones(7), "table": np.ones((6, 2))},
-            "sample_weight": WEIGHTS,
-        },
-    ),
-    "KernelLearnerCV.transform": Entry(
-        of_class("KernelLearnerCV", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
-    ),
-    "KernelLearnerCV.kernel": Entry(
-        of_class("KernelLearnerCV", "kernel"),
         {"X": X},
         {"X": POINTS | {"features": np.ones((3, 5))}, "Y": table(X, none=True)},
     ),
@@ -1202,7 +1116,7 @@ COMMANDS = {
             "--block-size": COUNTS | {"0": "{}", "5": "{}"},
             "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--search", "--resume", "--quiet"),
+        free=("--unlabeled", "--resume", "--quiet"),
     ),
     "label": Command(
         ["points.csv", "--no-browser"],

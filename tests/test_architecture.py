@@ -35,7 +35,7 @@ PUBLIC = {
         "verify",
         "Verification",
     },
-    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelLearnerCV", "KernelKMeans", "MarginSVC"},
+    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

@@ -30,7 +30,6 @@ from bregmat import (
     MarginSVC,
     MatrixExponentiatedGradient,
     MetricLearner,
-    MetricLearnerCV,
     MultiplicativeUpdates,
     Status,
     balanced_cut,
@@ -211,14 +210,6 @@ def test_one_hot_points_with_labels_that_differ(seed):
         learner = MetricLearner(random_state=0, **options).fit(X, y)
         assert learner.result_.status == "OPTIMAL" and np.isfinite(learner.transform(X)).all()
     assert np.isfinite(KernelLearner(strategy="neighbors", random_state=0).fit(X, y).transform(X)).all()
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
-def test_a_search_on_one_hot_points():
-    X, y = one_hot(0)
-    search = MetricLearnerCV(slack_weights=[1.0], priors=["variance"], random_state=0).fit(X, y)
-    assert np.isfinite(search.transform(X)).all()
 
 
 def test_no_margin_is_nothing_where_the_nearest_impostors_are_copies():

@@ -464,9 +464,7 @@ def test_arguments_are_left_as_they_were(rng):
 # ---------------------------------------------------------------- every public entry, every bad value
 LEARNERS = (
     "MetricLearner",
-    "MetricLearnerCV",
     "KernelLearner",
-    "KernelLearnerCV",
     "KernelKMeans",
     "MarginSVC",
     "MatrixExponentiatedGradient",

@@ -502,26 +502,6 @@ def test_separators_between_thousands_are_refused_with_advice(bregmat, tmp_path,
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.slow
-def test_a_search_chooses_settings(bregmat, points):
-    done = bregmat("learn", points, "--labels", "kind", "--search", "--folds", "0", "--out", "m")
-    assert done.exit_code == 0, done.output
-    assert "chosen by search" in done.stdout and "chosen by cross-validation" in done.stdout
-    assert load("m").transform(np.eye(4)).shape == (4, 4)
-
-
-@pytest.mark.slow
-def test_a_search_may_choose_not_to_learn(bregmat, data, tmp_path):
-    """Labels that have nothing to do with the features."""
-    y = np.random.default_rng(0).permutation(data[1])
-    write_points(tmp_path / "odd.csv", data[0], names=list("abcd"), columns={"kind": y})
-    done = bregmat("learn", "odd.csv", "--labels", "kind", "--search", "--folds", "2", "--out", "m")
-    assert done.exit_code == 0, done.output
-    strategy = load("m").strategy_
-    assert f"strategy {strategy or 'not learned'}" in done.stdout
-    assert ("not learning is better here" in done.stderr) is (strategy is None)
-
-
 @pytest.mark.usefixtures("unrendered")
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
     shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
@@ -722,7 +702,6 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "y.npy"], "y.npy"),
         (["--constraints", "absent.csv"], "error: absent.csv: no such file\n"),
         (["--constraints", "points.csv"], "line 1: unknown columns 'id', 'a', 'b', 'c', 'd' make no table of pairs"),
-        (["--constraints", "pairs.csv", "--search"], "--search needs --labels COLUMN"),
     ],
 )
 def test_bad_arguments(bregmat, points, pairs, arguments, message):

@@ -12,7 +12,6 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
@@ -20,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 import bregmat
-from bregmat import KernelKMeans, KernelLearner, KernelLearnerCV, MarginSVC, MetricLearner, MetricLearnerCV
+from bregmat import KernelKMeans, KernelLearner, MarginSVC, MetricLearner
 from bregmat.base.threads import is_interrupted
 
 # data on which every fit takes long enough to be hit in its middle
@@ -295,63 +294,16 @@ def test_components_of_an_interrupted_call(monkeypatch, rng):
     assert np.array_equal(learner.partial_fit(X[20:]).matrix(), whole.matrix())
 
 
-# ---------------------------------------------------------------- searches among settings
-SEARCHES = [
-    MetricLearnerCV(
-        learner=MetricLearner(strategy="neighbors", prior="variance"), slack_weights=(0.1, 1.0), cv=3, random_state=0
-    ),
-    KernelLearnerCV(kernels=("rbf",), rank=30, slack_weights=(0.1, 1.0), cv=3, random_state=0),
-]
-
-
-def interrupted_at(monkeypatch, search, wine, is_hit):
-    """The search, one of its fits hit by Ctrl-C in the second step."""
-    search, fits = clone(search), []
-    learner = search._learner
-    fit = learner.fit
-
-    def counted(self, X, y, **given):
-        fits.append(self.strategy)
-        if is_hit(fits, len(X)):
-            self.set_params(callback=Press(2))
-        return fit(self, X, y, **given)
-
-    monkeypatch.setattr(learner, "fit", counted)
-    with pytest.warns(RuntimeWarning) as told, pytest.raises(KeyboardInterrupt):
-        search.fit(*wine)
-    assert len(told) == 1
-    return search, str(told[0].message)
-
-
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
-def test_an_interrupted_search_keeps_its_table(monkeypatch, wine, search):
-    found, text = interrupted_at(monkeypatch, search, wine, lambda fits, n: None in fits and fits[-1] is not None)
-    done = found.cv_results_["n_folds"] == 3
-    assert done.all() and f"with {len(done)} of {len(done)} candidates compared" in text
-    assert found.best_score_ == found.cv_results_["mean_test_score"][found.best_index_]
-    assert repr(found.best_params_["strategy"]) in text
-    with pytest.raises(NotFittedError):
-        found.transform(wine[0])
-
-
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda s: type(s).__name__)
-def test_interrupted_in_the_last_fit(monkeypatch, wine, search):
-    found, text = interrupted_at(monkeypatch, search, wine, lambda fits, n: n == len(wine[0]))
-    assert "in the fit to all rows" in text
-    assert found.best_learner_.result_.exit_reason == "INTERRUPTED"
-    assert len(found.transform(wine[0])) == 178
-
-
-def test_nothing_compared_nothing_kept(monkeypatch, wine):
-    search = MetricLearnerCV(cv=3)
-
-    def interrupt(*arguments, **options):
+# ---------------------------------------------------------------- the choice of settings
+def test_interrupted_while_candidates_are_compared(monkeypatch, wine):
+    def interrupt(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.candidates.cross_validate", interrupt)
+    monkeypatch.setattr("bregmat.estimators.selection.judged", interrupt)
+    learner = MetricLearner()
     with pytest.raises(KeyboardInterrupt):
-        search.fit(*wine)
-    assert not [name for name in vars(search) if name.endswith("_")]
+        learner.fit(*wine)
+    assert not [name for name in vars(learner) if name.endswith("_")]
 
 
 # ---------------------------------------------------------------- verbose
@@ -391,12 +343,10 @@ def test_other_verbose_estimators(wine, capsys):
     MarginSVC(verbose=1).fit(*wine)
     *lines, end = capsys.readouterr().out.splitlines()
     assert lines and end.startswith("[bregmat] MarginSVC: 3 machines, ")
-    search = MetricLearnerCV(cv=3, slack_weights=(1.0,), priors=("variance",), verbose=1, random_state=0).fit(*wine)
-    *lines, end = capsys.readouterr().out.splitlines()
-    score = search.cv_results_["mean_test_score"][0]
-    assert lines[0].startswith(
-        f"[bregmat] candidate 1: prior='auto', strategy='auto', slack_weight=1.0: score {score:.4f}; "
-    )
-    assert lines[1].startswith("[bregmat] candidate 2: prior='identity', strategy=None: score ")
-    assert any("fit to all rows: prior=" in line for line in lines)
-    assert end.startswith("[bregmat] MetricLearnerCV: ") and f"score {search.best_score_:.4f}; OPTIMAL after" in end
+    learner = MetricLearner(verbose=1, random_state=0).fit(*wine)
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
+    table = learner.selection_
+    assert lines[0].startswith(f"[bregmat]   identity, not learned: score {table['score'][0]:.4f} +- ")
+    assert sum(line.endswith(", chosen") for line in lines) == 1
+    assert lines[-1] == f"[bregmat] MetricLearner: {learner.result_.ending}"

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
-from bregmat import Constraints, KernelLearner, KernelLearnerCV, MetricLearner, MetricLearnerCV
+from bregmat import Constraints, KernelLearner, MetricLearner
 
 LEARNERS = [
     MetricLearner(random_state=0),
@@ -129,24 +129,6 @@ def test_containers(iris, rng):
     assert set(used) <= {names[k] for k in np.flatnonzero(weight)}
 
 
-def test_searches(iris, rng):
-    X, y = iris
-    weight = rng.uniform(0.5, 2.0, 50)
-    weight[:5] = 0.0
-    quick = {"slack_weights": (1.0,), "cv": 3, "random_state": 0}
-    search = MetricLearnerCV(**quick, priors=("variance",)).fit(X, y, sample_weight=weight)
-    assert search.best_params_["strategy"] == "auto"
-    want = MetricLearner(random_state=search.best_learner_.random_state)
-    want.fit(X, y, sample_weight=weight)
-    assert np.allclose(search.transform(X), want.transform(X), rtol=1e-6)
-    assert not np.allclose(search.transform(X), MetricLearnerCV(**quick, priors=("variance",)).fit(X, y).transform(X))
-    kernel = KernelLearnerCV(**quick, kernels=("linear",)).fit(X, y, sample_weight=weight)
-    assert np.isfinite(kernel.transform(X)).all()
-    with pytest.raises(ValueError, match="(?s)sample_weight leaves a fold of cv=.* without points of positive weight"):
-        folds = [(np.arange(5, 50), np.arange(5)), (np.arange(5), np.arange(5, 50))]
-        MetricLearnerCV(**quick | {"cv": folds}).fit(X, y, sample_weight=weight)
-
-
 def test_routing(iris, rng):
     """Asked for like any metadata of scikit-learn's; each fold gets its part."""
     X, y = iris
@@ -184,7 +166,7 @@ def test_routing(iris, rng):
     ],
 )
 def test_bad_weights(iris, weight, message):
-    for learner in (MetricLearner(), KernelLearner(), MetricLearnerCV()):
+    for learner in (MetricLearner(), KernelLearner()):
         with pytest.raises(ValueError, match=message):
             learner.fit(*iris, sample_weight=weight)
 

@@ -62,16 +62,10 @@ from .estimators import (
     KernelLearner as KernelLearner,
 )
 from .estimators import (
-    KernelLearnerCV as KernelLearnerCV,
-)
-from .estimators import (
     MarginSVC as MarginSVC,
 )
 from .estimators import (
     MetricLearner as MetricLearner,
-)
-from .estimators import (
-    MetricLearnerCV as MetricLearnerCV,
 )
 from .from_labels.labels import constraints_from_labels as constraints_from_labels
 from .from_labels.nearby import spread_pairs as spread_pairs

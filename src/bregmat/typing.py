@@ -20,6 +20,7 @@ LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge"]
 VectorSolverName: TypeAlias = Literal["auto", "dual_newton", "cyclic_projection"]
 SolverName: TypeAlias = VectorSolverName | Literal["definite_boost", "mirror_newton", "interior_point"]
 Strategy: TypeAlias = Literal["neighbors", "random", "uniform"]
+TargetType: TypeAlias = Literal["class", "number", "sets"]
 Form: TypeAlias = Literal["comparison", "sq_distance"]
 PointsPrior: TypeAlias = Literal["identity", "variance", "covariance"]
 MetricPrior: TypeAlias = PointsPrior | Literal["within"]  # which needs classes, too

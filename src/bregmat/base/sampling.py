@@ -40,11 +40,12 @@ def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     return lambda i, j: sq_distances(points, i, j) > IDENTICAL * (size[i] + size[j])
 
 
-def sq_distances(points: Any, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Squared distances of pairs of rows, computed in blocks of a few megabytes."""
+def sq_distances(points: Any, i: np.ndarray, j: np.ndarray, P: Any = None) -> np.ndarray:
+    """Squared distances of pairs of rows, mapped by P (d, r) if it is given; computed in blocks of a few megabytes."""
     out = np.empty(len(i))
     for part in blocks(len(i), points.shape[1], 500_000):
-        out[part] = sq_norms(points[i[part]] - points[j[part]])
+        difference = points[i[part]] - points[j[part]]
+        out[part] = sq_norms(difference if P is None else difference @ P)
     return out
 
 
@@ -147,6 +148,7 @@ def sq_distance_percentiles(
     rng: np.random.Generator,
     which: str = "points",
     apart: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
+    P: Any = None,
 ) -> tuple[float, float]:
     """Percentiles of the positive squared distances between some rows: of all pairs up to 20,000, else of a random sample.
 
@@ -162,6 +164,8 @@ def sq_distance_percentiles(
         Name of the rows in messages.
     apart : callable, optional
         ``apart(i, j)`` tells which pairs of rows differ; :func:`differ` by default.
+    P : ndarray or scipy.sparse, shape (d, r), optional
+        Map after which distances are measured.
     """
     pairs = PairGroups.within(rows, np.array([len(rows)]))
     # fewer above 5,000 columns, but at least 5,000: a standard error of 0.3 %
@@ -172,7 +176,7 @@ def sq_distance_percentiles(
             f"no two {which} of X were found to differ: see {rows_text(rows)}.", tuple(rows[:2].tolist())
         )
     # of pairs that differ, since a row with bound 0 has no slack
-    near, far = np.percentile(sq_distances(points, i, j), percentiles)
+    near, far = np.percentile(sq_distances(points, i, j, P), percentiles)
     return float(near), float(far)
 
 

@@ -16,22 +16,21 @@ from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.learner import Task, TrainingProblem
 from bregmat.estimators.linear_maps import (
+    factor_of,
     inverse_covariance,
     inverse_deviations,
-    root_of_prior,
 )
-from bregmat.from_labels.neighbors import (
+from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.from_labels.groups import (
     ALONE,
-    BLOCK,
-    Kinds,
-    Neighbors,
-    check_kinds,
+    LabelGroups,
+    check_groups,
     label_codes,
     too_few_labelled,
     warn_of_points,
 )
+from bregmat.from_labels.neighbors import BLOCK, Neighbors
 from bregmat.nearest import nearest_metric
 from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
@@ -96,14 +95,14 @@ class BlockLabels:
         """Row numbers of the labelled points, class by class."""
         return Ranked(self, np.arange(self.counts.shape[1]))
 
-    def of_rows(self, numbers: np.ndarray) -> Kinds:
+    def of_rows(self, numbers: np.ndarray) -> LabelGroups:
         """Classes of some rows, in memory."""
-        return Kinds(self.code_of(numbers), Kinds(np.arange(self.counts.shape[1])).relation)
+        return LabelGroups(self.code_of(numbers), LabelGroups(np.arange(self.counts.shape[1])).relation)
 
     def compared(self, most: float, rng: Any, *, is_told: bool) -> np.ndarray:
-        """Points that are not alone in their class, as :meth:`Kinds.compared` draws them."""
+        """Points that are not alone in their class, as :meth:`LabelGroups.compared` draws them."""
         able = np.flatnonzero(self.sizes > 1)
-        check_kinds(len(self.sizes) > 1, len(able) > 0, "labelled point")
+        check_groups(len(self.sizes) > 1, len(able) > 0, "labelled point")
         ranked, alone = Ranked(self, able, is_by_class=False), Ranked(self, np.flatnonzero(self.sizes == 1))
         if is_told and len(alone):
             warn_of_points(np.sort(alone[:]), ALONE)
@@ -245,19 +244,19 @@ class BlockSpace:
     P: np.ndarray | None
     among: Any
 
-    def nearest(self, kinds: BlockLabels, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+    def nearest(self, groups: BlockLabels, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """Exact neighbours: every block is searched, for some of the points at a time.
 
         Parameters
         ----------
-        kinds : BlockLabels
+        groups : BlockLabels
         points, n_alike, n_apart
             As in :meth:`bregmat.from_labels.neighbors.Space.nearest`.
         """
-        Z, kind, found = self.points.cached(_mapped, self.P), kinds.code_of(points), []
+        Z, kind, found = self.points.cached(_mapped, self.P), groups.code_of(points), []
         for part in blocks(len(points), self.points.shape[1], QUERIES):
             query = self._read(points[part]), points[part], kind[part]
-            found.append(self.points.reduce(_nearest, kinds.codes, Z, *query, (n_alike, n_apart), combine=_joined))
+            found.append(self.points.reduce(_nearest, groups.codes, Z, *query, (n_alike, n_apart), combine=_joined))
         near, far = [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
         sq, rows, size = far[0], far[1].astype(np.int64), sq_norms(self._read(points))
         coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
@@ -319,17 +318,14 @@ class BlockProblem(TrainingProblem):
     block_size: int | None
 
     def space(self, result: MatrixResult | None, among: Any) -> BlockSpace:
-        P: Any
-        if result is not None:
-            P = result.B
-        elif self.prior is None or isinstance(self.prior, Factor):
-            P = None if self.prior is None else dense(self.prior.G0)
-        else:
-            P = root_of_prior(self.prior)
-        return BlockSpace(self.points, P, among)
+        P: Any = factor_of(self.prior) if result is None else result.B
+        return BlockSpace(self.points, None if P is None else dense(P), among)
 
     def pairs(self, task: Task) -> Constraints:
-        return task.random_pairs(self.points, apart=self.points.differ)
+        return task.random_pairs(self.points, apart=self.points.differ, P=factor_of(self.prior))
+
+    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
+        return np.asarray(result.transform(X))
 
     def solve(self, rows: Any, **settings: Any) -> MatrixResult:
         points = self.points

@@ -17,11 +17,22 @@ from bregmat.base.threads import on_one_blas_thread
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
-from bregmat.estimators.learner import ConstraintLearner, Task, TrainingProblem
+from bregmat.estimators.learner import ConstraintLearner
+from bregmat.estimators.selection import Candidate, Trials
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.run.result import MatrixResult
 from bregmat.typing import Points
+
+# Candidates for strategy and slack weight, simpler ones first.
+CANDIDATES = (
+    Candidate(None),
+    *(Candidate(strategy, weight) for strategy in ("neighbors", "random") for weight in (0.3, 1.0)),
+)
+MOST_TOUCHED = (
+    2000  # points in constraints up to which a full-rank kernel is learned by default: it takes n^3 operations
+)
 
 
 class MethodBesideParameter:
@@ -243,6 +254,18 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     def _problem(self, task: Task) -> TrainingProblem:
         return kernel_problem(task.X, self._fit_base, self)
+
+    def _candidates(self, task: Task) -> list[Candidate]:
+        left_out = set()
+        if task.labels.target_type != "class":
+            left_out.add("random")
+        elif self.rank is None and self._fit_base.kernel != "linear" and len(task.labels.labelled) > MOST_TOUCHED:
+            left_out.add("neighbors")
+        return [one for one in CANDIDATES if one.strategy not in left_out]
+
+    def _trials(self, quick: Any, sample: Task) -> Trials:
+        quick._fit_base = self._fit_base
+        return super()._trials(quick, sample)
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
         self._fit_map = problem.map_of(result)

@@ -5,6 +5,7 @@ Kulis 2009, section 6.1, and the kernelised form of Davis 2007.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +21,7 @@ from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.estimators.learner import Task, TrainingProblem
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.neighbors import COINCIDENT, PointSpace, SpaceInMemory
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
@@ -213,8 +214,19 @@ class KernelSpace(SpaceInMemory):
         return self.close_sq_distances(i, j) == 0.0
 
 
+class KernelProblem(TrainingProblem):
+    """A problem whose results are kernels on any points."""
+
+    @abstractmethod
+    def map_of(self, result: MatrixResult) -> FactorMap:
+        """The learned kernel on any points."""
+
+    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
+        return self.map_of(result).transform(X)
+
+
 @dataclass(frozen=True, eq=False)
-class FactorProblem(TrainingProblem):
+class FactorProblem(KernelProblem):
     """X is a factor of the prior kernel."""
 
     G0: Any
@@ -232,7 +244,6 @@ class FactorProblem(TrainingProblem):
         return nearest_kernel(Factor(self.G0), rows, **settings)
 
     def map_of(self, result: MatrixResult) -> FactorMap:
-        """The learned kernel on any points."""
         return FactorMap(result, self.G0.shape[1])
 
 
@@ -250,7 +261,7 @@ class LowRankProblem(FactorProblem):
 
 
 @dataclass(eq=False)
-class SpanProblem(TrainingProblem):
+class SpanProblem(KernelProblem):
     """The problem on the span of the points in constraints, which ``solve`` determines; outside of it the prior stays as it is."""
 
     X: Any
@@ -273,7 +284,7 @@ class SpanProblem(TrainingProblem):
         """Pairs of different points of the kernel; bounds are percentiles of its distances."""
         X, base, rng = self.X, self.base, generator(task.learner.random_state)
         drawn = task.random_pairs(X, rng=rng, percentiles=(5, 95))
-        rows = task.kinds.labelled
+        rows = task.labels.labelled
         a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
         sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
         apart = sq > COINCIDENT * size
@@ -305,7 +316,6 @@ class SpanProblem(TrainingProblem):
         return nearest_metric(CheckedPoints(pivots.coordinates(K[:, pivots.rows])), located, **settings)
 
     def map_of(self, result: MatrixResult) -> SpanMap:
-        """The learned kernel on any points."""
         pivots = self.pivots
         assert pivots is not None  # a problem has been solved
         points = self.base.points(self.X, self.touched[pivots.rows])

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
 from bregmat.base.linalg import dense, eigh
+from bregmat.coordinates.priors import Factor
 from bregmat.run.result import MatrixResult
 from bregmat.typing import MetricPrior, PointsPrior
 
@@ -91,46 +92,54 @@ def inverse_covariance(X: Any, scattered: Any = None) -> np.ndarray:
     return scale[:, None] * vectors / np.sqrt(values) if len(values) else np.eye(len(scale))
 
 
-def inverse_within(X: Any, codes: np.ndarray) -> np.ndarray:
+def inverse_within(X: Any, codes: np.ndarray, n_columns: int | None = None) -> np.ndarray:
     """Factor P of the inverse covariance within classes, ``W0 = P P'``: directions that vary within classes get small weights.
 
-        S = D (C_s) D,   D: standard deviations,   C_s = (1 - a) C + a tr(C)/r I,   W0 = S^-1
+        W0 = c S^-1,   S = (1 - a) C + a tr(C)/d I,   tr W0 = d
 
-    C is the covariance within classes of columns scaled to unit variance. It is shrunk toward a multiple of the identity; Ledoit and Wolf
-    estimate the amount a from the data. With few rows or many columns the result is near the metric of scaled columns. With a = 0 it is
-    relevant component analysis (Bar-Hillel 2005), and the whitening of linear discriminant analysis.
+    C is the covariance within classes, shrunk toward a multiple of the identity; Ledoit and Wolf (2004, section 3.2) estimate the amount a
+    from the data. With few rows or many columns the result is near the identity. With a = 0 it is relevant component analysis
+    (Bar-Hillel 2005), and the whitening of linear discriminant analysis. It does not depend on a rotation of the columns, but it does
+    depend on their units: scale columns of different units first.
 
     Parameters
     ----------
-    X : ndarray or scipy.sparse, shape (n, d)
+    X : ndarray or scipy.sparse, shape (n, r)
     codes : ndarray of int, shape (n,)
         Class of each point; -1 where it is not known.
+    n_columns : int, optional
+        Number of columns d of the points, if X holds their coordinates in a subspace that contains them; by default r.
 
     Returns
     -------
-    ndarray, shape (d, r)
-        Units 1 / (X units). Directions in which the points do not vary get weight 0. If nothing varies within classes, the
-        columns are scaled. If every column is constant, the result is the identity.
+    ndarray, shape (r, r)
+        The identity if nothing varies within classes. Constant columns get weight 0.
     """
-    from sklearn.covariance import ledoit_wolf  # half of what else is imported
-
-    scale, _, vectors = _principal_axes(X)
-    if not vectors.size:
-        return np.eye(X.shape[1])
-    axes = scale[:, None] * vectors
-    known = codes >= 0
-    T = np.asarray(X[known] @ axes)
+    known = np.flatnonzero(codes >= 0)
+    T = np.asarray(dense(X[known]), dtype=float)
     _, group, counts = np.unique(codes[known], return_inverse=True, return_counts=True)
     sums = np.zeros((len(counts), T.shape[1]))
     np.add.at(sums, group, T)
-    T -= (sums / counts[:, None])[group]
-    n, freedom = len(T), len(T) - len(counts)
-    spread = np.einsum("ij,ij->", T, T) / T.shape[1]
-    if freedom < 1 or spread <= RANK_TOL * n:
-        return axes
-    C, _ = ledoit_wolf(T * np.sqrt(n / freedom), assume_centered=True)
-    values, turned = eigh(C)
-    return axes @ turned / np.sqrt(np.maximum(values, LEAST_WITHIN * values[-1]))
+    R = T - (sums / counts[:, None])[group]
+    (n, r), d = R.shape, n_columns or R.shape[1]
+    C = R.T @ R / max(1, n)
+    size, mean = float(np.einsum("ij,ij->", C, C)), float(np.trace(C)) / d
+    if not mean > RANK_TOL * float(np.einsum("ij,ij->", T, T)) / (max(1, n) * d):
+        return np.eye(r)
+    spread = size - d * mean * mean  # |C - mean I|^2
+    noise = (float((np.einsum("ij,ij->i", R, R) ** 2).mean()) - size) / n  # expected squared error of C
+    a = min(1.0, noise / spread) if spread > 0 else 1.0
+    values, vectors = eigh(C)
+    inverse = 1.0 / np.maximum((1.0 - a) * values + a * mean, LEAST_WITHIN * values[-1])
+    trace = inverse.sum() + (d - r) * inverse.max()
+    return (inverse_deviations(T) > 0)[:, None] * vectors * np.sqrt(inverse * d / trace)
+
+
+def in_span(X: Any) -> np.ndarray:
+    """Coordinates (n, n) of n points in their span: all inner products are those of X (n, d)."""
+    gram = dense(X @ X.T)
+    values, vectors = eigh(np.asarray(gram, dtype=float))
+    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def prior_factor(X: Any, prior: str, codes: np.ndarray | None = None) -> Any:
@@ -155,7 +164,7 @@ def points_in_prior(X: Any, prior: Any) -> Any:
     ``prior`` is "identity", "variance", "covariance" or an array (d, d).
     """
     if not isinstance(prior, str):
-        return np.asarray(X @ root_of_prior(as_matrix("prior", prior, square=True)))
+        return np.asarray(X @ factor_of(as_matrix("prior", prior, square=True)))
     P = prior_factor(X, prior)
     return X if P is None else X @ P
 
@@ -172,8 +181,10 @@ def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
     return axes if P is None else np.asarray(P @ axes)
 
 
-def root_of_prior(prior: np.ndarray) -> np.ndarray:
-    """Factor P (d, d) of a metric that was given, ``P P' = prior``."""
+def factor_of(prior: Any) -> Any:
+    """Factor P of a prior metric ``P P'`` that is given as a Factor or a matrix (d, d); None is the identity."""
+    if prior is None or isinstance(prior, Factor):
+        return None if prior is None else prior.G0
     values, vectors = eigh(prior)
     return vectors * np.sqrt(np.maximum(values, 0.0))
 

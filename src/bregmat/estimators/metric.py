@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -9,40 +10,53 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix, check_integer, to_numpy
-from bregmat.base.linalg import eigh
+from bregmat.base.linalg import dense, eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import validated
-from bregmat.estimators.choice import compared_rows, scaled_or_not
 from bregmat.estimators.given import given_constraints, nothing_given
-from bregmat.estimators.learner import MANY_POINTS, ConstraintLearner, Task, TrainingProblem
+from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.linear_maps import (
     MOST_FEATURES,
     MOST_NUMBERS,
     MOST_ROWS,
-    POINTS_PRIORS,
     PRIORS,
     components_of_many,
+    factor_of,
+    in_span,
+    inverse_within,
+    points_in_prior,
     prior_factor,
     pruned,
-    root_of_prior,
     scatter,
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
+from bregmat.estimators.passes import MANY_POINTS
+from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
+from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
+from bregmat.from_labels.groups import LabelGroups
 from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import ExitReason, MatrixResult, Status
-from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Strategy, Table, Values
+from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Table, Values
 
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
 
 FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to their leading components
+# Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
+CANDIDATES = (
+    *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
+    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
+    *(Candidate("neighbors", weight, "within") for weight in (0.1, 0.3)),
+    Candidate("random", 1.0, "identity"),
+    Candidate("random", 0.1, "within"),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +70,13 @@ class MetricProblem(TrainingProblem):
         X, prior = self.points.points, self.prior
         if result is not None:
             X = result.coordinates.transform(X, result.iterate)
-        elif isinstance(prior, Factor):
-            X = X @ prior.G0
         elif prior is not None:
-            X = np.asarray(X @ root_of_prior(prior))
+            X = X @ factor_of(prior)
         return PointSpace(X, among)
 
     def pairs(self, task: Task) -> Constraints:
-        return task.random_pairs(self.points.points)
+        """Random pairs, bounded by percentiles of the distances in the prior metric."""
+        return task.random_pairs(self.points.points, P=factor_of(self.prior))
 
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
@@ -71,6 +84,44 @@ class MetricProblem(TrainingProblem):
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         prior = Factor(CheckedPoints(self.prior.G0)) if isinstance(self.prior, Factor) else self.prior
         return nearest_metric(self.points, rows, prior=prior, **settings)
+
+    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
+        return np.asarray(result.transform(X))
+
+
+class MetricTrials(Trials):
+    """Quick fits in coordinates in which the prior is the identity.
+
+    The coordinates of "within" depend on the labels of the training part, the others are computed once. If there are more columns
+    than rows, the points are represented in the span of the sample, which changes no distance.
+    """
+
+    def __init__(self, learner: MetricLearner, sample: Task) -> None:
+        super().__init__(learner, sample)
+        self.known: dict[Any, np.ndarray] = {}
+
+    def __call__(self, candidate: Candidate, train: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+        Z = self._points(candidate.prior, train)
+        if candidate.strategy is None:
+            return lambda rows: Z[rows]
+        labels = self.sample.labels.of_rows(train)
+        part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
+        result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
+        return lambda rows: np.asarray(result.transform(Z[rows]))
+
+    def _points(self, prior: Any, train: np.ndarray) -> np.ndarray:
+        """The sample in the coordinates of a prior, shape (n, r)."""
+        key = prior, train.tobytes() if prior == "within" else b""
+        if key not in self.known:
+            X, labels = self.sample.X, self.sample.labels
+            if prior == "within":
+                Z = self._points("identity", train)
+                Z = Z @ inverse_within(Z[train], labels.codes[train], X.shape[1])
+            else:
+                Z = points_in_prior(X, self.learner.prior if prior == "given" else prior)
+                Z = dense(Z) if Z.shape[1] <= Z.shape[0] else in_span(Z)
+            self.known[key] = np.asarray(Z, dtype=float)
+        return self.known[key]
 
 
 @on_one_blas_thread
@@ -199,8 +250,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """
 
     divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
-    strategy: Literal["auto"] | Strategy | None = "auto"
-    slack_weight: Literal["auto"] | float = "auto"
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
 
@@ -215,6 +264,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         constraints: Constraints | LazyConstraints | None = None,
         sample_id: Labels | None = None,
         sample_weight: Values | None = None,
+        groups: Labels | None = None,
         executor: Any = None,
         block_size: int | None = None,
     ) -> Self:
@@ -264,10 +314,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         """
         if is_for_blocks(executor, block_size, X, constraints):
             with self._fitting():
-                self._fit_in_blocks(X, y, constraints, (sample_id, sample_weight), executor, block_size)
+                self._fit_in_blocks(X, y, constraints, (sample_id, sample_weight, groups), executor, block_size)
             return self
         rows: Any = constraints
-        return super().fit(X, y, constraints=rows, sample_id=sample_id, sample_weight=sample_weight)
+        names: dict[str, Any] = {"sample_id": sample_id, "sample_weight": sample_weight, "groups": groups}
+        return super().fit(X, y, constraints=rows, **names)
 
     def _fit_in_blocks(
         self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
@@ -277,7 +328,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         from bregmat.sharded.points import PointsInBlocks
 
         self._check_parameters()
-        for name, value in zip(("sample_id", "sample_weight"), others):
+        for name, value in zip(("sample_id", "sample_weight", "groups"), others):
             if value is not None:
                 raise TypeError(f"{name} is not taken where points are processed in blocks.")
         if self.warm_start:
@@ -296,8 +347,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
         task = Task(self, points, given, labels)
-        self.comparison_ = {}
-        self._decide(task)
+        task = replace(task, candidate=self._choose(task, None))
         d = points.shape[1]
         prior = self._given_prior(d) if self.prior_ == "given" else block_prior(points, self.prior_)
         problem = BlockProblem(points, prior, block_size)
@@ -310,22 +360,30 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             raise ValueError(f"n_components must be at most {d}, the number of features; got {k}.")
         return X
 
-    def _decide(self, task: Task) -> None:
-        """Decide all settings that are "auto": the prior, the strategy and the slack weight."""
-        self.prior_: str = self.prior if isinstance(self.prior, str) else "given"
-        if self.prior_ == "auto":
-            self.prior_ = "identity"  # bounds of random pairs and of given constraints have the units of the data
-            if task.given is None and task.kinds is not None and self.strategy in ("auto", "neighbors", None):
-                rows, codes = compared_rows(task.X.shape[0], task.kinds)
-                self.prior_, self.comparison_ = scaled_or_not(task.X[rows], codes)
-        super()._decide(task)
-
-    def _compared_strategy(self, task: Task, **settings: Any) -> tuple[Strategy | None, float]:
+    def _candidates(self, task: Task) -> list[Candidate]:
+        found = list(CANDIDATES)
         if (
-            self.prior_ not in POINTS_PRIORS
-        ):  # "within" needs all labels, and an array may have been computed from all rows
-            return "neighbors", 1.0
-        return super()._compared_strategy(task, prior=self.prior_, n_components=None, **settings)
+            not isinstance(task.labels, LabelGroups) and self.prior == "auto"
+        ):  # in blocks there is no covariance within classes
+            found = [one for one in found if one.prior != "within"]
+        elif task.labels.target_type != "class":  # random pairs need classes
+            found = [one for one in found if one.strategy != "random"]
+        return found
+
+    def _asked(self) -> dict[str, Any]:
+        prior = self.prior if isinstance(self.prior, str) else "given"
+        return super()._asked() | {"prior": prior}
+
+    def _given_candidate(self) -> Candidate:
+        return matching([Candidate("neighbors", prior="identity", passes=MORE_PASSES)], **self._asked())[0]
+
+    def _trials(self, quick: Any, sample: Task) -> Trials:
+        return MetricTrials(quick, sample)
+
+    def _choose(self, task: Task, groups: Any) -> Candidate:
+        best = super()._choose(task, groups)
+        self.prior_: str = best.prior or "identity"
+        return best
 
     def _problem(self, task: Task) -> MetricProblem:
         X: Any = task.X
@@ -334,11 +392,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.prior_ == "given":
             prior = self._given_prior(d)
         else:
-            codes = task.kinds.codes if self.prior_ == "within" and task.kinds is not None else None
+            codes = task.labels.codes if self.prior_ == "within" and task.labels is not None else None
             P = prior_factor(X, self.prior_, codes)
             prior = None if P is None else Factor(P)
         # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
-        is_free = isinstance(self.prior, str) and self.prior == "auto" and task.kinds is not None
+        is_free = isinstance(self.prior, str) and self.prior == "auto" and task.labels is not None
         is_large = n > MANY_POINTS and FEW_FEATURES < d <= MOST_FEATURES and not sp.issparse(X)
         if is_free and is_large and self.strategy_ == "neighbors":
             prior = Factor(pruned(X, None if prior is None else prior.G0, self.n_components or 1))
@@ -394,11 +452,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _neighborhood(self, task: Task, result: MatrixResult) -> Neighborhood | None:
         """The mapped points and their neighbours; None if the components to keep do not depend on them."""
         n, d = task.X.shape
-        if self.strategy_ != "neighbors" or task.kinds is None or d > MOST_FEATURES:
+        if self.strategy_ != "neighbors" or task.labels is None or d > MOST_FEATURES:
             return None
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
-        kinds = task.kinds.of_rows(np.arange(n)[sample])
-        points = Neighborhood(np.asarray(task.X[sample] @ result.B), kinds, self.n_neighbors, self.n_impostors)
+        labels = task.labels.of_rows(np.arange(n)[sample])
+        points = Neighborhood(np.asarray(task.X[sample] @ result.B), labels, self.n_neighbors, self.n_impostors)
         return points if len(points.found.points) else None
 
     def _check_parameters(self) -> None:

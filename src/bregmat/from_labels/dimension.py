@@ -8,7 +8,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bregmat.base.linalg import eigh
-from bregmat.from_labels.neighbors import Kinds, Neighbors, PointSpace
+from bregmat.from_labels.groups import LabelGroups
+from bregmat.from_labels.neighbors import Neighbors, PointSpace
 
 # searches for neighbours in the map found so far, and steps of L-BFGS between two of them
 DRAWS, STEPS = 8, 10
@@ -24,7 +25,7 @@ class Neighborhood:
     Attributes
     ----------
     Z : ndarray, shape (n, r)
-    kinds : Kinds
+    groups : LabelGroups
         Which points belong together.
     n_neighbors, n_impostors : int
         Number of targets and of impostors of each point.
@@ -35,13 +36,13 @@ class Neighborhood:
     """
 
     Z: np.ndarray
-    kinds: Kinds
+    groups: LabelGroups
     n_neighbors: int
     n_impostors: int
 
     def __post_init__(self) -> None:
-        kinds, space = self.kinds, PointSpace(self.Z, self.kinds.ordered)
-        self.found: Neighbors = space.nearest(kinds, kinds.labelled, self.n_neighbors, self.n_impostors)
+        groups, space = self.groups, PointSpace(self.Z, self.groups.ordered)
+        self.found: Neighbors = space.nearest(groups, groups.labelled, self.n_neighbors, self.n_impostors)
         self.right = self.found.near[:, 0] < self.found.far[:, 0]
 
     def spread(self, nearest: np.ndarray) -> np.ndarray:
@@ -59,7 +60,7 @@ class Neighborhood:
 
     def mapped(self, V: np.ndarray) -> Neighborhood:
         """The same points at ``Z V``."""
-        return Neighborhood(self.Z @ V, self.kinds, self.n_neighbors, self.n_impostors)
+        return Neighborhood(self.Z @ V, self.groups, self.n_neighbors, self.n_impostors)
 
     def comparisons(self) -> np.ndarray:
         """Points, targets and impostors, shape (m, 3); of evenly spaced points if there are too many."""

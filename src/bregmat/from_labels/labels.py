@@ -16,7 +16,8 @@ from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.constraints import Constraints, rows_of
 from bregmat.constraints.relations import SQ_DISTANCE
-from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, as_kinds, neighbor_constraints
+from bregmat.from_labels.groups import label_groups
+from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
 from bregmat.typing import Form, Labels, Points, RandomState, Strategy
 
 MOST_DEFAULT_PAIRS = 1_000_000  # 40 k^2 is above this from 159 classes on
@@ -119,11 +120,11 @@ def constraints_from_labels(
     drawing = Drawing(n_neighbors, n_impostors, form, n_constraints)
     percentiles = as_percentiles(percentiles)
     rng = generator(random_state)
-    kinds = as_kinds(y, points.shape[0], strategy, unlabeled=unlabeled)
+    groups = label_groups(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        compared = kinds.compared(drawing.most_points, rng, is_told=True)
-        return neighbor_constraints(PointSpace(points, kinds.ordered), kinds, compared, drawing)
-    return random_pairs(points, kinds, n_constraints, percentiles, rng, is_balanced=strategy == "random")
+        compared = groups.compared(drawing.most_points, rng, is_told=True)
+        return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
+    return random_pairs(points, groups, n_constraints, percentiles, rng, is_balanced=strategy == "random")
 
 
 def random_pairs(
@@ -135,13 +136,14 @@ def random_pairs(
     *,
     is_balanced: bool,
     apart: Wanted | None = None,
+    P: Any = None,
 ) -> Constraints:
     """Pairs within classes and between classes, bounded by percentiles of the squared distances.
 
     Parameters
     ----------
     points : ndarray, csr array, or points in blocks, shape (n, d)
-    classes : Kinds or BlockLabels
+    classes : LabelGroups or BlockLabels
         Groups that are classes.
     n_constraints, percentiles
         As in :func:`constraints_from_labels`.
@@ -151,13 +153,15 @@ def random_pairs(
         Whether to draw half of the pairs within classes, with equal shares for all classes; otherwise all pairs are equally probable.
     apart : callable, optional
         ``apart(i, j)`` tells which pairs of rows differ; :func:`bregmat.base.sampling.differ` by default.
+    P : ndarray or scipy.sparse, shape (d, r), optional
+        Map after which the squared distances are measured.
     """
     k = len(classes.sizes)
     if n_constraints is None:
         n_constraints = min(40 * k * k, MOST_DEFAULT_PAIRS)
     apart = differ(points) if apart is None else apart
     near_bound, far_bound = sq_distance_percentiles(
-        points, classes.labelled, percentiles, rng, which="labelled points", apart=apart
+        points, classes.labelled, percentiles, rng, which="labelled points", apart=apart, P=P
     )
     draw = _balanced_pairs if is_balanced else _uniform_pairs
     same, different = draw(classes, n_constraints, rng, apart)

@@ -1,12 +1,11 @@
-"""Comparisons of neighbours: the nearest points of the same kind against the nearest points of other kinds (after LMNN).
+"""Comparisons of neighbours: the nearest points of the same group against the nearest points of other groups (after LMNN).
 
-Labels (classes, numbers, or sets of labels) say which points belong together: :class:`Kinds`. Distances come from a :class:`Space`:
+Labels say which points belong together: :class:`bregmat.from_labels.groups.LabelGroups`. Distances come from a :class:`Space`:
 points in their units, points in a learned map, or a kernel. Memory grows with the number of points, not with its square.
 """
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, Protocol, get_args
@@ -14,13 +13,13 @@ from typing import Any, Protocol, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import as_choice, check_integer, rows_text, to_numpy
+from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
-from bregmat.constraints.columns import is_missing
 from bregmat.constraints.constraints import Constraints, rows_of
 from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
+from bregmat.from_labels.groups import ALIKE, APART, LabelGroups, warn_of_points
 from bregmat.typing import Form, Strategy
 
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
@@ -35,207 +34,8 @@ MOST_DEFAULT_ROWS = (
 BLOCK = 4_000_000  # squared distances that are computed at a time
 NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
 CLOSE = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
-ALONE = "are alone in their class: they serve as neighbours of others only"
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
 COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both points, below which it may be rounding
-MOST_BINS = 10  # of a continuous target
-ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
-_NUMBERS = (int, float, np.integer, np.floating)
-
-
-# ---------------------------------------------------------------------- which points belong together
-class Kinds:
-    """A group for each point, and which groups belong together or apart.
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n,)
-        Group of each point, -1 where it is unknown.
-    relation : ndarray of int8, shape (g, g), optional
-        1: together, -1: apart, 0: neither. By default groups are classes: equal ones belong together, different ones apart.
-
-    Attributes
-    ----------
-    labelled, ordered : ndarray of int
-        Row numbers of the points of known groups, ascending, and group by group.
-    sizes : ndarray of int, shape (g,)
-        Number of points of each group.
-    """
-
-    def __init__(self, codes: np.ndarray, relation: np.ndarray | None = None) -> None:
-        if relation is None:
-            relation = np.where(np.eye(int(codes.max(initial=-1)) + 1, dtype=bool), ALIKE, APART).astype(np.int8)
-        self.codes, self.relation = codes, relation
-        self.labelled = np.flatnonzero(codes >= 0)
-        known = codes[self.labelled]
-        self.ordered = self.labelled[np.argsort(known, kind="stable")]
-        self.sizes = np.bincount(known, minlength=len(relation))
-
-    @classmethod
-    def of_values(cls, y: np.ndarray) -> Kinds:
-        """Groups are bins of numbers with equal counts. Bins that touch belong neither together nor apart. NaN is unknown."""
-        known = np.isfinite(y)
-        n_bins = int(np.clip(known.sum() // 5, 3, MOST_BINS))
-        edges = np.unique(np.quantile(y[known], np.linspace(0, 1, n_bins + 1)[1:-1]))
-        codes = np.where(known, np.searchsorted(edges, np.where(known, y, 0.0), side="right"), -1)
-        steps = np.abs(np.subtract.outer(np.arange(len(edges) + 1), np.arange(len(edges) + 1)))
-        return cls(codes, np.select([steps == 0, steps == 1], [ALIKE, NEITHER], APART).astype(np.int8))
-
-    @classmethod
-    def of_sets(cls, Y: np.ndarray) -> Kinds:
-        """Groups are different rows of 0 and 1: together if they share a label, otherwise apart. A row of zeros is unknown."""
-        sets, codes = np.unique(Y, axis=0, return_inverse=True)
-        codes, empty = codes.reshape(-1), ~np.asarray(sets.any(axis=1))
-        shared = sets.astype(np.int64) @ sets.T.astype(np.int64)
-        return cls(np.where(empty[codes], -1, codes), np.where(shared > 0, ALIKE, APART).astype(np.int8))
-
-    @property
-    def are_classes(self) -> bool:
-        """Whether every group is apart from all others."""
-        return bool(np.array_equal(self.relation == ALIKE, np.eye(len(self.relation))) and self.relation.all())
-
-    def of_rows(self, rows: Any) -> Kinds:
-        """Groups of some of the points."""
-        return Kinds(self.codes[rows], self.relation)
-
-    def code_of(self, rows: np.ndarray) -> np.ndarray:
-        """Group numbers of some of the points."""
-        return self.codes[rows]
-
-    def compared(self, most: float = np.inf, rng: Any = None, *, is_told: bool = False) -> np.ndarray:
-        """Points that have both points of their kind and points apart, ascending; raises if there are none.
-
-        If there are more than ``most``, ``rng`` draws as many. ``is_told``: warn of points that are alone in their kind.
-        """
-        n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
-        group = self.codes[self.labelled]
-        able = self.labelled[((n_alike > 1) & (n_apart > 0))[group]]
-        if not len(able):
-            where = rows_text(self.labelled)
-            check_kinds(bool((n_apart[group] > 0).any()), bool((n_alike[group] > 1).any()), f"labelled point ({where})")
-            raise ValueError(
-                f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
-            )
-        alone = self.labelled[n_alike[group] == 1]
-        if is_told and len(alone):
-            warn_of_points(alone, ALONE)
-        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
-
-
-def as_kinds(y: Any, n: int, strategy: str | None, *, unlabeled: Any = -1) -> Kinds:
-    """Which points belong together, from class labels; unless pairs are drawn at random, also from numbers and sets of labels.
-
-    Parameters
-    ----------
-    y : array-like, shape (n,) or (n, n_labels)
-    n : int
-        Number of points.
-    strategy, unlabeled
-        As in :func:`bregmat.constraints_from_labels`. Only "random" and "uniform" need classes.
-    """
-    y = to_numpy("y", y)
-    values = np.asarray(y.toarray() if sp.issparse(y) else y)
-    is_drawn = strategy in ("random", "uniform")
-    if not is_drawn and values.ndim == 2 and values.shape[1] > 1:
-        if not np.isin(values, (0, 1)).all():
-            raise ValueError("y with several columns must hold sets of labels as 0 and 1.")
-        kinds = Kinds.of_sets(values.astype(bool))
-    elif not is_drawn and values.dtype.kind == "f" and is_continuous(values):
-        kinds = Kinds.of_values(values.astype(float))
-    else:
-        kinds = Kinds(label_codes(y, unlabeled=unlabeled))
-    if len(kinds.codes) != n:
-        raise ValueError(f"y has {len(kinds.codes)} labels but X has {n} rows.")
-    if len(kinds.labelled) < 2:
-        raise too_few_labelled(len(kinds.labelled), n, unlabeled)
-    return kinds
-
-
-def too_few_labelled(n_known: int, n: int, unlabeled: Any) -> ValueError:
-    """The error if fewer than two of n rows are labelled."""
-    return ValueError(
-        f"y must label at least 2 rows to make a pair; {n_known} of {n} rows are labelled "
-        f"(unlabeled={unlabeled!r}, n_samples={n})."
-    )
-
-
-def is_continuous(values: np.ndarray) -> bool:
-    """Whether these floats are finite numbers (or NaN) in one dimension that are not all whole."""
-    if values.ndim != 1 or np.isinf(values).any():
-        return False
-    known = values[~np.isnan(values)]
-    return bool((known != np.rint(known)).any())
-
-
-# ---------------------------------------------------------------------- class labels
-def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
-    """Class numbers 0, 1, ... in order of first appearance, -1 for rows without a label; int64, shape (n,).
-
-    The order does not depend on the names of classes, so neither do pairs that are drawn from them. Raises ``ValueError`` for labels
-    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels.
-    """
-    values = np.asarray(y)
-    if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
-        values = np.array(y, dtype=object)
-    if values.ndim != 1:
-        raise ValueError(f"y should be a 1d array, one label per row; got shape {values.shape}.")
-    is_object = values.dtype.kind == "O"
-    missing = np.array([is_missing(v) for v in values], dtype=bool) if is_object else values != values  # NaN and NaT
-    if isinstance(y, np.ma.MaskedArray):
-        missing = missing | np.ma.getmaskarray(y)
-    rows = np.flatnonzero(~missing)
-    known = values[rows]
-    if known.dtype.kind == "O" and len(known) and all(_is_number(v) for v in known):
-        known = known.astype(float)
-    if known.dtype.kind in "cf":
-        _check_whole(known, rows)
-    is_number = isinstance(unlabeled, _NUMBERS) and not isinstance(unlabeled, bool)
-    if is_number and unlabeled == -1 and known.dtype.kind in "if" and set(np.unique(known).tolist()) == {-1, 1}:
-        raise ValueError(
-            "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? "
-            "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
-        )
-    # a mark of another type than the labels equals none of them: True is not 1, and "1" is not 1
-    if known.dtype.kind == "O":
-        is_alike = [type(v) is type(unlabeled) or (is_number and _is_number(v)) for v in known]
-        is_class = np.array([not (alike and v == unlabeled) for alike, v in zip(is_alike, known)], dtype=bool)
-    else:
-        kind = {"U": str, "S": bytes, "b": bool | np.bool_}.get(known.dtype.kind)
-        may_be = is_number if kind is None else isinstance(unlabeled, kind)
-        is_class = known != unlabeled if may_be else np.ones(len(known), dtype=bool)
-    codes = np.full(len(values), -1, dtype=np.int64)
-    known = known[is_class]
-    if known.dtype.kind == "O":
-        seen: dict[Any, int] = {}
-        codes[rows[is_class]] = [seen.setdefault(v, len(seen)) for v in known]
-        return codes
-    _, first, inverse = np.unique(known, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    codes[rows[is_class]] = rank[inverse]
-    return codes
-
-
-def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
-    """Raise for numbers that are no class labels: complex, infinite, or not whole; ``rows`` are their row numbers."""
-    if labels.dtype.kind == "c":
-        raise ValueError("y must hold class labels; got complex numbers.")
-    bad = rows[~np.isfinite(labels)]
-    if len(bad):
-        raise ValueError(f"y contains infinity or a value too large, in {rows_text(bad)}.")
-    broken = labels != np.rint(labels)
-    if broken.any():
-        bad = rows[broken]
-        raise ValueError(
-            f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
-            "bound, sense)."
-        )
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a label is a number; True and False are not."""
-    return isinstance(value, _NUMBERS) and not isinstance(value, bool)
 
 
 # ---------------------------------------------------------------------- what is drawn
@@ -275,7 +75,7 @@ class Drawing:
 # ---------------------------------------------------------------------- the search
 @dataclass(frozen=True, eq=False)
 class Neighbors:
-    """Some points, each with its nearest points of the same kind (targets) and points apart (impostors).
+    """Some points, each with its nearest points of the same group (targets) and points apart (impostors).
 
     Attributes
     ----------
@@ -301,12 +101,12 @@ class Space(Protocol):
     """Points among which neighbours are searched, in memory (:class:`SpaceInMemory`) or in blocks."""
 
     @abstractmethod
-    def nearest(self, kinds: Any, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+    def nearest(self, groups: Any, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """The nearest points that belong together with some points, and the nearest apart from them.
 
         Parameters
         ----------
-        kinds : Kinds or BlockLabels
+        groups : LabelGroups or BlockLabels
             Of all n points.
         points : ndarray of int, shape (m,)
             Points whose neighbours are wanted; their groups are known.
@@ -344,35 +144,35 @@ class SpaceInMemory(Space):
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Accurate squared distances of pairs of close points, shape (m,); exactly 0 for copies."""
 
-    def nearest(self, kinds: Kinds, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
+    def nearest(self, groups: LabelGroups, points: np.ndarray, n_alike: int, n_apart: int) -> Neighbors:
         """Neighbours of both sorts by one pass over all distances.
 
         Parameters
         ----------
-        kinds, points, n_alike, n_apart
+        groups, points, n_alike, n_apart
             As in :meth:`Space.nearest`.
         """
         among, m = self.among, len(points)
-        place = np.empty(len(kinds.codes), np.int64)
+        place = np.empty(len(groups.codes), np.int64)
         place[among] = np.arange(len(among))
-        group_of = kinds.codes[among]
+        group_of = groups.codes[among]
         targets, impostors = np.full((m, n_alike), -1, np.int64), np.full((m, n_apart), -1, np.int64)
         near, far = np.full((m, n_alike), np.inf), np.full((m, n_apart), np.inf)
         is_copy = np.zeros(m, dtype=bool)
-        order = np.argsort(kinds.codes[points], kind="stable")
+        order = np.argsort(groups.codes[points], kind="stable")
         step = max(1, BLOCK // len(among))  # points whose distances are computed at a time
         parts = np.split(order, np.arange(step, m, step))
 
         def search(start: int, stop: int) -> None:
             for part in parts[start:stop]:
-                sq, group = self.sq_distances(points[part]), kinds.codes[points[part]]
+                sq, group = self.sq_distances(points[part]), groups.codes[points[part]]
                 sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
                 cuts = np.flatnonzero(
                     np.diff(group, prepend=-1, append=-1)
                 )  # points of a group have the same candidates
                 for a, b in zip(cuts, cuts[1:]):
                     some, one, i = sq[a:b], part[a:b], points[part[a:b]]
-                    relation = kinds.relation[group[a]][group_of]
+                    relation = groups.relation[group[a]][group_of]
                     alike = np.flatnonzero(relation == ALIKE)
                     k = min(n_alike, len(alike))
                     targets[one, :k], near[one, :k] = self._closest(some[:, alike], i, among[alike], k)
@@ -439,20 +239,20 @@ class PointSpace(SpaceInMemory):
 # ---------------------------------------------------------------------- rows
 def neighbor_constraints(
     space: Space,
-    kinds: Any,
+    groups: Any,
     points: np.ndarray,
     drawing: Drawing,
     *,
     typical: float | None = None,
     is_told: bool = True,
 ) -> Constraints:
-    """Rows that make the nearest targets of some points (points of their kind) nearer than their nearest impostors (points apart).
+    """Rows that make the nearest targets of some points (points of their group) nearer than their nearest impostors (points apart).
 
     Parameters
     ----------
     space : Space
         Where distances are measured.
-    kinds : Kinds or BlockLabels
+    groups : LabelGroups or BlockLabels
         Which of n points belong together.
     points : ndarray of int, shape (m,)
         Points that are compared with their neighbours.
@@ -467,12 +267,12 @@ def neighbor_constraints(
     Constraints
         Each row has the weight 1000 / (number of rows).
     """
-    found = space.nearest(kinds, points, drawing.n_neighbors, drawing.n_impostors)
+    found = space.nearest(groups, points, drawing.n_neighbors, drawing.n_impostors)
     if not len(found.points):
-        is_apart = kinds.relation[kinds.codes[points[0]]] == APART
+        is_apart = groups.relation[groups.codes[points[0]]] == APART
         raise NothingToCompare(
             f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
-            (int(points[0]), int(kinds.ordered[is_apart[kinds.codes[kinds.ordered]]][0])),
+            (int(points[0]), int(groups.ordered[is_apart[groups.codes[groups.ordered]]][0])),
         )
     if is_told and len(found.copies):
         warn_of_points(found.copies, COPIES)
@@ -510,19 +310,3 @@ def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constrain
     others = np.concatenate([found.targets[p, a], found.impostors[q, b]])
     index, is_alike = np.stack([found.points[np.concatenate([p, q])], others], axis=1), np.arange(len(others)) < len(p)
     return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
-
-
-def check_kinds(has_other: bool, has_target: bool, which: str) -> None:
-    """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
-    if not has_other:
-        raise ValueError(
-            f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
-            "Use strategy='random', or give constraints."
-        )
-    if not has_target:
-        raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
-
-
-def warn_of_points(rows: np.ndarray, why: str) -> None:
-    """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
-    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=5)

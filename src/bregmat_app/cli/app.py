@@ -92,9 +92,6 @@ def learn(
     categorical: Annotated[
         Words, columns_option("Columns of words or codes to encode as one feature per category; may be repeated.")
     ] = None,
-    search: Annotated[
-        bool, flag("Choose prior, strategy and slack weight by cross-validation of the labels.", "--search")
-    ] = False,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
     from bregmat_app.cli.learning import learn_points, learn_sharded
@@ -103,12 +100,11 @@ def learn(
         if (name := blocks.unused()) is not None:
             raise fail(f"{name} needs --points FILE: constraints and points that stay in their files")
         names = names_in(categorical)
-        raise typer.Exit(learn_points(points, columns, metric, output, constraints, names, search=search))
+        raise typer.Exit(learn_points(points, columns, metric, output, constraints, names))
     in_memory = {
         "--constraints": constraints,
         "--labels": columns.labels,
         "--categorical": categorical,
-        "--search": search or None,
         "--report": output.report,
         "--n-components": metric.n_components,
     }

@@ -12,7 +12,7 @@ import typer
 
 from bregmat.base.html import SummaryRow, listed, number
 from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import MetricLearner, MetricLearnerCV
+from bregmat.estimators import MetricLearner
 from bregmat.io import ModelCheckpoint, load, open_constraints, open_points, save
 from bregmat.nearest import nearest_metric
 from bregmat.plots._style import require_matplotlib
@@ -41,21 +41,17 @@ class LearnSettings:
 
     parameters: dict[str, Any]  # of bregmat.MetricLearner
     output: LearnOutput
-    search: bool = False  # whether bregmat.MetricLearnerCV chooses some of the parameters
     n_repeats: int = 1  # repetitions of the folds
 
     def fit(self, X: np.ndarray, y: Any, callback: Any, **given: Any) -> Any:
         """Return a fitted :class:`bregmat.MetricLearner`; `callback` gets the records of the solver."""
         # scikit-learn clones the callback, so it has to be a function
-        learner = MetricLearner(**self.parameters, callback=lambda record: callback(record))
-        if not self.search:
-            return learner.fit(X, y, **given)
-        seed = self.parameters["random_state"]
-        return MetricLearnerCV(learner=learner, random_state=seed, verbose=0).fit(X, y).best_learner_
+        return MetricLearner(**self.parameters, callback=lambda record: callback(record)).fit(X, y, **given)
 
     def weight_text(self, learner: Any) -> str:
         """The slack weight in use, and whether it was chosen."""
-        return number(learner.slack_weight_) + (", chosen by cross-validation" if self.search else "")
+        is_chosen = self.parameters["slack_weight"] == "auto" and len(learner.selection_) > 1
+        return number(learner.slack_weight_) + (", chosen on held-out rows" if is_chosen else "")
 
 
 def learn_points(
@@ -65,14 +61,10 @@ def learn_points(
     output: LearnOutput,
     constraints: Path | None,
     categorical: Sequence[str],
-    *,
-    search: bool,
 ) -> int:
     """Check the options, read the files and learn; the exit code."""
     if constraints is None and columns.labels is None:
         raise fail("give --constraints FILE or --labels COLUMN (or both)")
-    if search and (constraints is not None or columns.labels is None):
-        raise fail("--search needs --labels COLUMN to measure by, and takes no --constraints")
     if output.folds == 1:
         raise fail("--folds must be 2 at least, or 0, which leaves the test out; got 1")
     with bad_input():
@@ -88,7 +80,7 @@ def learn_points(
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
-    return learn_task(task, LearnSettings(parameters, output, search))
+    return learn_task(task, LearnSettings(parameters, output))
 
 
 def learn_task(task: LearnInput, settings: LearnSettings) -> int:
@@ -130,16 +122,12 @@ def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
     End the command without a learner: bad parameters (2), a proof of infeasibility (3), Ctrl-C before the first point (130).
     """
     learner, is_interrupted = MetricLearner(**settings.parameters), False
-    what = "searching settings for" if settings.search else "learning from"
     try:
         with (
             show.collected_warnings() as texts,
-            Progress(f"{what} {task.name}", settings.output.quiet) as progress,
+            Progress(f"learning from {task.name}", settings.output.quiet) as progress,
         ):
-            if settings.search:
-                learner = settings.fit(task.X, task.labels, progress)
-            else:
-                learner.set_params(callback=progress).fit(task.X, task.labels, constraints=task.constraints)
+            learner.set_params(callback=progress).fit(task.X, task.labels, constraints=task.constraints)
     except KeyboardInterrupt:
         is_interrupted = True
     except SolverError as error:
@@ -150,19 +138,25 @@ def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
         note("interrupted before there was anything to keep; nothing is written", style="yellow")
         raise typer.Exit(ExitCode.INTERRUPTED)
     learner.set_params(callback=None)
-    task.warnings += [for_command(text) for text in texts]
-    if learner.strategy_ is None:
+    is_unlearned = learner.strategy_ is None
+    task.warnings += [for_command(text) for text in texts if not (is_unlearned and "better than not learning" in text)]
+    if is_unlearned:
         task.warnings.append(_not_learned(learner))
     return learner, is_interrupted
 
 
 def _not_learned(learner: Any) -> str:
     """The remark on a fit whose outcome is the prior."""
-    known = {"variance": "scaled columns", "identity": "the columns as given"}
+    known = {
+        "variance": "scaled columns",
+        "identity": "the columns as given",
+        "within": "the covariance within classes",
+    }
     columns = known.get(learner.prior_, f"the prior {learner.prior_!r}")
-    found = ", ".join(f"{name} {share:.3f}" for name, share in learner.comparison_.items() if "halves" in name)
-    measured = f" (accuracy of neighbours: {found})" if found else ""
-    return f"not learning is better here{measured}: the model is the distance in {columns}; --strategy neighbors learns anyway"
+    return (
+        f"nothing is gained by learning here: on held-out rows no learned metric is better than {columns}. The model is that distance; "
+        "--strategy neighbors learns all the same"
+    )
 
 
 def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
@@ -188,12 +182,6 @@ def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> Fold
     else:
         try:
             if (found := _test_neighbours(task, settings)) is not None:
-                if not found.is_gained:
-                    columns = "scaled" if found.best_without else "as given"
-                    task.warnings.append(
-                        f"neighbours in the learned metric are no better than with columns {columns}: "
-                        "here nothing is gained by learning"
-                    )
                 return found
             why = "there are fewer than four values" if task.has_values else "a class has only one labelled point"
         except (ValueError, SolverError) as error:
@@ -203,7 +191,7 @@ def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> Fold
 
 
 def _test_neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | None:
-    """Run the nearest-neighbour test. A search is repeated on every training part."""
+    """Run the nearest-neighbour test. Settings that are "auto" are chosen again on every training part."""
     n_folds, fold = settings.output.folds, 0
 
     def fit_part(rows: np.ndarray) -> Any:
@@ -236,8 +224,10 @@ def _print(task: LearnInput, learner: Any, settings: LearnSettings, summary: Seq
     if summary:
         console.print(show.summary_table(summary))
     more = [("slack weight", settings.weight_text(learner))]
-    if settings.search:
-        more.append(("chosen by search", f"prior {learner.prior_}, strategy {learner.strategy_ or 'not learned'}"))
+    if len(learner.selection_) > 1:
+        more.append(
+            ("chosen on held-out rows", f"prior {learner.prior_}, strategy {learner.strategy_ or 'not learned'}")
+        )
     has_hard = is_any_hard(learner, learner.constraints_)
     console.print(show.certificate_table(learner.result_, has_hard=has_hard, more=more))
     if settings.output.out is not None:

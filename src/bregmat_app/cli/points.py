@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.html import listed
-from bregmat.from_labels.neighbors import is_continuous, label_codes
+from bregmat.from_labels.groups import are_numbers, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
 from bregmat.io.points import is_id
 from bregmat.io.texts import NOT_AVAILABLE
@@ -239,7 +239,7 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
                 y[y == float(unlabeled)] = np.nan
             except ValueError as error:
                 raise ValueError(f"--unlabeled {unlabeled!r} is no number, but the labels {name!r} are") from error
-    if y.dtype.kind == "f" and is_continuous(y):
+    if y.dtype.kind == "f" and are_numbers(y):
         return y
     try:
         codes = label_codes(y, unlabeled=None)

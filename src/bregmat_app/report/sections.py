@@ -49,7 +49,7 @@ def headline(data: ReportData) -> list[str]:
         f"{before} with columns as given, {among_scaled} with columns scaled."
     )
     if not held_out.is_gained:
-        return [first, f"Here nothing is gained by learning: use {known}."]
+        return [first, f"On these folds the learned metric is not better than {known}."]
     tied = f", is as good in {equal}" if equal else ""
     return [
         first,
