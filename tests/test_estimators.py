@@ -93,7 +93,7 @@ def test_result_is_certified_and_belongs_to_the_constraints(wine, fitted):
     X, _ = wine
     assert fitted.result_.gap <= 1e-4
     assert fitted.constraints_.n_constraints == 178 * 30 == len(fitted.result_.dual)
-    assert {row.stage for row in fitted.result_.history} == {1, 2, 3}
+    assert {row.stage for row in fitted.result_.history} == {1}  # one pass for up to 500 rows
     assert fitted.n_iter_ == fitted.result_.n_iter >= 1 and fitted.n_dropped_constraints_ == 0
     before, after = (fitted.constraints_.violation(G).mean() for G in (X / X.std(axis=0), fitted.transform(X)))
     # 0.27: points keep a margin that few can have, and scaled columns are already so good that the slack weight is 0.3
@@ -479,14 +479,15 @@ def test_large_d_stays_lazy(rng, tmp_path):
 
 @pytest.mark.parametrize("prior", ["identity", "covariance"])
 def test_leading_components_of_many_features_are_those_of_few(rng, monkeypatch, prior):
-    X, y = rng.normal(size=(30, 100)), np.arange(30) % 3
-    params = {"n_constraints": 40, "n_components": 4, "prior": prior, "tol": 1e-8} | RANDOM
+    n = 30 if prior == "identity" else 130  # with fewer rows than columns, all distances in the covariance are equal
+    X, y = rng.normal(size=(n, 100)), np.arange(n) % 3
+    params = {"n_constraints": 40, "n_components": 4, "prior": prior, "slack_weight": 1.0, "tol": 1e-8} | RANDOM
     want = MetricLearner(**params).fit(X, y).components_
     monkeypatch.setattr("bregmat.estimators.metric.MOST_FEATURES", 50)
     got = MetricLearner(**params).fit(X, y).components_
     assert np.allclose(got, want, rtol=1e-6, atol=1e-8 * np.abs(want).max())
     with pytest.raises(ValueError, match="n_components must be at most 29.*got 30"):
-        MetricLearner(n_components=30, random_state=0).fit(X, y)
+        MetricLearner(n_components=30, random_state=0).fit(X[:30], y[:30])
 
 
 def test_float32_stays_float32(wine):
@@ -543,7 +544,12 @@ def test_warm_start(wine):
 
 
 @pytest.mark.parametrize(
-    "learner", [MetricLearner(**RANDOM), KernelLearner("rbf", gamma=1e-5, random_state=0)], ids=str
+    "learner",
+    [
+        MetricLearner(prior="identity", slack_weight=1.0, **RANDOM),
+        KernelLearner("rbf", gamma=1e-5, slack_weight=1.0, **RANDOM),
+    ],
+    ids=str,
 )
 def test_the_data_is_looked_through_once(wine, monkeypatch, learner):
     """NaN is looked for by scikit-learn's check at the door, and by nobody after it."""
@@ -572,9 +578,11 @@ def test_progress_and_callback(wine, capsys):
     MetricLearner(random_state=0).fit(X, y)
     assert capsys.readouterr().out == ""
     seen = []
-    MetricLearner(random_state=0, verbose=2, callback=lambda record: seen.append(record.gap)).fit(X, y)
+    learner = MetricLearner(random_state=0, verbose=2, callback=lambda record: seen.append(record.gap)).fit(X, y)
     first, *lines, end = capsys.readouterr().out.splitlines()
-    assert first.startswith("[bregmat] accuracy of 4 neighbours on 178 training rows: as given 0.6")
+    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
+    assert all(line.startswith("[bregmat]   ") for line in lines[:11]) and sum("chosen" in line for line in lines) == 1
+    lines = lines[len(learner.selection_) :]
     assert len(lines) == len(seen) > 1
     assert lines[0].startswith("[bregmat] iteration ") and "gap" in lines[0] and "violation" in lines[0]
     assert re.match(

@@ -7,7 +7,7 @@ not hold the points or the constraints of all blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -56,6 +56,7 @@ class BlockLabels:
     points: PointsInBlocks
     codes: Any
     counts: np.ndarray
+    target_type: ClassVar[str] = "class"
 
     @classmethod
     def of(cls, points: PointsInBlocks, unlabeled: Any) -> BlockLabels:

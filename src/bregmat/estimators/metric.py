@@ -366,7 +366,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             not isinstance(task.labels, LabelGroups) and self.prior == "auto"
         ):  # in blocks there is no covariance within classes
             found = [one for one in found if one.prior != "within"]
-        elif task.labels.target_type != "class":  # random pairs need classes
+        if task.labels.target_type != "class":  # random pairs need classes
             found = [one for one in found if one.strategy != "random"]
         return found
 

@@ -109,8 +109,7 @@ def drawn_rows(labels: Any, rng: np.random.Generator) -> np.ndarray:
     n, sizes = len(labels.labelled), labels.sizes
     if n <= MOST_COMPARED:
         return np.asarray(labels.labelled[:])
-    is_class = getattr(labels, "target_type", "class") == "class"
-    if not is_class or FEW_OF_CLASS * np.count_nonzero(sizes) <= MOST_COMPARED:
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= MOST_COMPARED:
         return np.asarray(labels.labelled[np.sort(rng.choice(n, MOST_COMPARED, replace=False))])
     order = rng.permutation(len(sizes))
     drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), MOST_COMPARED)))]
