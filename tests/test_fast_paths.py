@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_kernel, nearest_metric
+from bregmat.coordinates.priors import metric_coordinates
 from bregmat.operators import binding
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import MatrixRows, SignedSums
@@ -77,6 +78,34 @@ def test_pair_graph_gives_the_same_as_rows(rng, monkeypatch):
     rows = nearest_metric(X, constraints, **given)
     assert graph.objective == pytest.approx(rows.objective, rel=1e-9)
     assert np.allclose(graph.dual, rows.dual, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("points", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("form", ["pairs", "comparisons"])
+@pytest.mark.parametrize("D", [LogDet(), VonNeumann(), Frobenius()], ids=lambda D: D.name)
+def test_a_few_repeated_points_leave_a_pair_graph(D, form, points, rng):
+    """Vectors of all rows made such a fit 17 times slower. Differences of near copies keep the digits of the data."""
+    X, C = rng.normal(size=(60, 30)), rng.normal(size=(30, 30))
+    for copy, eps in enumerate((0.0, 1e-13, 1e-11, 1e-9, 1e-7, 1e-5)):
+        X[50 + copy] = X[copy] * (1.0 + eps * rng.normal(size=30))
+    i, j = np.tile([np.arange(6), np.arange(50, 56)], 2)
+    rows = Constraints.sq_distance(i, j, 1.0, "<=") + random_pairs(rng, X, 3000)
+    if form == "comparisons":
+        i, j = np.tile(i, 250), np.tile(j, 250)
+        rows = Constraints.comparison(i, rng.integers(6, 50, 3000), i, j)
+    place, op = metric_coordinates(points(X), C @ C.T, D).bind(rows)
+    graph = op.base if form == "comparisons" else op
+    assert isinstance(graph, PairGraph)
+    assert len(graph.Z) <= 60 + 12  # each near copy once in each direction, however many rows name it
+    exact = np.asarray(X, np.longdouble)
+    t = rows.terms()
+    V = (exact[t.a] - exact[t.b]) @ np.asarray(place.R, np.longdouble)
+    found, lengths = graph.vectors(slice(None)), np.linalg.norm(V.astype(float), axis=1)
+    kept = lengths > 1e-11 * np.linalg.norm(exact @ place.R, axis=1).max()  # shorter ones may be rounding
+    assert np.all(np.linalg.norm(found - V, axis=1)[kept] <= 1e-9 * lengths[kept])
+    assert not found[lengths == 0].any()
+    w = rng.normal(size=len(V))
+    assert np.allclose(graph.adjoint(w), (found.T * w) @ found, rtol=1e-10, atol=1e-10 * lengths.max() ** 2)
 
 
 def test_graph_is_built_once_for_all_frames(rng):
