@@ -373,7 +373,7 @@ class PairGraph(OuterProducts):
 
     def replaced(self, rows: np.ndarray, V: np.ndarray, which: np.ndarray) -> PairGraph:
         """With the vectors ``V[which]`` of some rows: those that are not 0 become further points, and the rows these points alone."""
-        some = V.any(axis=1)
+        some = (V != 0.0).any(axis=1)
         is_point, point = some[which], len(self.Z) + np.cumsum(some) - 1
         a, b, sign = self.a.copy(), self.b.copy(), self.sign.copy()
         a[rows[is_point]] = point[which[is_point]]
