@@ -195,7 +195,8 @@ class Draw:
         if relation in ("comparison", "similarity_comparison"):
             where = self.two_pairs()
             p = float(self.value(getattr(C, relation)(*where))[0])
-            p = 0.0 if abs(p) <= 1e-12 * float((self.truth**2).sum()) else p  # equal but for rounding
+            size = self.truth[where] if self.repeats else self.truth
+            p = 0.0 if abs(p) <= 1e-12 * float((size**2).sum()) else p  # equal but for rounding
             if p > 0:
                 where, p = where[2:] + where[:2], -p
             share = 1.0 if rng.random() < tight else rng.uniform(0.2, 1.0)
