@@ -6,13 +6,15 @@ import numpy as np
 import scipy.sparse as sp
 
 import bregmat
-from suite.judge import SECONDS, Case
+from suite.judge import SECONDS, Case, repeat_rows, with_repeats
 
 
-def correlations(rng):
+def correlations(rng, repeats=False):
     """Noisy, indefinite, low-rank, nearly singular input; fixed entries, smallest eigenvalues, ranks; entries that contradict."""
     n = int(rng.integers(2, 14))
     G = rng.normal(size=(n, int(rng.integers(1, n + 2))))
+    if repeats:
+        repeat_rows(rng, G)
     G /= np.linalg.norm(G, axis=1)[:, None]
     truth = G @ G.T
     np.fill_diagonal(truth, 1.0)
@@ -23,6 +25,8 @@ def correlations(rng):
     kind, feasible = str(rng.choice(["plain", "min_eig", "fixed", "impossible", "rank", "scale"])), True
     if arguments["divergence"] != "frobenius":
         R = rng.normal(size=(n, 2 * n))
+        if repeats:
+            repeat_rows(rng, R)
         C = R @ R.T / (2 * n) * 10.0 ** rng.choice([0, 0, -4, 4]) + 1e-3 * np.eye(n)
         arguments["C"], truth = (C + C.T) / 2, np.eye(n)
         kind = "plain" if kind != "scale" else kind
@@ -158,7 +162,7 @@ def distributions(rng):
     )
 
 
-def boosting(rng):
+def boosting(rng, repeats=False):
     """AdaBoost on stumps, some perfect, some constant, some said twice."""
     d, n = int(rng.integers(2, 40)), int(rng.integers(1, 20))
     y = rng.choice([-1.0, 1.0], d)
@@ -170,6 +174,9 @@ def boosting(rng):
         H[:, 0] = 1.0
     elif kind == 2:
         H[:, -1] = H[:, 0]
+    if repeats:  # examples and hypotheses
+        repeat_rows(rng, H, y, least=np.inf)
+        repeat_rows(rng, H.T, least=np.inf)
     weight = rng.random(d) + 1e-3 if rng.random() < 0.5 else None
     steps = int(rng.integers(0, 60))
     return Case(
@@ -181,7 +188,7 @@ def boosting(rng):
     )
 
 
-def streams(rng):
+def streams(rng, repeats=False):
     """The total loss of an online learner is at most the bound it names, for matrices drawn beforehand and the best in hindsight."""
     kind = str(rng.choice(["meg", "logdet", "pca"]))
     d, steps = int(rng.integers(2, 9)), int(rng.integers(1, 200))
@@ -203,6 +210,8 @@ def streams(rng):
         R = rng.normal(size=(d, d))
         U = R @ R.T / d + 0.05 * np.eye(d)
         Z = rng.normal(size=(steps, d)) * scale
+        if repeats:
+            repeat_rows(rng, Z)
         y = np.einsum("ti,ij,tj->t", Z, U, Z) * np.exp(rng.choice([0.0, 0.1]) * rng.normal(size=steps))
         learner = bregmat.OnlineLogDet(d, differences=True)
         for z, label in zip(Z, y):
@@ -213,6 +222,8 @@ def streams(rng):
 
     def pca():
         Z = rng.normal(size=(steps, d)) * scale * np.linspace(1, 0.05, d)
+        if repeats:
+            repeat_rows(rng, Z)
         learner = bregmat.OnlinePCA(int(rng.integers(1, d)), random_state=0)
         learner.partial_fit(Z)
         return learner.cumulative_loss_, learner.loss_bound()
@@ -228,12 +239,14 @@ def streams(rng):
     )
 
 
-def categories(rng):
+def categories(rng, repeats=False):
     """Estimators on one-hot columns and other repeated points, whose copies may have different labels."""
     n = int(rng.integers(4, 60))
     X = np.hstack([np.eye(k)[rng.integers(k, size=n)] for k in rng.integers(1, 6, size=rng.integers(1, 4))])
     if rng.random() < 0.3:
         X = np.hstack([X, rng.normal(size=(3, 2))[rng.integers(3, size=n)]])
+    if repeats:  # the one-hot columns repeat points exactly; these differ by rounding and more
+        repeat_rows(rng, X)
     y = rng.integers(0, rng.integers(2, 5), size=n)
     y[:4] = [0, 0, 1, 1]
     options = {
@@ -252,5 +265,6 @@ def categories(rng):
     return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
 
 
-FAMILIES = {f.__name__: f for f in (correlations, cuts, distributions, boosting, streams, categories)}
+FAMILIES = {f.__name__: f for f in (cuts, distributions)}
+FAMILIES |= with_repeats(correlations, boosting, streams, categories)
 COUNTS = {"categories": 60, "correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}
