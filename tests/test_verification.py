@@ -309,6 +309,11 @@ def other_results(rng):
     cut = bregmat.balanced_cut(W, random_state=0)
     yield {"graph": W}, cut, {"labels": 1 - np.eye(8, dtype=int)[0]}, Status.UNKNOWN
     yield {"graph": W}, cut, {"dual": cut.dual * np.arange(8)}, Status.FEASIBLE
+    sides = {"graph": W, "vertex_weights": np.arange(1, 9), "target": 0.3, "fixed": [1, 0, *[-1] * 6]}
+    cut = bregmat.balanced_cut(**sides, random_state=0)
+    yield sides, cut, {"labels": np.append(1 - cut.labels[:1], cut.labels[1:])}, Status.UNKNOWN
+    yield sides, cut, {"dual": 1e15 * cut.dual}, Status.FEASIBLE
+    yield sides, cut, {"relaxation_bound": cut.relaxation_bound + 0.5}, cut.status
     rows = {"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
     vector = bregmat.nearest_distribution(**rows)
     yield rows, vector, {"x": rows["x0"]}, Status.UNKNOWN
