@@ -14,7 +14,7 @@ from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.models import save
-from bregmat.io.paths import check_writable
+from bregmat.io.paths import check_readable, check_writable
 from bregmat.run.loop import CallBack, Checkpoint
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
@@ -27,6 +27,7 @@ Stamp = tuple[tuple[str, int, int, int], ...]  # name, size, time of the last ch
 
 def _stamp(path: Path) -> Stamp:
     """What changes when a file, or a file of a folder, is replaced or written to."""
+    check_readable(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     found = [(os.fspath(file), file.stat()) for file in files]
     return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)

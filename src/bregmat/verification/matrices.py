@@ -223,7 +223,7 @@ class Recomputation:
         ended = self.losses.ended(p, self._allowed(noise))
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
-        (prior, turning), size = self.from_the_prior(mu), self.gap_unit(objective)
+        (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
         gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = CLOSE * self.gap_unit(objective if np.isfinite(objective) else 0.0)
@@ -233,10 +233,10 @@ class Recomputation:
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0
         if is_feasible and claims_objective:
             found.compare("objective", objective, allowed + blur)
-        found.bound_from_below("dual_bound", bound, allowed + min(lost + turning, size))
+        found.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))
         if claims_objective:
             found.compare("unit", size, EXACT * size + allowed + blur)
-        prior += turning
+        prior += turned
         if prior > result.tol * size:
             found.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
         found.judge(gap, is_feasible)
