@@ -125,14 +125,17 @@ def cuts_with_sides(rng):
     A = A + A.T
     kind = rng.integers(4)
     weights = (np.ones(n), rng.integers(1, 6, n), rng.random(n) + 0.1, 10.0 ** rng.uniform(-3, 3, n))[kind]
-    fixed = np.where(rng.random(n) < rng.choice([0.0, 0.3]), rng.integers(0, 2, n), -1)
-    fixed[rng.integers(n)] = -1
-    sides = np.array(list(itertools.product([0, 1], repeat=n)))
-    sides = sides[((sides == fixed) | (fixed < 0)).all(axis=1)]
-    # a target at which a cut is balanced: the share of one of them
-    target = float(np.clip(sides[rng.integers(len(sides))] @ weights / weights.sum() + 1e-3 * rng.normal(), 0.01, 0.99))
-    off = np.abs(sides @ weights - target * weights.sum())
-    sides = sides[off <= 0.5 * weights[fixed < 0].max() * (1 + 1e-9)]
+    every, sides = np.array(list(itertools.product([0, 1], repeat=n))), np.empty((0, n))
+    while not len(sides):  # until some cut is balanced
+        fixed = np.where(rng.random(n) < rng.choice([0.0, 0.3]), rng.integers(0, 2, n), -1)
+        fixed[rng.integers(n)] = -1
+        target = float(
+            np.clip(every[rng.integers(len(every))] @ weights / weights.sum() + 1e-3 * rng.normal(), 0.01, 0.99)
+        )
+        off = np.abs(every @ weights - target * weights.sum())
+        sides = every[
+            ((every == fixed) | (fixed < 0)).all(axis=1) & (off <= 0.5 * weights[fixed < 0].max() * (1 + 1e-9))
+        ]
     best = float(np.einsum("ki,ij,kj->k", sides, A, 1 - sides).min())
     arguments = {"graph": A, "vertex_weights": weights, "target": target, "fixed": fixed}
 
