@@ -407,6 +407,7 @@ ENTRIES = {
         bregmat.balanced_cut,
         {"graph": np.ones((6, 6)) - np.eye(6), "max_seconds": 5.0},
         {"graph": table(np.ones((6, 6)) - np.eye(6), square=True) | {"negative": np.eye(6) - np.ones((6, 6))}}
+        | {"vertex_weights": column(6, none=True, low=0.0), "target": number(0, 1, -0.5), "fixed": column(6, none=True)}
         | {"refine": FLAG, "random_state": SEED, "solver": SETTING, "n_roundings": count(0, none=False)}
         | LIMITS,
     ),

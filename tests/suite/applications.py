@@ -119,6 +119,51 @@ def cuts(rng):
     )
 
 
+def cuts_with_sides(rng):
+    """Graphs of 2 to 10 vertices with vertex weights, targets and fixed vertices, all of whose cuts are tried."""
+    n = int(rng.integers(2, 11))
+    A = np.triu(rng.random((n, n)) < rng.uniform(0.2, 1.0), 1) * rng.choice([1.0, rng.random()])
+    A = (A * (rng.integers(1, 5, size=(n, n)) if rng.random() < 0.5 else rng.random((n, n)))) * 10.0 ** rng.choice(
+        [0, 0, -100, 100]
+    )
+    A = A + A.T
+    kind = rng.integers(4)
+    weights = (np.ones(n), rng.integers(1, 6, n), rng.random(n) + 0.1, 10.0 ** rng.uniform(-3, 3, n))[kind]
+    every, sides = np.array(list(itertools.product([0, 1], repeat=n))), np.empty((0, n))
+    while not len(sides):  # until some cut is balanced
+        fixed = np.where(rng.random(n) < rng.choice([0.0, 0.3]), rng.integers(0, 2, n), -1)
+        fixed[rng.integers(n)] = -1
+        target = float(
+            np.clip(every[rng.integers(len(every))] @ weights / weights.sum() + 1e-3 * rng.normal(), 0.01, 0.99)
+        )
+        off = np.abs(every @ weights - target * weights.sum())
+        sides = every[
+            ((every == fixed) | (fixed < 0)).all(axis=1) & (off <= 0.5 * weights[fixed < 0].max() * (1 + 1e-9))
+        ]
+    best = float(np.einsum("ki,ij,kj->k", sides, A, 1 - sides).min())
+    arguments = {"graph": A, "vertex_weights": weights, "target": target, "fixed": fixed}
+
+    def wrong(result):
+        room = 1e-9 * best + 1e-13 * float(A.sum())
+        if result.lower_bound > best + room:
+            return f"bound {result.lower_bound:.9g} above the best cut {best:.9g}"
+        if not (sides == result.labels).all(axis=1).any():
+            return "the cut is not balanced"
+        if result.status == "OPTIMAL" and result.cut > best * (1 + result.tol) + room:
+            return f"OPTIMAL at {result.cut:.9g}, the best cut is {best:.9g}"
+        return None
+
+    seed = int(rng.integers(1000))
+    return Case(
+        solve=lambda: bregmat.balanced_cut(**arguments, random_state=seed, max_seconds=SECONDS),
+        arguments=arguments,
+        judge=wrong,
+        expected=("OPTIMAL", "FEASIBLE"),  # the relaxation may have a gap of its own
+        own_rule=True,
+        text=f"n {n} kind {kind}",
+    )
+
+
 def distributions(rng):
     """Rows that a planted vector meets, of any scale, said twice, summing up, over 12 orders; or two that contradict each other."""
     n, c = int(rng.integers(2, 40)), int(rng.integers(1, 12))
@@ -265,6 +310,14 @@ def categories(rng, repeats=False):
     return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
 
 
-FAMILIES = {f.__name__: f for f in (cuts, distributions)}
+FAMILIES = {f.__name__: f for f in (cuts, cuts_with_sides, distributions)}
 FAMILIES |= with_repeats(correlations, boosting, streams, categories)
-COUNTS = {"categories": 60, "correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}
+COUNTS = {
+    "categories": 60,
+    "correlations": 400,
+    "cuts": 300,
+    "cuts_with_sides": 300,
+    "distributions": 500,
+    "boosting": 60,
+    "streams": 120,
+}
