@@ -347,3 +347,32 @@ def test_variables_that_are_positive_by_rounding_are_zero_in_the_result():
     X = rng.normal(size=(30, 30))
     x = nnqp(X.T @ X, 3.0 * rng.normal(size=30), solver="multiplicative", max_iter=200).x
     assert x.max() > 0 and not ((x > 0) & (x < 1e-14 * x.max())).any()
+
+
+def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
+    """Rounding hides the simple bound where A is singular and all variables are positive; the run must not go on to its limit."""
+    steps = []
+    for _ in range(20):
+        G, z = rng.normal(size=(4, 2)), rng.random(4)
+        A = G @ G.T
+        result = nnqp(A, -A @ z, solver="multiplicative")
+        assert (result.status, result.exit_reason) == ("OPTIMAL", "TOLERANCE")
+        assert result.objective == pytest.approx(-0.5 * z @ A @ z, rel=1e-7)  # F = |G'(x - z)|^2 / 2 - |G'z|^2 / 2
+        steps.append(result.n_iter)
+    assert max(steps) < 10_000
+
+
+def test_a_certificate_is_not_computed_at_every_step_of_a_small_program(monkeypatch):
+    """It costs as much as the step. The last step is certified in any case, and with a callback every one."""
+    from bregmat.quadratic.split_program import DenseUpdates
+
+    calls = []
+    prove = DenseUpdates.prove
+    monkeypatch.setattr(DenseUpdates, "prove", lambda self, point: calls.append(1) or prove(self, point))
+    A = np.array([[1.0, 0.99], [0.99, 1.0]])
+    b = -A @ [0.2, 0.8]
+    plain = nnqp(A, b, solver="multiplicative", tol=1e-9)
+    assert plain.n_iter > 1000 and len(calls) < plain.n_iter // 4
+    watched = nnqp(A, b, solver="multiplicative", tol=1e-9, callback=lambda record: None)
+    assert watched.status == plain.status == "OPTIMAL"
+    assert plain.n_iter * (1 - 1 / 32) <= watched.n_iter <= plain.n_iter
