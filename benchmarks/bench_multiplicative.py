@@ -290,9 +290,17 @@ def small_programs(count: int = 800) -> None:
         v = np.minimum(v * (-b + np.sqrt(b * b + 4.0 * p * (Q @ v))) / (2.0 * p), upper)
     loop = time.process_time() - start
     times = np.array(seconds)
-    row = [count, ends.count("OPTIMAL"), f"{1e3 * np.median(times):.2f} ms", f"{times.max():.2f} s", int((times > 0.3).sum())]
+    row = [
+        count,
+        ends.count("OPTIMAL"),
+        f"{1e3 * np.median(times):.2f} ms",
+        f"{times.max():.2f} s",
+        int((times > 0.3).sum()),
+    ]
     header = ["programs", "OPTIMAL", "median", "slowest", "above 0.3 s", "all", "10,000 plain updates"]
-    harness.print_table("programs of 2 to 5 variables, to a gap of 1e-8", header, [[*row, f"{times.sum():.1f} s", f"{loop:.2f} s"]])
+    harness.print_table(
+        "programs of 2 to 5 variables, to a gap of 1e-8", header, [[*row, f"{times.sum():.1f} s", f"{loop:.2f} s"]]
+    )
 
 
 def main() -> None:

@@ -17,8 +17,6 @@ from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import spread
 from bregmat.run.loop import State
 
-
-
 CLOSE = 1e-6  # optimality residual below which rounding may hide the proof
 LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
 
