@@ -30,7 +30,7 @@ def has_small_factor(problem: MarginProblem) -> bool:
     return V is not None and problem.loss != "hard" and problem.n >= FEWEST and SHARE * V.shape[1] <= problem.n
 
 
-class Factor:
+class LowRankSystem:
     """The matrix ``V V' + diag(D)``, factorised by its complement ``I + V' D^-1 V``; with or without a row for the sum of x."""
 
     def __init__(self, V: np.ndarray, D: np.ndarray, with_sum: bool) -> None:
@@ -83,7 +83,7 @@ def interior_point(
             break
         steps += 1
         total = -float(y @ a) if problem.intercept else 0.0
-        system = Factor(V, ridge + z / a + s / above, problem.intercept)
+        system = LowRankSystem(V, ridge + z / a + s / above, problem.intercept)
         cz = cs = np.zeros(len(a))  # predictor: complementarity of 0
         for is_last in (False, True):
             dx, db = system.solve(y * (cz / a - cs / above - g), total)
