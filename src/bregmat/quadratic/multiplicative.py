@@ -114,7 +114,7 @@ class MultiplicativeUpdates:
         # The residual treats clamped variables as zero, and variables that rounding keeps below their bound as at the bound.
         settled = np.where(v >= upper * (1.0 - 1e-12), upper, v)
         settled = np.where(v <= 2.0 * vanishing, 0.0, settled)
-        scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else abs(multiplier))
+        scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else np.abs(multiplier * signs))
         residual = problem.violation(settled, problem.slope(point, multiplier), scale)
         return UpdatesState(
             point=point,
@@ -168,7 +168,7 @@ def _ones(problem: SplitProgram) -> Point:
     v = np.minimum(1.0, 0.5 * upper)
     if problem.signs is not None:
         sides = [problem.signs > 0, problem.signs < 0]
-        sums = [float(v[side].sum()) for side in sides]
+        sums = [float(np.abs(problem.signs[side]) @ v[side]) for side in sides]
         for side, own in zip(sides, sums, strict=True):
             v[side] *= min(sums) / own if own > 0 else 0.0
     point = problem.at(v)

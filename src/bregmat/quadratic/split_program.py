@@ -93,8 +93,8 @@ class SplitProgram(Problem):
     b : ndarray, shape (n,)
     upper : float or ndarray, shape (n,), optional
         Bounds >= 0, in the units of the variables.
-    signs : ndarray of +-1, shape (n,), optional
-        Coefficients of the sum constraint; ``total`` is the sum of the start.
+    signs : ndarray, shape (n,), optional
+        Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
     """
 
     is_certified: ClassVar[bool] = False
@@ -162,14 +162,15 @@ class SplitProgram(Problem):
         if self.signs is None:
             rows = np.flatnonzero(free & (self.b < 0))[:1]
         else:
-            sides = [np.flatnonzero(free & (self.signs == s)) for s in (1, -1)]
-            rows = np.array([side[np.argmin(self.b[side])] for side in sides if len(side)], dtype=np.int64)
-            if len(rows) < 2 or self.b[rows].sum() >= 0:
-                return None
+            size = np.where(self.signs == 0, 1.0, np.abs(self.signs))
+            sides = [np.flatnonzero(free & (np.sign(self.signs) == s)) for s in (1, -1)]
+            rows = np.array([side[np.argmin((self.b / size)[side])] for side in sides if len(side)], dtype=np.int64)
+            if len(rows) < 2 or (self.b / size)[rows].sum() >= 0:
+                rows = np.flatnonzero(free & (self.signs == 0) & (self.b < 0))[:1]
         if len(rows) == 0:
             return None
         ray = np.zeros(self.split.n)
-        ray[rows] = 1.0
+        ray[rows] = 1.0 if self.signs is None else 1.0 / size[rows]
         return Proof(ray, rows, Status.UNBOUNDED)
 
     # ---------------------------------------------------------------- for the updates
@@ -210,11 +211,11 @@ class SplitProgram(Problem):
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint holds up to rounding."""
-        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(v.sum()))
+        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(np.abs(self.signs) @ v))
 
 
 class DenseUpdates(SplitProgram):
-    """A quadratic program without equality rows for the updates, which certifies every step.
+    """A quadratic program with at most one equality row for the updates, with its certificates.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
@@ -222,7 +223,9 @@ class DenseUpdates(SplitProgram):
     is_certified = True
 
     def __init__(self, problem: NonnegativeQP, *, is_rough: bool) -> None:
-        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper)
+        super().__init__(
+            DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
+        )
         self.problem, root = problem, problem.root
         self.tried = np.inf  # residual at which a proof was last sought with more effort
         self.directions: list[np.ndarray] = []
@@ -235,15 +238,16 @@ class DenseUpdates(SplitProgram):
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
         """The certificate of a state. If rounding may hide the proof, more is done for it each time that the residual is a fourth."""
-        proof = self.prove(state.point)
+        multiplier = np.full(self.problem.m, state.multiplier)
+        proof = self.proof(state.point, multiplier)
         if not proof.gap <= state.tol and state.residual <= min(CLOSE, 0.25 * self.tried):
             self.tried = state.residual
-            end = Minimum(state.point.v, tol=state.tol, directions=[state.point.v, *self.directions])
+            end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
         return self.certificate(state, proof)
 
-    def prove(self, point: Point) -> QPCertificate:
-        """The certificate of a point."""
+    def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
+        """The certificate of a point and a multiplier of the row."""
         x, product = point.v, point.p - point.q
         directions = [(x, product), *((w, None) for w in self.directions)]
-        return Evidence(self.problem, x, np.zeros(0), product=product).certificate(directions)
+        return Evidence(self.problem, x, multiplier, product=product).certificate(directions)
