@@ -3,6 +3,8 @@
 The numbered equations are in test_equations_multiplicative.py, the splits and their kernels in test_splits.py.
 """
 
+import importlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -406,6 +408,16 @@ def test_one_equality_row(rng, kind, bounded):
         )
         assert result.objective <= other.fun + 1e-7 * max(1.0, abs(other.fun))
         assert result.dual_bound <= other.fun + 1e-7 * max(1.0, abs(other.fun))
+
+
+def test_the_benchmark_of_passes_runs(monkeypatch, capsys, rng):
+    """It has a program of its own, whose proof has to have what certificates read."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    bench = importlib.import_module("bench_multiplicative")
+    K, y, _ = machine(rng, n=20)
+    monkeypatch.setattr(bench, "machines", lambda: [bench.Machine("twenty", K, y, C=1.0)])
+    bench.runs(20)
+    assert "| twenty " in capsys.readouterr().out
 
 
 def test_more_equality_rows_are_refused():
