@@ -207,6 +207,51 @@ def distributions(rng):
     )
 
 
+def vertices(rng):
+    """Distributions that equalities fix at a vertex or a face of the simplex, or that supporting rows touch there; a sum said twice."""
+    n = int(rng.integers(2, 16))
+    x0 = rng.random(n) ** rng.integers(1, 4) + 1e-6
+    total = [1.0, 1.0, None, 1e-3, 1e4][rng.integers(5)]
+    on = rng.random(n) < rng.uniform(0, 0.7)
+    on[rng.integers(n)] = True
+    x = np.where(on, x0 * np.exp(rng.normal(size=n)), 0.0) if rng.random() < 0.5 else np.eye(n)[rng.integers(n)]
+    x *= 1.0 if total is None else total / x.sum()
+    kind = str(rng.choice(["equalities", "supports", "both", "coordinates"]))
+    A, sense = np.zeros((0, n)), []
+    if kind in ("equalities", "both"):
+        A = np.round(rng.normal(size=(int(rng.integers(1, n + 2)), n)), 1)
+        sense = ["=="] * len(A)
+    if kind in ("supports", "both"):
+        a = np.where(x > 0, 0.0, rng.random((int(rng.integers(1, 3)), n)) + 0.01)
+        A = np.vstack([A, a if total is None else a + rng.integers(-2, 3, size=(len(a), 1))])
+        sense += ["<="] * len(a)
+    if kind == "coordinates":
+        A, sense = np.eye(n), ["=="] * n
+    if total is not None and rng.random() < 0.4:
+        A, sense = (
+            np.vstack([A, np.full(n, rng.choice([1.0, -3.0, 0.3]))]),
+            [*sense, str(rng.choice(["==", "<=", ">="]))],
+        )
+    b = A @ x
+    known = float((x[x > 0] * np.log(x[x > 0] / x0[x > 0])).sum() - x.sum() + x0.sum())
+    fixed = A[np.array(sense) == "=="] if total is None else np.vstack([A[np.array(sense) == "=="], np.ones(n)])
+    is_fixed = np.linalg.matrix_rank(fixed) == n
+
+    def far(result):
+        error = np.abs(result.x - x).max() / (x0.sum() if total is None else total)
+        return f"x is {error:.2g} from the one vector that meets the rows" if is_fixed and not error <= 1e-6 else None
+
+    arguments = {"x0": x0, "A": sp.csr_array(A) if rng.random() < 0.3 else A, "b": b, "sense": sense, "total": total}
+    return Case(
+        solve=lambda: bregmat.nearest_distribution(**arguments, max_seconds=SECONDS),
+        arguments=arguments,
+        known=lambda result: known,
+        rtol=1e-9,
+        judge=lambda result: far(result) if result.status in ("OPTIMAL", "FEASIBLE") else None,
+        text=f"{kind} n {n} c {len(A)} total {total} on {np.count_nonzero(x)}{' fixed' if is_fixed else ''}",
+    )
+
+
 def boosting(rng, repeats=False):
     """AdaBoost on stumps, some perfect, some constant, some said twice."""
     d, n = int(rng.integers(2, 40)), int(rng.integers(1, 20))
@@ -310,7 +355,7 @@ def categories(rng, repeats=False):
     return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
 
 
-FAMILIES = {f.__name__: f for f in (cuts, cuts_with_sides, distributions)}
+FAMILIES = {f.__name__: f for f in (cuts, cuts_with_sides, distributions, vertices)}
 FAMILIES |= with_repeats(correlations, boosting, streams, categories)
 COUNTS = {
     "categories": 60,
@@ -318,6 +363,7 @@ COUNTS = {
     "cuts": 300,
     "cuts_with_sides": 300,
     "distributions": 500,
+    "vertices": 300,
     "boosting": 60,
     "streams": 120,
 }
