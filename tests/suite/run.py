@@ -7,11 +7,11 @@ from collections import defaultdict
 
 import numpy as np
 
-from suite import applications, matrices, programs
+from suite import applications, matrices, programs, semidefinite
 from suite.judge import WORDS, judge
 
-FAMILIES = matrices.FAMILIES | programs.FAMILIES | applications.FAMILIES
-COUNTS = matrices.COUNTS | programs.COUNTS | applications.COUNTS
+FAMILIES = matrices.FAMILIES | programs.FAMILIES | semidefinite.FAMILIES | applications.FAMILIES
+COUNTS = matrices.COUNTS | programs.COUNTS | semidefinite.COUNTS | applications.COUNTS
 DEFAULT = 300  # problems of a family
 UNSOLVED = 0.005  # share of problems that may be left unsolved
 COLUMNS = ("problems", *WORDS, "median ms", "slowest s")
