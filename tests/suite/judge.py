@@ -114,9 +114,11 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
         return "false", f"INFEASIBLE, conflict {list(np.ravel(result.conflict))}, but feasible by construction"
     if feasible is False and status in ("OPTIMAL", "FEASIBLE"):
         return "false", f"{status}, but infeasible by construction"
+    if status == "UNBOUNDED" and case.optimum is not None:
+        return "false", f"UNBOUNDED, but the optimum is {case.optimum:.9g}"
     best = case.optimum if case.known is None else case.known(result)
     if best is not None and np.isfinite(best) and status in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-        room = case.rtol * max(1e-300, abs(best)) + result.tol * max(1.0, abs(best))
+        room = case.rtol * max(1e-300, abs(best)) + result.tol * max(1.0, result.unit, abs(best))
         if result.dual_bound > best + room:
             return "false", f"dual bound {result.dual_bound:.9g} above a feasible point's {best:.9g}"
         if status == "OPTIMAL" and result.objective > best + room:
