@@ -157,6 +157,37 @@ def test_bad_frames_name_the_row(change, message):
         Constraints.from_frame(frame)
 
 
+@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+def test_times_name_samples(unit):
+    row = {"relation": ["sq_distance"] * 2, "bound": [1.0, 2.0], "sense": ["<="] * 2}
+    days = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-03"]).as_unit(unit)
+    X = np.array([[0.0], [1.0], [3.0]])
+    c = Constraints.from_frame(pd.DataFrame(row | {"i": days[:2], "j": days[1:]}))
+    assert c.locate(days)[0].values(X).tolist() == [1.0, 4.0]
+    same(c, Constraints.sq_distance(days[:2], days[1:], [1.0, 2.0], "<="))
+    gap = pd.DataFrame(row | {"i": days[:2], "j": pd.DatetimeIndex([days[2], pd.NaT])})
+    with pytest.raises(ValueError, match="row 1: 'sq_distance' needs a sample in column 'j', which is empty"):
+        Constraints.from_frame(gap)
+
+
+@pytest.mark.parametrize(
+    "values", [["a", None], ["a", np.nan], pd.array([0, pd.NA], dtype="Int64"), pd.to_datetime(["2026-01-01", None])]
+)
+def test_missing_samples_are_named(values):
+    far = ["c", "d"] if isinstance(values, list) else [8, 9]
+    with pytest.raises(ValueError, match="i must hold row numbers or sample names; .* in row 1"):
+        Constraints.sq_distance(values, far, 1.0, "<=")
+
+
+def test_frames_with_two_columns_of_one_name_or_ragged_cells_are_refused():
+    with pytest.raises(ValueError, match="frame: column 'b' occurs twice"):
+        Constraints.from_frame(pd.DataFrame([[0, 1, 2]], columns=["a", "b", "b"]))
+    with pytest.raises(
+        TypeError, match=r"frame: column 'a' must have rows of one length; got shape \(1,\) in row 0 and"
+    ):
+        Constraints.from_frame({"a": [[0], [1, 2]], "b": [1, 2]})
+
+
 # ---------------------------------------------------------------- pairs and triplets as people write them
 LINKED = pd.DataFrame({"a": [0, 2, 4], "b": [1, 3, 5]})
 POINTS = np.random.default_rng(1).normal(size=(9, 3))

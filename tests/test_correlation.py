@@ -791,7 +791,7 @@ def changed(i, j, value, both=True):
         ("matrix", TypeError, "C must be numeric; got 'matrix'"),
         ([["1", "0"], ["0", "1"]], TypeError, "C must be numeric"),
         ([[1.0, "a"], ["a", 1.0]], TypeError, "C must be numeric"),
-        ([[1.0, 0.0], [1.0]], TypeError, "C must be numeric.*inhomogeneous"),
+        ([[1.0, 0.0], [1.0]], TypeError, "C must have rows of one length"),
         (None, TypeError, "C must be numeric; got None"),
         (4 * EYE, ValueError, r"4 at \[0, 0\].*scale=True"),
         (Factor(np.eye(3)), TypeError, "C must be a matrix; got a Factor"),

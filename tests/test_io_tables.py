@@ -187,6 +187,22 @@ def test_parquet_from_data_frames(tmp_path):
         assert points.columns["kind"].tolist() == ["x", "y"]
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+def test_two_columns_of_one_name_are_refused(suffix, tmp_path):
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    path = tmp_path / f"twice{suffix}"
+    table = pa.table([[0.0, 1.0], [1.0, 2.0], [3.0, 5.0]], names=["a", "b", "b"])
+    if suffix == ".csv":
+        path.write_text("a,b,b\n0,1,3\n1,2,5\n")
+    else:
+        (parquet.write_table if suffix == ".parquet" else feather.write_feather)(table, path)
+    for read in (read_points, read_constraints):
+        with pytest.raises(ValueError, match=re.escape(f"twice{suffix}: column 'b' occurs twice")):
+            read(path)
+
+
 def test_bad_parquet(tmp_path):
     import pandas as pd
 

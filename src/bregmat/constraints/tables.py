@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice
-from bregmat.constraints.columns import SENSES, SYMBOLS, is_missing, is_number_word
+from bregmat.base.checks import as_choice, as_rectangular, is_missing
+from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tuples import TupleTable, read_tuples
 
@@ -131,7 +131,7 @@ def words(column: Any) -> np.ndarray:
     if array.dtype.kind == "f":
         whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
         return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(array, whole)])
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "OmM":
         return np.array([_word(value) for value in array], dtype=str)
     return array.astype(str)
 
@@ -248,7 +248,10 @@ class _Rows:
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
         """Samples as they were given: whole numbers, strings, or other names that can be ordered; all of one kind."""
         columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
-        values = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)]).tolist()
+        named = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)])
+        if named.dtype.kind in "mM":
+            return named
+        values = named.tolist()
         truths = [isinstance(value, bool | np.bool_) for value in values]
         self._wrong(_where(used, truths), "samples are numbers or names, not booleans; got i={i}, j={j}, k={k}, l={l}")
         if all(isinstance(value, NUMBERS) for value in values):
@@ -346,9 +349,10 @@ def frame_columns(frame: Any) -> dict[str, Any]:
         raise TypeError(
             f"frame must be a data frame of pandas or polars, or a mapping of names to columns; got {type(frame).__name__}."
         )
-    columns = {str(name): np.asarray(frame[name]) for name in names}
-    if len(columns) < len(names):
-        raise ValueError(f"frame: a column occurs twice among {', '.join(map(str, names))}")
+    words = [str(name) for name in names]
+    if len(set(words)) < len(words):
+        raise ValueError(f"frame: column {next(name for name in words if words.count(name) > 1)!r} occurs twice")
+    columns = {str(name): as_rectangular(f"frame: column {name!r}", frame[name]) for name in names}
     lengths = {name: column.shape for name, column in columns.items()}
     if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
         raise ValueError(f"frame must have columns of one length; got shapes {lengths}")

@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
+from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -170,6 +170,7 @@ def open_parquet(path: Path | Source) -> Iterator[Any]:
     pyarrow = _pyarrow()
     # opened outside of damage_of: a missing file is not a damaged one
     with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
+        require_distinct(source.path, file.schema_arrow.names)
         yield file
 
 
@@ -192,6 +193,7 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
         with source.open() as handle, damage_of(source):
             table = _pyarrow().feather.read_table(handle)
             table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
+            require_distinct(source.path, table.column_names)
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}

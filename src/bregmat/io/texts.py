@@ -14,7 +14,7 @@ import numpy as np
 
 from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import is_number_word
-from bregmat.io.sources import Source
+from bregmat.io.sources import Source, require_distinct
 
 SHOWN = 20  # first lines, from which delimiter, header and decimal comma are detected
 LONGEST = 2**26  # maximum number of characters of one of these lines
@@ -61,9 +61,7 @@ class Text:
         if has_header is None:
             has_header = not any(is_number_word(cell.replace(decimal, ".")) for cell in rows[0])
         names = rows[0] if has_header else [f"x{k}" for k in range(len(rows[0]))]
-        if len(set(names)) < len(names):
-            repeated = next(name for k, name in enumerate(names) if name in names[:k])
-            raise ValueError(f"{source.path}: column {repeated!r} occurs twice")
+        require_distinct(source.path, names)
         return cls(source, encoding, delimiter, decimal, names, has_header)
 
     # ------------------------------------------------------------------ reading by pandas
