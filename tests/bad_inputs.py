@@ -577,6 +577,7 @@ ENTRIES = {
                 "one column": {"a": [0, 1]},
                 "no pairs": {"a": [], "b": []},
             },
+            "scores": WORD,
             "X": table(X, none=True) | {"short": X[:3]},
             "sample_id": SAMPLES,
             "random_state": SEED,

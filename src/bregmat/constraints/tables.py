@@ -8,13 +8,16 @@ error that names the place.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_rectangular, is_missing
+from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing
+from bregmat.base.points import as_points
+from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tuples import TupleTable, read_tuples
@@ -23,6 +26,10 @@ COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
 WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
 LIBRARIES = ("pandas", "polars")
+PERCENTILES = (
+    5.0,
+    95.0,
+)  # of the points' distances, for the nearest and the farthest of graded pairs, as for pairs in general
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
 
@@ -64,6 +71,10 @@ class TableRows:
     samples: list[tuple[str, ...]]  # of each row, as words
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
 
+    def row(self, k: int) -> int:
+        """The row of the table that constraint `k` is of."""
+        return k if self.tuples is None or self.tuples.rows is None else int(self.tuples.rows[k])
+
     @property
     def is_open(self) -> bool:
         """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
@@ -87,11 +98,32 @@ class TableRows:
             raise TypeError(
                 f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
-        return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+        return self.measured(rows, X, sample_id, random_state)
+
+    def measured(self, rows: Any, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+        """Some of these rows, whose bounds are open, with bounds from the points.
+
+        Parameters
+        ----------
+        rows, X, sample_id, random_state
+            As in :meth:`bounded`.
+        """
+        assert self.tuples is not None
+        if not self.tuples.is_graded:
+            return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+        points = as_points("X", X)
+        near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), PERCENTILES, generator(random_state))
+        near, far = np.sqrt(near), np.sqrt(far)
+        return replace(rows, bound=np.square(near + rows.bound * (far - near)))
 
 
 def table_rows(
-    columns: Mapping[str, Any], place: Callable[[int], str], *, header: str, id_type: type | None = None
+    columns: Mapping[str, Any],
+    place: Callable[[int], str],
+    *,
+    header: str,
+    id_type: type | None = None,
+    scores: str | None = None,
 ) -> TableRows:
     """Read a table with the column ``relation``, or one of pairs or triplets (:mod:`bregmat.constraints.tuples`).
 
@@ -105,24 +137,37 @@ def table_rows(
         The place of the names of the columns, for messages.
     id_type : {None, int, str, object}
         Type of the sample ids. None: integers if all of them are written as integers, otherwise strings; object: unchanged.
+    scores : {None, "similarity", "distance"}
+        The meaning of the last column of a table of pairs, if it holds scores.
     """
+    as_choice("scores", scores, (None, "similarity", "distance"))
     names = [str(name) for name in columns]
     if not names or not len(next(iter(columns.values()))):
         raise ValueError(f"{header}: no rows")
     cells, tuples = {name: words(column) for name, column in columns.items()}, None
     if "relation" not in names:
-        tuples = read_tuples(cells, columns, place, header)
+        tuples = read_tuples(cells, columns, place, header, scores)
         columns = tuples.columns
         cells = {name: words(column) for name, column in columns.items()}
+    elif scores is not None:
+        raise ValueError(f"{header}: scores= is for a table of pairs, and this one has a column 'relation'")
     elif unknown := [name for name in names if name not in COLUMNS]:
         raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
     elif missing := [name for name in NEEDED if name not in names]:
         raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}; {WITHOUT_BOUNDS}")
+    kept = None if tuples is None else tuples.rows
     n = len(cells["relation"])
     cells = {name: cells.get(name, np.full(n, "")) for name in COLUMNS}
-    rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
+    placed = place if kept is None else lambda row: place(int(kept[row]))
+    rows = _Rows(cells, columns, placed, {} if tuples is None else tuples.called)
     samples = zip(*(cells[name].tolist() for name in SAMPLES))
     return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
+
+
+def warn_of_left_out(found: TableRows, table: object) -> None:
+    """Warn the caller of the caller that rows of triplets were left out."""
+    if found.tuples is not None and found.tuples.rows is not None:
+        warnings.warn(f"{table} was read as {found.tuples.said}", stacklevel=3)
 
 
 def words(column: Any) -> np.ndarray:

@@ -20,6 +20,7 @@ from bregmat.run.result import MatrixResult, SolverError
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput, read_input
 from bregmat_app.cli.measure import (
+    comparisons_in_order,
     constraints_met,
     fewer_met,
     held_out_neighbours,
@@ -175,7 +176,10 @@ def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> li
     in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
     if not has_hard and (fewer := fewer_met(rows, maps[1] if is_scaled else maps[0], maps[2])) is not None:
         task.warnings.append(fewer)
-    return [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
+    in_order = [*pairs_in_order(rows, maps), *comparisons_in_order(rows, maps)]
+    if task.has_measured_bounds and rows.where("is_comparison").all():
+        return in_order  # nobody asked for these margins
+    return [constraints_met(rows, in_units, all_soft=not has_hard), *in_order]
 
 
 def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> FoldScores | None:

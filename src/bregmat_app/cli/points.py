@@ -11,7 +11,7 @@ import numpy as np
 from bregmat.base.html import listed
 from bregmat.from_labels.neighbors import is_continuous, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
-from bregmat.io.points import is_id
+from bregmat.io.points import INDEX, has_index, is_id
 from bregmat.io.texts import NOT_AVAILABLE
 from bregmat_app.cli.options import ColumnOptions, names_in
 from bregmat_app.cli.show import for_labels
@@ -68,7 +68,7 @@ class PointTable:
 
     def unused(self, *others: str | None) -> list[str]:
         """Remark on columns of words that are neither features nor asked for."""
-        known = (*_no_features(self.options), *others, *self.left_out, "index")
+        known = (*_no_features(self.options), *others, *self.left_out, INDEX)
         columns = {name: x for name, x in self.points.columns.items() if name not in known and not is_id(name)}
         if not columns or self.options.columns:
             return []
@@ -209,9 +209,21 @@ def _words(points: Points, name: str) -> np.ndarray:
 
 
 def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, np.ndarray | None]:
-    """Find the column that names the rows, and its values: `id_column`, or a column "id" or "sample_id"; None for row numbers."""
+    """Find the column that names the rows, and its values: `id_column`, or a column "id" or "sample_id"; None for row numbers.
+
+    The column without a name that pandas writes names the rows if its cells differ. Its name is "index" here, and also "" as an option.
+    """
     name = id_column or next((column for column in points.columns if is_id(column)), None)
+    if id_column == "" or (name is None and _has_names(points)):
+        name = INDEX
     return name, None if name is None else parse_sample_ids(points.columns[name])
+
+
+def _has_names(points: Points) -> bool:
+    """Whether there is a column without a name whose cells differ."""
+    if points.table is None or not has_index(points.table):
+        return False
+    return len(np.unique(points.columns[INDEX])) == len(points.columns[INDEX])
 
 
 def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.ndarray:
