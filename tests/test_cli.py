@@ -276,6 +276,45 @@ def test_triplets(bregmat, points, tmp_path):
     assert str(first).startswith("sq_dist(0, 1) + ") and str(first).endswith("<= sq_dist(0, 40)") and first.bound < 0
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--prior", "varience"), "--prior must be one of 'auto', 'identity', .*; got 'varience'; is it 'variance'?"),
+        (("--divergence", "logdt"), "--divergence must be one of 'logdet', .*; got 'logdt'; is it 'logdet'?"),
+        (("--loss", "squard"), "--loss must be one of 'relative_slack', .*; got 'squard'; is it 'squared'?"),
+        (("--solver", "newton"), "--solver must be one of 'auto', .*; got 'newton'"),
+        (("--strategy", "neighbor"), "--strategy must be .*; got 'neighbor'; is it 'neighbors'?"),
+        (("--missing", "medain"), "--missing must be .*; got 'medain'; is it 'median'?"),
+        (("--labels", "Kind"), "points.csv: no column 'Kind'; is it 'kind'?; the columns are"),
+    ],
+)
+def test_words_that_are_not_known_are_told_with_what_is_like_them(bregmat, points, option, message):
+    done = bregmat("learn", points, *(() if option[0] == "--labels" else ("--labels", "kind")), *option)
+    assert done.exit_code == 2 and re.search(message.replace("?", r"\?"), done.stderr), done.output
+    assert "object such as" not in done.stderr and "array" not in done.stderr  # which a command line cannot pass
+
+
+def test_names_with_blanks_are_quoted_in_advice(bregmat, data, tmp_path):
+    names = [f"p {k}" for k in range(60)]
+    columns = {"Listing ID": names, "the maker": np.where(data[1] == 1, "yes", "no")}
+    X = np.column_stack([data[0], np.arange(60.0)])
+    write_points(tmp_path / "points.csv", X, names=[*"abcd", "row key"], columns=columns)
+    done = bregmat("learn", "points.csv", "--labels", "the maker", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert "--id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["learn", "label"])
+def test_help_names_all_formats_and_common_options_first(bregmat, command):
+    shown = bregmat(command, "--help").stdout
+    assert all(ending in shown for ending in (".csv", ".tsv", ".gz", ".parquet", ".feather", ".npy"))
+    common = [shown.index(f"--{name} ") for name in ("labels", "id")]
+    assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
+    if command == "learn":
+        common += [shown.index(f"--{name} ") for name in ("constraints", "out", "report")]
+        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol", "points"))
+
+
 def test_triplets_are_judged_by_their_order(bregmat, tmp_path):
     """The margins of such a table are measured: more of them may be missed where more triplets are in order."""
     rng = np.random.default_rng(0)
@@ -1004,7 +1043,9 @@ def test_progress(monkeypatch, capsys, terminal):
         clock.now = 20.0
         progress(record)
     shown = capsys.readouterr().err
-    assert "learning: iteration 12, gap 3.2e−4, violation 0.0125, 20 s" in shown
+    assert (
+        "learning: step 12, at most 0.033 % from the optimum, largest violation of a constraint 0.0125, 20 s" in shown
+    )
     assert ("Ctrl-C keeps the best so far" in shown) is terminal
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 from decimal import Decimal
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -131,7 +132,8 @@ def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") 
     known = list(options)
     if not (value is None or isinstance(value, str)) or value not in known:
         shown = ", ".join(repr(option) for option in known)
-        raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}.")
+        like = similar_name(value, [option for option in known if option is not None])
+        raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}{like or '.'}")
     return value
 
 
@@ -508,6 +510,15 @@ def entry_text(i: Any, j: Any, labels: Labels = None) -> str:
     """An entry by its indices, and by its labels if there are any."""
     place = f"[{int(i)}, {int(j)}]"
     return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
+
+
+def similar_name(name: Any, known: Any) -> str:
+    """``; is it 'b'?`` if a known name resembles an unknown one, both strings; else the empty string."""
+    if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
+        return ""
+    plain = {str(other).strip().casefold(): str(other) for other in known}
+    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
+    return f"; is it {plain[found[0]]!r}?" if found else ""
 
 
 def given_text(value: Any) -> str:

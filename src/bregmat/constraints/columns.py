@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
@@ -111,15 +110,6 @@ def is_number_word(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def similar_name(name: Any, known: Any) -> str:
-    """``; is it 'b'?`` if a known name resembles an unknown one, both strings; else the empty string."""
-    if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
-        return ""
-    plain = {str(other).strip().casefold(): str(other) for other in known}
-    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
-    return f"; is it {plain[found[0]]!r}?" if found else ""
 
 
 def as_tuples(name: str, values: Any, roles: str) -> list[Any]:

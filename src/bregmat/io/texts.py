@@ -65,7 +65,7 @@ class Text:
         return cls(source, encoding, delimiter, decimal, names, has_header)
 
     # ------------------------------------------------------------------ reading by pandas
-    def columns(self, is_word: Callable[[str], bool]) -> dict[str, np.ndarray]:
+    def columns(self, is_word: Callable[[str], bool], *, may_be_short: bool = False) -> dict[str, np.ndarray]:
         """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
@@ -73,6 +73,9 @@ class Text:
             frame = self._read(handle, dtype=dict.fromkeys(words, str), na_values=missing)
         if frame.empty:
             raise ValueError(f"{self.source.path}: a header line, but no rows")
+        last = frame[self.names[-1]]
+        if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
+            self._refuse_short()
         return {name: _column(frame[name]) for name in self.names}
 
     def chunks(self, size: int, wanted: Sequence[str]) -> Iterator[Any]:
@@ -146,6 +149,15 @@ class Text:
         """The line number of each row; computed when a message needs it."""
         with self._rows() as rows:
             return [line for line, _ in islice(rows, int(self.has_header), None)]
+
+    def _refuse_short(self) -> None:
+        """Raise for the first row with fewer cells than the first line, as pandas does for one with more."""
+        with self._rows() as rows:
+            for line, cells in rows:
+                if len(cells) < len(self.names):
+                    raise ValueError(
+                        f"{self.source.path}: cannot be read as a table: Expected {len(self.names)} fields in line {line}, saw {len(cells)}"
+                    )
 
     def cell(self, row: int, name: str) -> str:
         """The text of a cell; empty if the row is too short."""

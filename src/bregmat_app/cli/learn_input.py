@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.checks import similar_name
 from bregmat.base.html import listed
-from bregmat.constraints.columns import similar_name
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points

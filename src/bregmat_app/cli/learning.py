@@ -320,6 +320,7 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
     with bad_input():
         if metric.prior not in ("auto", "identity"):
             raise ValueError("--prior must be identity with --points")
+        metric.check_words()
         given = "1" if metric.slack_weight == "auto" else metric.slack_weight
         names = ("divergence", "loss", "solver", "tol", "max_iter")
         settings: dict[str, Any] = {name: getattr(metric, name) for name in names}

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class PointTable:
         points, remarks = self.points, []
         for why in dict.fromkeys(self.left_out.values()):
             names = [name for name, reason in self.left_out.items() if reason == why]
-            keep = " ".join(f"--keep {name}" for name in names[:3])
+            keep = " ".join(f"--keep {quote(name)}" for name in names[:3])
             remarks.append(f"left out: {listed(names)} ({why}); to use them as features: {keep}")
         if points.has_decimal_commas:
             remarks.append("numbers are read with decimal commas")
@@ -75,10 +76,10 @@ class PointTable:
         remark = f"not used: {listed(columns)} (not numeric)"
         n_distinct = {name: len(np.unique(x)) for name, x in columns.items()}
         if words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]:
-            remark += f"; one-hot encoded with --categorical {','.join(words[:3])}"
+            remark += f"; one-hot encoded with --categorical {quote(','.join(words[:3]))}"
         names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
-            remark += f"; rows are named by their number, or by a column with --id {names_rows[0]}"
+            remark += f"; rows are named by their number, or by a column with --id {quote(names_rows[0])}"
         return [remark]
 
 
@@ -97,7 +98,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
         if name not in known and (cell := _with_thousands(points.columns[name])) is not None:
             raise ValueError(
                 f"{path}, column {name!r}: numbers such as '{cell}' have separators between thousands; write {_plain(cell)}, or leave the "
-                f"column out with --drop {name}"
+                f"column out with --drop {quote(name)}"
             )
     return _without_constants_and_codes(points, options)
 
@@ -132,7 +133,7 @@ def _advice(error: str, columns: Sequence[str]) -> str:
     name, text = cell.groups()
     if _THOUSANDS.fullmatch(text):
         return f"; separators between thousands are not read: write {_plain(text)}"
-    return f"; leave out a column of words here and give it to --categorical {name}" if name in columns else ""
+    return f"; leave out a column of words here and give it to --categorical {quote(name)}" if name in columns else ""
 
 
 def _with_thousands(values: Any) -> str | None:
