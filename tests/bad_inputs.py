@@ -456,16 +456,6 @@ ENTRIES = {
         },
         free=("unlabeled",),
     ),
-    "spread_pairs": Entry(
-        bregmat.spread_pairs,
-        {"X": X, "constraints": PAIR},
-        {"X": POINTS, "constraints": {k: v for k, v in ROWS.items() if k != "none"}}
-        | {
-            "n_neighbors": count(1, none=False),
-            "reach": number(-1.0) | {"zero": 0.0},
-            "weight": number(-1.0) | {"zero": 0.0},
-        },
-    ),
     "Factor": Entry(
         lambda G0: bregmat.nearest_kernel(Factor(G0), PAIR),
         {"G0": X},
