@@ -28,7 +28,7 @@ from bregmat.constraints.rows import ConstraintRows
 from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
 from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Values
 
-_HARD = " (inf makes a row hard; leave out rows that should not count)"
+_HARD = " (inf makes a constraint hard; leave out constraints that should not count)"
 
 
 class Constraints(ConstraintRows):

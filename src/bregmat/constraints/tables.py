@@ -331,7 +331,7 @@ class _Rows:
 
     def _weight(self) -> np.ndarray:
         weight = self._float("weight", np.full(self.n, "1"), "weight {weight} is not a number")
-        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a row hard)")
+        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a constraint hard)")
         return weight
 
     def _sense(self, default: np.ndarray) -> np.ndarray:

@@ -261,7 +261,7 @@ def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Ex
     # rows drawn from the labels come before those of the file
     n_drawn = rows.n_constraints - (0 if task.constraints is None else task.constraints.n_constraints)
     for row in conflict[:MOST_SHOWN]:
-        place = task.place(row - n_drawn) if row >= n_drawn else f"row {row}, drawn from the labels"
+        place = task.place(row - n_drawn) if row >= n_drawn else f"constraint {row}, drawn from the labels"
         note(f"  {place}: {rows.describe(row, task.sample_id)}", style="")
     if len(conflict) > MOST_SHOWN:
         note(f"  ... and {len(conflict) - MOST_SHOWN} more", style="")
@@ -339,7 +339,7 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
             save(out, result)
     code = show.exit_code(result)
     if code == ExitCode.INFEASIBLE and result.conflict is not None:
-        warn(f"rows {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
+        warn(f"constraints {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
     console = show.stdout()
     console.print(f"Metric learned from {rows.n_constraints:,} constraints of {pairs}", style="bold", soft_wrap=True)
     console.print(show.certificate_table(result, more=[("slack weight", number(settings["slack_weight"]))]))
