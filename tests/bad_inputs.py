@@ -352,7 +352,7 @@ ENTRIES = {
         | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}}
         | {"weights": {"number": 3, "word": "x", "small": np.ones((2, 2)), "below": -np.ones((4, 4)), "thing": Thing()}}
         | {"bounds": {"number": 3, "three": (1, 2, 3), "crossed": (0.5, 0.4), "word": ("x", None), "thing": Thing()}}
-        | {"repair": WORD, "floor": POSITIVE, "scale": MAYBE}
+        | {"scale": MAYBE}
         | LIMITS,
     ),
     "factor_correlation": Entry(
