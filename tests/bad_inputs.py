@@ -1247,6 +1247,7 @@ COMMANDS = {
             "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
             "--min-eig": NUMBERS | {"1": "{}"},
             "--weights": FILES | {"points.csv": "points.csv"},
+            "--fixed": FILES | {"points.csv": "points.csv"},
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
             "--target": FILES | {"points.csv": "points.csv"},

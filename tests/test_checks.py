@@ -25,7 +25,7 @@ REFUSED = {
     "numbers as text": (
         lambda: checks.as_matrix("A", np.array([["1", 2.0]], dtype=object)),
         TypeError,
-        "A must be numeric; got ndarray with dtype object, in column 0 ('1' in row 0).",
+        "A must be numeric; got ndarray with dtype object, in column 0 ('1' in row 0); the argument must be free of strings",
     ),
     "none": (lambda: checks.as_matrix("A", None), TypeError, "A must be numeric; got None."),
     "complex": (lambda: checks.as_matrix("A", 1j * np.eye(2)), TypeError, "A must be real; got complex numbers."),
@@ -211,7 +211,9 @@ def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
         ValueError, match=r"X must be finite; .* columns 'b' \(2\), 'c' \(1\): rows 0, 2, counted from 0"
     ):
         points.check_numeric("X", kind({"a": [1.0, 2.0, 3.0], "b": [NAN, 1.0, NAN], "c": [1.0, 2.0, INF]}))
-    with pytest.raises(TypeError, match=r"numeric; got DataFrame, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more"):
+    with pytest.raises(
+        TypeError, match=r"numeric; got DataFrame, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more; encode"
+    ):
         points.check_numeric("X", kind({f"c{k}": ["x"] for k in range(7)}))
 
 

@@ -30,6 +30,9 @@ NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the larges
 
 TIMES = "; give times as numbers, for example (t - t.min()) / numpy.timedelta64(1, 'D')"
 
+# with the words that scikit-learn's checks look for
+OBJECTS = "; the argument must be free of strings and other objects, with numbers only"
+
 Labels = tuple[list[Any], list[Any]] | None  # of rows and columns, from a DataFrame
 
 
@@ -544,6 +547,7 @@ def _not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
                 elif isinstance(value, np.datetime64 | np.timedelta64 | date | timedelta):
                     hint = hint or TIMES
                 break
+    hint = hint or OBJECTS
     if array.ndim == 1:
         return f": {found[0]}{hint}" if found else ""
     more = f" and {len(found) - most} more" if len(found) > most else ""
