@@ -351,7 +351,7 @@ ENTRIES = {
         | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}}
         | {"weights": {"number": 3, "word": "x", "small": np.ones((2, 2)), "below": -np.ones((4, 4)), "thing": Thing()}}
         | {"bounds": {"number": 3, "three": (1, 2, 3), "crossed": (0.5, 0.4), "word": ("x", None), "thing": Thing()}}
-        | {"repair": WORD, "floor": POSITIVE, "scale": MAYBE}
+        | {"scale": MAYBE}
         | LIMITS,
     ),
     "factor_correlation": Entry(
@@ -455,16 +455,6 @@ ENTRIES = {
             **DRAWING,
         },
         free=("unlabeled",),
-    ),
-    "spread_pairs": Entry(
-        bregmat.spread_pairs,
-        {"X": X, "constraints": PAIR},
-        {"X": POINTS, "constraints": {k: v for k, v in ROWS.items() if k != "none"}}
-        | {
-            "n_neighbors": count(1, none=False),
-            "reach": number(-1.0) | {"zero": 0.0},
-            "weight": number(-1.0) | {"zero": 0.0},
-        },
     ),
     "Factor": Entry(
         lambda G0: bregmat.nearest_kernel(Factor(G0), PAIR),
@@ -577,6 +567,7 @@ ENTRIES = {
                 "one column": {"a": [0, 1]},
                 "no pairs": {"a": [], "b": []},
             },
+            "scores": WORD,
             "X": table(X, none=True) | {"short": X[:3]},
             "sample_id": SAMPLES,
             "random_state": SEED,
@@ -1174,6 +1165,7 @@ COMMANDS = {
             "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
             "--min-eig": NUMBERS | {"1": "{}"},
             "--weights": FILES | {"points.csv": "points.csv"},
+            "--fixed": FILES | {"points.csv": "points.csv"},
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
             "--target": FILES | {"points.csv": "points.csv"},

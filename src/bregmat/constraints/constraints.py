@@ -25,10 +25,10 @@ from bregmat.constraints.relations import (
     Relation,
 )
 from bregmat.constraints.rows import ConstraintRows
-from bregmat.constraints.tables import frame_columns, table_rows
+from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
 from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Values
 
-_HARD = " (inf makes a row hard; leave out rows that should not count)"
+_HARD = " (inf makes a constraint hard; leave out constraints that should not count)"
 
 
 class Constraints(ConstraintRows):
@@ -321,7 +321,13 @@ class Constraints(ConstraintRows):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, X: Points | None = None, sample_id: Labels | None = None, random_state: RandomState = 0
+        cls,
+        frame: Any,
+        *,
+        scores: str | None = None,
+        X: Points | None = None,
+        sample_id: Labels | None = None,
+        random_state: RandomState = 0,
     ) -> Constraints:
         """Rows of a data frame: with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
@@ -330,18 +336,29 @@ class Constraints(ConstraintRows):
         frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
             Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
             optionally ``weight`` (default 1). Without ``relation``: two columns of points, which belong together unless a column
-            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``; or three, anchor, near and
-            far. Samples are row numbers where they are numbers, else names.
+            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``, or with a score,
+            ``similarity`` or ``dissimilarity``; or three, ``anchor``, ``near`` and ``far``. Three columns of words are triplets
+            whatever their names are. Samples are row numbers where they are numbers, else names.
+        scores : {None, "similarity", "distance"}
+            The last column holds scores of pairs, such as ratings from 1 to 7: "similarity" if a higher score means nearer, "distance" if
+            it means farther. The 5th percentile of the points' distances bounds the pairs with the nearest score from above, the 95th
+            those with the farthest from below, and the others have targets that are linear in the score.
         X, sample_id, random_state
             The points, their names and a seed, for pairs and triplets without bounds: see :meth:`with_bounds_from`.
 
         Raises
         ------
         ValueError, TypeError
-            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Pairs without bounds, and
-            no X.
+            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Three columns with numbers
+            whose names do not say what they hold. Pairs without bounds, and no X.
+
+        Warns
+        -----
+        UserWarning
+            Triplets that name a point twice, such as attention checks, are left out.
         """
-        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object)
+        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+        warn_of_left_out(found, "frame")
         return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
 
     def with_bounds_from(

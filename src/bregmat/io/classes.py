@@ -36,7 +36,6 @@ SAVABLE: dict[str, str | type] = {
 }
 # Module -> names of classes that occur only as attributes of those above.
 _PARTS = {
-    "bregmat.applications.correlation.result": "Repair",
     "bregmat.certificates.status": "ExitReason Record Status",
     "bregmat.constraints.columns": "LowRankMatrix",
     "bregmat.constraints.constraints": "Constraints",

@@ -34,7 +34,7 @@ WORDS = {
     "keeps_trace": "projections that keep the trace",
     "projection_code": "a compiled projection",
     "is_smooth": "a finite slack_weight on every row",
-    "is_hard": "hard rows",
+    "is_hard": "hard constraints",
 }
 
 
@@ -152,12 +152,12 @@ class SolverWithNeeds:
                 if getattr(loss, need, None) is None or getattr(loss, need) is False:
                     slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
                     what = "are hard" if loss.is_hard else f"have {slack}"
-                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} rows {what})")
+                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} constraints {what})")
         if self.starts_at_prior and not L.has_hard:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 missing.append(
-                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
+                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low)})"
                 )
         missing += further
         if missing:

@@ -43,7 +43,7 @@ class WeightedCorrelation(EntryProof):
     def report(self, found: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
-        self.check_asked(found, divergence="frobenius", rank=None, n_factors=None, repaired=None)
+        self.check_asked(found, divergence="frobenius", rank=None, n_factors=None)
         for name in ("factor", "null_space"):
             if getattr(result, name) is not None:
                 found.problem(f"{name} is given, which a result with weights or bounds does not have")

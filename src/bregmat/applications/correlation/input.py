@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
-from bregmat.base.checks import Labels, as_matrix, check_flag, check_share, entry_text
+from bregmat.base.checks import Labels, as_matrix, as_numbers, check_flag, check_share, entry_text
 from bregmat.coordinates.priors import Factor
 
 _HINT = " Where an entry is unknown, nearest_correlation takes a weight of 0 or NaN in weights=; (C + C.T) / 2 is symmetric."
@@ -61,7 +61,7 @@ def read_input(
     if labels is not None:
         C = C.to_numpy()
     if unknown is not None and np.shape(C) == unknown.shape:
-        C = np.where(unknown, 0.0, np.asarray(C, dtype=float))
+        C = np.where(unknown, 0.0, as_numbers("C", C, booleans=True))
     A: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
     diagonal = np.diag(A)
     low = np.flatnonzero(~(diagonal > 0))

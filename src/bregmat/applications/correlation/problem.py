@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
-from bregmat.applications.correlation.result import Repair
 from bregmat.base.linalg import (
     EPS,
     cholesky,
@@ -80,8 +79,6 @@ class CorrelationProblem(NearestMatrix):
         Lower bound of the eigenvalues of X.
     blocks : FixedBlocks
         Consequences of blocks of fixed entries.
-    repaired : Repair or None
-        The change of the matrix before the problem was posed.
     """
 
     C: np.ndarray
@@ -90,7 +87,6 @@ class CorrelationProblem(NearestMatrix):
     fixed_part: np.ndarray | float = 0.0
     min_eig: float = 0.0
     blocks: FixedBlocks = field(default_factory=FixedBlocks)
-    repaired: Repair | None = None
     size: ClassVar[float] = 1.0  # the unit diagonal sets the scale
     # derived from the entries
     operator: Operator = field(init=False)
