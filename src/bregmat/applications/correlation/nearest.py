@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, get_args
 
 import numpy as np
@@ -11,6 +12,7 @@ from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
+from bregmat.applications.correlation.path import FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
 from bregmat.applications.correlation.result import CorrelationResult, Repair
@@ -21,11 +23,12 @@ from bregmat.base.threads import tells_interrupts
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve
+from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
 from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.typing import DivergenceName, Labels, RepairName, Table
 
+QUICK = 25  # steps of Newton's method with fixed entries before another method is tried; most problems take 5 to 20
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
@@ -163,7 +166,7 @@ def nearest_correlation(
         if rank is not None and rank > len(given.C):
             raise ValueError(f"rank must be between 1 and n = {len(given.C)}; got {rank}.")
         problem = CorrelationProblem.frobenius(given.C, read_fixed(fixed, given), low)
-    outcome = solve(problem, _newton_for(problem), **limits)
+    outcome = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
         outcome = of_rank(outcome, given.C, rank, max_iter=max_iter, log=limits["log"])
@@ -243,7 +246,7 @@ def factor_correlation(
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
     log, n_factors = RunLog(callback, max_seconds), int(n_factors)
     problem = CorrelationProblem.frobenius(given.C, Entries.of_diagonal(n))
-    convex = solve(problem, _newton_for(problem), tol=tol, max_iter=max_iter, log=log)
+    convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
     outcome = of_rank(convex, given.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
     return _result_of(outcome, given, problem.entries.rows, n_factors=n_factors)
 
@@ -301,11 +304,22 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | Non
     return CorrelationProblem(D, D.link(spectrum), C=given.C, entries=entries, basis=basis, repaired=repaired)
 
 
-def _newton_for(problem: CorrelationProblem) -> Solver:
-    """The Newton method of the divergence, or the general one on the complement of null vectors."""
+def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
+    """The outcome of Newton's method for the divergence, of the general one on the complement of null vectors, or of a plan.
+
+    With fixed entries Newton's method has ``QUICK`` steps, more if it converges fast. Then the interior-point method follows.
+    """
+    newton: Solver = EntryNewton() if problem.is_whole else DualNewton()
     if problem.divergence.is_congruence_invariant:
-        return LogDetNewton()
-    return EntryNewton() if problem.is_whole else DualNewton()
+        newton = LogDetNewton()
+    limit = newton.max_iter if max_iter is None else max_iter
+    plan = [(newton, limit)]
+    if problem.entries.has_pairs and problem.is_whole:
+        path = FreeEntryPath()
+        with suppress(TypeError):  # too many entries are free
+            path.check(problem)
+            plan = [(newton, min(QUICK, limit)), (path, min(path.max_iter, limit)), *plan]
+    return solve_in_turn(problem, plan, tol=tol, log=log)
 
 
 def _result_of(
