@@ -404,7 +404,7 @@ def test_every_result_has_a_matrix_if_one_is_known():
 
 
 def test_no_matrix_with_the_fixed_entries_is_known(rng):
-    """The fixed entries with 0 elsewhere are indefinite; the interior-point method finds a matrix with more of them than Newton's method."""
+    """The fixed entries with 0 elsewhere are indefinite; the interior-point method finds a matrix that has them."""
     n = 40
     G = rng.normal(size=(n, n // 2))
     G /= np.linalg.norm(G, axis=1)[:, None]
