@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
-from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input
+from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input, weights_of_known
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
 from bregmat.applications.correlation.path import FreeEntryPath
@@ -63,11 +63,11 @@ def nearest_correlation(
         it must be positive definite.
     divergence : {"frobenius", "logdet", "vonneumann"} or object
     fixed : array-like of bool, shape (n, n), optional
-        Symmetric mask of entries that stay exactly as in C; a fixed diagonal entry must be 1. Frobenius only, as are `weights`,
-        `bounds`, `min_eig` and `rank`.
+        Symmetric mask of entries that stay exactly as in C; a fixed diagonal entry must be 1, up to rounding. Other entries of C may
+        be NaN, which counts as a weight of 0. Frobenius only, as are `weights`, `bounds`, `min_eig` and `rank`.
     weights : array-like or DataFrame, shape (n, n), optional
         Symmetric and not negative: ``1/2 sum (weights_ij (X_ij - C_ij))^2`` is minimised. 0, False or NaN means that the entry is
-        unknown, and C may be NaN there. The diagonal is ignored.
+        unknown, and C may be NaN there. The diagonal is ignored, and may be NaN in C without `scale`.
     bounds : pair (lower, upper), optional
         Numbers, symmetric matrices (n, n) or None: ``lower_ij <= X_ij <= upper_ij`` off the diagonal.
     min_eig : float
@@ -83,8 +83,9 @@ def nearest_correlation(
         Smallest eigenvalue after ``repair="clip"``; positive, in units of the mean eigenvalue of a matrix with a unit diagonal.
     scale : bool, optional
         For covariances. True first divides rows and columns by the square roots of the diagonal; ``result.covariance`` is the
-        repaired matrix with its variances. False takes C as it is. None does so, too, but with Frobenius a diagonal entry that
-        differs from 1 by more than 0.1 raises an error, because C may be a covariance.
+        repaired matrix with its variances. A variance of 0 stays 0, and its correlations count as unknown. False takes C as it is. None
+        does so, too, but with Frobenius a diagonal entry that differs from 1 by more than 0.1 raises an error, because C may be a
+        covariance.
     tol : float
         Relative duality gap at which the result is called optimal. An X with gap g is within ``sqrt(2 g max(1, objective))`` of the
         optimum in Frobenius norm (Frobenius).
@@ -143,6 +144,8 @@ def nearest_correlation(
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "log": RunLog(callback, max_seconds)}
     D = DIVERGENCES.resolve(divergence)
+    if fixed is not None and weights is None:
+        weights = weights_of_known(C)
     is_weighted = weights is not None or bounds is not None
     _check_options(D, is_weighted, fixed is not None, rank, repair, floor)
     if is_weighted:
