@@ -310,3 +310,38 @@ def test_an_indefinite_prior_is_told_what_repairs_it(rng):
         nearest_kernel(S, Constraints.diagonal(np.ones(3)))
     repaired = nearest_correlation(S, scale=True).covariance
     assert nearest_kernel(repaired, Constraints.diagonal(np.ones(3)), divergence="frobenius").status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- completion, and Factors
+def test_completion_has_the_largest_determinant(rng):
+    """The inverse of the completion is 0 at the unknown entries (Dempster 1972), and its known entries are those of C."""
+    n = 30
+    truth = correlations(rng, n, 60)
+    known = np.triu(rng.random((n, n)) < 0.3, 1)
+    known |= known.T | np.eye(n, dtype=bool)
+    C = np.where(known, truth, np.nan)
+    for table in (C, pd.DataFrame(C)):
+        result = nearest_kernel(np.eye(n), Constraints.entries(table), tol=1e-10)
+        X = result.kernel()
+        assert result.status == "OPTIMAL"
+        assert_allclose(X[known], C[known], atol=1e-8)
+        inverse = np.linalg.inv(X)
+        assert_allclose(inverse[~known], 0.0, atol=1e-4 * np.abs(inverse).max())
+        assert np.linalg.slogdet(X)[1] >= np.linalg.slogdet(truth)[1]
+
+
+def test_entries_of_a_table_that_is_not_symmetric():
+    with pytest.raises(ValueError, match=r"only one of .0, 1. and .1, 0. is NaN"):
+        Constraints.entries([[1.0, np.nan], [0.5, 1.0]])
+    with pytest.raises(ValueError, match="symmetric"):
+        Constraints.entries([[1.0, 0.4], [0.5, 1.0]])
+    assert Constraints.entries([[1.0, np.nan], [np.nan, np.nan]]).n_constraints == 1
+
+
+def test_nearest_correlation_of_a_factor(rng):
+    """LogDet, in the range of the factor: the same matrix as that of the dense method for a factor of full rank."""
+    G = rng.normal(size=(9, 9))
+    result = nearest_kernel(Factor(G), Constraints.diagonal(np.ones(9)), tol=1e-10)
+    assert_allclose(result.kernel(), nearest_correlation(G @ G.T, divergence="logdet", tol=1e-10).X, atol=1e-6)
+    with pytest.raises(TypeError, match=r"nearest_kernel\(C, Constraints.diagonal"):
+        nearest_correlation(Factor(G))
