@@ -237,7 +237,7 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
         return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, most=500)
 
     X = rng.normal(size=(20, 5))
-    rows = random_pairs(rng, X, 15)
+    rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")
     problem = pose_problem(metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf).problem
     start = iterate_at_prior(problem.divergence, problem.t0)
     values = problem.operator.values_diagonal(problem.prior)
@@ -245,6 +245,7 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
         assert solved().steps == 0
         assert restore(problem, start, values, np.ones(problem.c)) is None
     assert solved().steps > 0
+    assert restore(problem, start, values, np.ones(problem.c)) is not None
 
 
 @pytest.mark.parametrize("name", SOFT_SOLVERS)

@@ -111,10 +111,10 @@ def nearest_correlation(
     -----
     Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further rows, and the shift ``X = min_eig I + Y`` for a
     smallest eigenvalue. With fixed entries and at most 4000 free ones, 25 such steps are followed by an interior-point method in
-    the free entries, if the problem is not solved by then. Von Neumann: the same method with another link. LogDet: Newton's method with the Hessian ``X o X``; Kulis
-    2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the returned matrix,
-    ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it. If that makes an eigenvalue too
-    small, the matrix is moved towards the fixed entries with 0 elsewhere, where these are definite.
+    the free entries, if the problem is not solved by then. Von Neumann: Newton's method with another link. LogDet: Newton's method
+    with the Hessian ``X o X``; Kulis 2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the
+    returned matrix, ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it. If that makes
+    an eigenvalue too small, the matrix is moved towards the fixed entries with 0 elsewhere, where these are definite.
 
     The multipliers prove the bound: let Y be their symmetric matrix (Attributes of :class:`CorrelationResult`), ``d = min_eig`` and b
     the prescribed entries (diagonal: ``1 - d``). Every feasible X has
