@@ -489,6 +489,11 @@ ENTRIES = {
         | {"weight": PAIR_INDEX["weight"]},
         {"values": "values|bound"},
     ),
+    "Constraints.entries": Entry(
+        Constraints.entries,
+        {"C": EYE},
+        {"C": {k: v for k, v in table(EYE, square=True).items() if k != "nan"}, "weight": PAIR_INDEX["weight"]},
+    ),
     "Constraints.trace": Entry(
         Constraints.trace,
         {"value": 1.0},

@@ -346,21 +346,82 @@ def test_nearly_singular_blocks_of_four(rng):
         assert_claims_no_more_than_it_has(nearest_correlation(C, fixed=mask_of(8, pairs)), C, pairs)
 
 
-def test_a_written_entry_that_costs_an_eigenvalue_proves_nothing(rng):
-    """The certificate of a state whose matrix meets its entries and is not positive semidefinite is not feasible."""
+@pytest.mark.parametrize("is_interior_known", [True, False])
+def test_a_written_entry_that_costs_an_eigenvalue(rng, is_interior_known):
+    """The certificate moves the matrix towards the interior, if a matrix there is known; otherwise it is not feasible."""
     C = broken(rng, 10)
-    C[0, 1] = C[1, 0] = 0.3
-    entries = Entries(10, np.array([0]), np.array([1]))
+    pairs = [(0, 1)] if is_interior_known else [(0, 1), (1, 2)]
+    for i, j in pairs:
+        C[i, j] = C[j, i] = 0.3 if is_interior_known else 0.9  # with 0 at (0, 2), an eigenvalue is 1 - 0.9 sqrt(2)
+    entries = Entries(10, *np.array(pairs).T)
     problem = CorrelationProblem.frobenius(C, entries)
-    t, U = np.linalg.eigh(nearest_correlation(C, fixed=mask_of(10, [(0, 1)])).X)
+    t, U = np.linalg.eigh(nearest_correlation(C, fixed=mask_of(10, pairs)).X)
     for x in (0.0, -2e-9):
         X = U @ np.diag(np.append(x, np.maximum(t[1:], 0.0))) @ U.T
         entries.write_inplace(X, entries.wanted(C))
 
         class Given(DenseState):
-            dual, values, matrix = np.zeros(11), entries.of(X), lambda self, X=X: X.copy()
+            dual, values, matrix = np.zeros(problem.c), entries.of(X), lambda self, X=X: X.copy()
 
-        assert problem.certify(Given()).is_feasible == (x == 0.0)
+        certificate = problem.certify(Given())
+        assert certificate.is_feasible == (is_interior_known or x == 0.0)
+        assert (entries.of(certificate.X) == entries.wanted(C)).all()
+        if certificate.is_feasible:
+            assert np.linalg.eigvalsh(certificate.X)[0] > -1e-14
+
+
+def autoregressive(n, seed=0, observations=60, lag=10, phi=0.85):
+    """Sample correlations of a process in order of its lag, set to 0 beyond a lag: indefinite."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((observations, n))
+    X[:, 0] = rng.normal(size=observations)
+    for k in range(1, n):
+        X[:, k] = phi * X[:, k - 1] + np.sqrt(1 - phi**2) * rng.normal(size=observations)
+    C = np.corrcoef(X.T)
+    C = np.where(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= lag, (C + C.T) / 2, 0.0)
+    np.fill_diagonal(C, 1.0)
+    return C
+
+
+@pytest.mark.parametrize("low", [0.0, 0.01])
+def test_many_fixed_entries(low):
+    """The dual is nearly degenerate: Newton's method alone takes hundreds of steps."""
+    C = autoregressive(110, seed=1, observations=30)
+    result = nearest_correlation(C, fixed=C == 0, min_eig=low)
+    assert_certified(result, C, fixed=C == 0, min_eig=low)
+    assert result.n_iter < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [140, 150, 160, 200])
+def test_many_fixed_entries_of_large_matrices(n):
+    C = autoregressive(n)
+    assert_certified(nearest_correlation(C, fixed=C == 0), C, fixed=C == 0)
+
+
+def test_every_result_has_a_matrix_if_one_is_known():
+    """After any number of steps: the identity has the fixed entries."""
+    C = autoregressive(40, lag=4)
+    for max_iter in range(0, 12, 2):
+        result = nearest_correlation(C, fixed=C == 0, max_iter=max_iter)
+        assert result.status in ("OPTIMAL", "FEASIBLE")
+        assert (result.matrix[C == 0] == 0).all()
+        assert np.linalg.eigvalsh(result.matrix)[0] > -1e-14
+        assert result.objective >= result.dual_bound - 1e-12
+
+
+def test_no_matrix_with_the_fixed_entries_is_known(rng):
+    """The fixed entries with 0 elsewhere are indefinite; the interior-point method finds a matrix that has them."""
+    n = 40
+    G = rng.normal(size=(n, n // 2))
+    G /= np.linalg.norm(G, axis=1)[:, None]
+    mask = np.triu(rng.random((n, n)) < 0.8, 1)
+    mask |= mask.T
+    noise = 0.3 * rng.normal(size=(n, n))
+    C = np.where(mask, G @ G.T, G @ G.T + noise + noise.T)
+    np.fill_diagonal(C, 1.0)
+    assert np.linalg.eigvalsh(np.where(mask | np.eye(n, dtype=bool), C, 0.0))[0] < 0
+    assert_certified(nearest_correlation(C, fixed=mask), C, fixed=mask, low=1e-11)
 
 
 def test_slightly_indefinite_block_is_impossible():

@@ -490,7 +490,9 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
     if low < -tol * top or (definite and not low > tol * top):
         words = "definite" if definite else "semidefinite"
-        raise ValueError(f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.")
+        raise ValueError(
+            f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.{nearest_hint(name, definite=definite)}"
+        )
 
 
 def is_missing(value: Any) -> bool:
@@ -503,6 +505,12 @@ def is_missing(value: Any) -> bool:
 
 
 # ---------------------------------------------------------------------- texts for messages
+def nearest_hint(name: str, *, definite: bool = False) -> str:
+    """The end of a message that a matrix is indefinite: the call that gives the nearest matrix that is not."""
+    low = ", min_eig=1e-6" if definite else ""
+    return f" If its diagonal is positive, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
+
+
 def rows_text(rows: np.ndarray, most: int = 5) -> str:
     """The first few of the given row numbers: "rows 0, 3 and 2 more"."""
     head = ", ".join(map(str, rows[:most].tolist()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_numbers, as_percentiles, generator, rows_text
+from bregmat.base.checks import as_column, as_matrix, as_numbers, as_percentiles, generator, rows_text
 from bregmat.base.points import as_points, row_names
 from bregmat.base.sampling import sq_distance_percentiles, sq_distances
 from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
@@ -26,7 +26,7 @@ from bregmat.constraints.relations import (
 )
 from bregmat.constraints.rows import ConstraintRows
 from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
-from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Values
+from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Table, Values
 
 _HARD = " (inf makes a constraint hard; leave out constraints that should not count)"
 
@@ -200,6 +200,33 @@ class Constraints(ConstraintRows):
         values = np.atleast_1d(as_numbers("values", values))
         index = np.arange(len(values)) if index is None else index
         return cls._named(DIAGONAL, {"index": index}, values, None, weight)
+
+    @classmethod
+    def entries(cls, C: Table, *, weight: float = 1.0) -> Constraints:
+        """``K_ij == C_ij`` for every known entry of a symmetric table; NaN stands for an unknown entry.
+
+        ``nearest_kernel(np.eye(n), Constraints.entries(C))`` is the completion of a correlation matrix with the largest determinant.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bregmat import Constraints, nearest_kernel
+        >>> C = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, 0.5], [np.nan, 0.5, 1.0]])
+        >>> nearest_kernel(np.eye(3), Constraints.entries(C)).kernel().round(4)
+        array([[1.  , 0.5 , 0.25],
+               [0.5 , 1.  , 0.5 ],
+               [0.25, 0.5 , 1.  ]])
+        """
+        known = ~np.isnan(as_numbers("C", C))
+        A: np.ndarray = as_matrix("C", np.where(known, C, 0.0), square=True)
+        if (known != known.T).any():
+            i, j = np.argwhere(known != known.T)[0]
+            raise ValueError(f"C must be symmetric; only one of [{i}, {j}] and [{j}, {i}] is NaN.")
+        A = as_matrix("C", A, symmetric=True)
+        diagonal = np.flatnonzero(np.diag(known))
+        i, j = np.nonzero(np.triu(known, 1))
+        rows = cls.diagonal(A[diagonal, diagonal], diagonal, weight=weight)
+        return rows + cls.similarity(i, j, A[i, j], "==", weight=weight) if len(i) else rows
 
     @classmethod
     def trace(cls, value: float, *, weight: float = 1.0) -> Constraints:

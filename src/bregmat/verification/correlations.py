@@ -13,7 +13,7 @@ from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
-from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, unit_of
+from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, numbers, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
 from bregmat.verification.weighted_correlations import WeightedCorrelation
 from bregmat.verification.written_losses import distance, least_of_lagrangian
@@ -22,7 +22,8 @@ from bregmat.verification.written_losses import distance, least_of_lagrangian
 @recompute.register
 def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
     check_arguments(problem, "the argument C of nearest_correlation", "C")
-    is_weighted = any(problem.get(name) is not None for name in ("weights", "bounds"))
+    has_gaps = problem.get("fixed") is not None and bool(np.isnan(numbers(problem["C"])).any())
+    is_weighted = has_gaps or any(problem.get(name) is not None for name in ("weights", "bounds"))
     (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
 
 

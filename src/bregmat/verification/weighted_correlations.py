@@ -22,7 +22,11 @@ class WeightedCorrelation(EntryProof):
         if DIVERGENCES.resolve(arguments.get("divergence", "frobenius")).name != "frobenius":
             raise ValueError("weights and bounds are for the Frobenius divergence.")
         n, weights = len(result.X), arguments.get("weights")
-        h = np.ones((n, n)) if weights is None else np.nan_to_num(numbers(weights))
+        h = (
+            np.where(np.isnan(numbers(arguments["C"])), 0.0, 1.0)
+            if weights is None
+            else np.nan_to_num(numbers(weights))
+        )
         eye = np.eye(n, dtype=bool)
         self.known = (h != 0) | eye
         super().__init__(arguments, result, self.known)
