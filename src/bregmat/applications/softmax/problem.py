@@ -1,0 +1,175 @@
+"""The softmax loss over groups of scores as a problem with its own proof.
+
+Group i is a query with the scores ``v_i1 .. v_im`` of its documents, linear in W, and a distribution ``y_i`` over its right answers:
+
+    minimize over W >= 0:   1/2 |W - I|^2  +  sum_i gamma_i [ log(sum_j exp(s v_ij)) / s  -  sum_j y_ij v_ij ]
+
+A right answer among m - 1 wrong ones costs ``gamma / s log(1 + sum_k exp(-s p_k))``, where p_k is how far it is ahead of wrong answer k.
+Several right answers cost the mean of ``-log softmax``, weighted by y, which is convex; the log of the mean is not.
+
+For any distributions P_i over the groups, ``mu_ij = gamma_i (y_ij - P_ij)`` gives a lower bound. The conjugate of the loss is an entropy:
+
+    g(P) = |I|^2 / 2 - |(I + A* mu)_+|^2 / 2 - <mu, c> - sum_ij gamma_i P_ij log(P_ij) / s
+
+The softmax of the current scores is such a P, so that a certificate needs no restoration. At the optimum ``W = (I + A* mu)_+``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.special import xlogy
+
+from bregmat.applications.softmax.scores import PairScores
+from bregmat.base.linalg import EPS, add_diagonal, eigh
+from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
+from bregmat.coordinates.priors import Spectral
+from bregmat.objective.divergences import Frobenius
+
+SIZE = 1e-3  # smallest unit of the gap, as a share of the loss at the prior
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A matrix, and all that its certificate and the next step need.
+
+    Attributes
+    ----------
+    iterate : Spectral
+        W, by its eigenvalues and eigenvectors.
+    W : ndarray, shape (d, d)
+    values : ndarray, shape (n, m)
+        Scores at W.
+    softmax : ndarray, shape (n, m)
+        Distribution P_i over the documents of each query.
+    objective : float
+    mirror : tuple of ndarray, shapes (d,) and (d, d)
+        Eigenvalues and eigenvectors of ``T = I + A* mu``.
+    dual_bound : float
+        The bound that P proves, less its rounding.
+    rounding : float
+        Largest rounding error of the objective.
+    """
+
+    iterate: Spectral
+    W: np.ndarray
+    values: np.ndarray
+    softmax: np.ndarray
+    objective: float
+    mirror: tuple[np.ndarray, np.ndarray]
+    dual_bound: float
+    rounding: float
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxGroups(Problem):
+    """The softmax loss over groups of scores, with the identity as prior and the Frobenius divergence.
+
+    Parameters
+    ----------
+    scores : PairScores
+    targets : ndarray, shape (n, m)
+        Distribution y_i over the right answers of each query: nonnegative, rows of sum 1.
+    weights : ndarray, shape (n,)
+        Weight gamma_i of each query; positive.
+    temperature : float
+        ``1 / s``, in units of the scores; positive.
+    allowed : ndarray of bool, shape (n, m), or None
+        Which documents are in the group of a query; None for all. Right answers must be allowed.
+    """
+
+    scores: PairScores
+    targets: np.ndarray
+    weights: np.ndarray
+    temperature: float
+    allowed: np.ndarray | None = None
+    size: float = field(init=False)
+    is_always_feasible: bool = field(init=False, default=True)
+
+    def __post_init__(self) -> None:
+        d = self.scores.queries.shape[1]
+        loss, _, _ = self.loss(self.scores.linear(np.eye(d)) + self.scores.constant)
+        object.__setattr__(self, "size", SIZE * loss or 1.0)
+
+    def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
+        heat = self.temperature
+        allowed = V if self.allowed is None else np.where(self.allowed, V, -np.inf)
+        top = allowed.max(axis=1, keepdims=True)
+        P = np.exp((allowed - top) / heat)
+        total = P.sum(axis=1, keepdims=True)
+        P /= total
+        # differences from the largest score: the loss of a well-separated group keeps its digits
+        behind = (self.targets * (top - V)).sum(axis=1)
+        loss = float(self.weights @ (heat * np.log(total[:, 0]) + behind))
+        return loss, P, float(self.weights @ (np.abs(top[:, 0]) + (self.targets * np.abs(V)).sum(axis=1)))
+
+    def multipliers(self, P: np.ndarray) -> np.ndarray:
+        """``mu = gamma (y - P)``, minus the gradient of the loss in the scores; shape (n, m)."""
+        return self.weights[:, None] * (self.targets - P)
+
+    def curvature(self, scores: PairScores, P: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """The second derivative of the loss in W along X: the covariance of the scores under P, ``gamma s (P v - P <P, v>)``.
+
+        ``scores`` are those of the problem in the basis of X, and all arrays have the precision of X.
+        """
+        Pv = P * scores.linear(X)
+        Pv -= P * Pv.sum(axis=1, keepdims=True)
+        return scores.adjoint(Pv * (self.weights / self.temperature).astype(X.dtype)[:, None])
+
+    def point(self, X: np.ndarray) -> Point:
+        """The nearest positive semidefinite matrix W to a symmetric X, its scores, and the bound that their softmax proves."""
+        t, F = eigh(X)
+        iterate = Spectral(Frobenius(), np.ones(len(t)), t, F)
+        W = iterate.matrix()
+        values = self.scores.linear(W) + self.scores.constant
+        loss, P, sizes = self.loss(values)
+        divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
+        rounding = self._share * (sizes + divergence)
+        bound, mirror = self.dual_bound(P)
+        return Point(iterate, W, values, P, divergence + loss, mirror, bound, rounding)
+
+    def dual_bound(self, P: np.ndarray) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
+        """``g(P)`` less its rounding, and the eigenvalues and eigenvectors of ``T = I + A* mu``, which the bound is computed from."""
+        mu = self.multipliers(P)
+        T = add_diagonal(self.scores.adjoint(mu), 1.0)
+        t, V = eigh(T)
+        w = np.maximum(t, 0.0)
+        entropy = self.temperature * float(self.weights @ xlogy(P, P).sum(axis=1))
+        shift = float((mu * self.scores.constant).sum())
+        bound = 0.5 * (len(t) - float(w @ w)) - shift - entropy
+        # the eigenvalues are wrong by a few roundings of the norm of T and of the terms that it is the sum of
+        terms = float(np.abs(mu).sum()) * self._longest
+        error = self._share * (terms + float(np.linalg.norm(t)))
+        sizes = float(w @ w) + len(t) + float(np.abs(mu * self.scores.constant).sum()) + abs(entropy)
+        return bound - error * float(np.linalg.norm(w)) - MODEST * EPS * sizes, (t, V)
+
+    @property
+    def _share(self) -> float:
+        """Largest rounding error of a product or of an eigenvalue, relative to the size of its terms."""
+        return (MODEST + np.sqrt(self.scores.queries.shape[1])) * EPS
+
+    @property
+    def _longest(self) -> float:
+        """A bound of the norms of the matrices of the scores."""
+        longest = max(float(np.einsum("ij,ij->i", X, X).max()) for X in (self.scores.queries, self.scores.documents))
+        return longest * (1.0 + 2.0 * float(np.abs(self.scores.share).max()))
+
+    def certify(self, state: Any) -> MatrixCertificate:
+        """The certificate of the point of a state; every matrix is feasible, and P is dual feasible."""
+        at: Point = state.point
+        return MatrixCertificate(
+            iterate=at.iterate,
+            values=at.values,
+            dual=self.multipliers(at.softmax),
+            objective=at.objective,
+            upper=at.objective + at.rounding,
+            dual_bound=at.dual_bound,
+            size=self.size,
+        )
+
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
+        """Objective and bound of a step, which are known at every point."""
+        return {"objective": state.objective, "dual_bound": state.point.dual_bound, "violation": 0.0}
