@@ -132,7 +132,9 @@ def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, tempera
     inside = targets if allowed is None else np.where(allowed, targets, 0.0)
     wrong = np.flatnonzero(~(np.abs(inside.sum(axis=1) - 1.0) <= 1e-9) | (targets < 0).any(axis=1))
     if len(wrong):
-        raise ValueError(f"targets must be distributions over allowed documents; got other numbers in {rows_text(wrong)}.")
+        raise ValueError(
+            f"targets must be distributions over allowed documents; got other numbers in {rows_text(wrong)}."
+        )
     check_positive("temperature", temperature, finite=True)
     if not (np.isfinite(weights) & (weights > 0)).all():
         raise ValueError("weights must be positive and finite.")

@@ -17,13 +17,14 @@ The softmax of the current scores is such a P, so that a certificate needs no re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import xlogy
 
 from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.linalg import EPS, add_diagonal, eigh
+from bregmat.base.threads import cached_property
 from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
 from bregmat.coordinates.priors import Spectral
 from bregmat.objective.divergences import Frobenius
@@ -33,10 +34,11 @@ SIZE = 1e-3  # smallest unit of the gap, as a share of the loss at the prior
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A matrix, and all that its certificate and the next step need.
+    """A matrix with its scores and its objective; the bound that their softmax proves is computed when it is first asked for.
 
     Attributes
     ----------
+    problem : SoftmaxGroups
     iterate : Spectral
         W, by its eigenvalues and eigenvectors.
     W : ndarray, shape (d, d)
@@ -45,22 +47,30 @@ class Point:
     softmax : ndarray, shape (n, m)
         Distribution P_i over the documents of each query.
     objective : float
-    mirror : tuple of ndarray, shapes (d,) and (d, d)
-        Eigenvalues and eigenvectors of ``T = I + A* mu``.
-    dual_bound : float
-        The bound that P proves, less its rounding.
     rounding : float
         Largest rounding error of the objective.
     """
 
+    problem: SoftmaxGroups
     iterate: Spectral
     W: np.ndarray
     values: np.ndarray
     softmax: np.ndarray
     objective: float
-    mirror: tuple[np.ndarray, np.ndarray]
-    dual_bound: float
     rounding: float
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The bound that the softmax proves."""
+        return self.problem.dual_bound(self.softmax)
+
+
+class Bound(NamedTuple):
+    """A lower bound less its rounding, and the eigenvalues (d,) and eigenvectors (d, d) of ``T = I + A* mu``, which it is computed from."""
+
+    value: float
+    t: np.ndarray
+    V: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +130,7 @@ class SoftmaxGroups(Problem):
         return scores.adjoint(Pv * (self.weights / self.temperature).astype(X.dtype)[:, None])
 
     def point(self, X: np.ndarray) -> Point:
-        """The nearest positive semidefinite matrix W to a symmetric X, its scores, and the bound that their softmax proves."""
+        """The nearest positive semidefinite matrix to a symmetric X, with its scores and its objective."""
         t, F = eigh(X)
         iterate = Spectral(Frobenius(), np.ones(len(t)), t, F)
         W = iterate.matrix()
@@ -128,11 +138,10 @@ class SoftmaxGroups(Problem):
         loss, P, sizes = self.loss(values)
         divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
         rounding = self._share * (sizes + divergence)
-        bound, mirror = self.dual_bound(P)
-        return Point(iterate, W, values, P, divergence + loss, mirror, bound, rounding)
+        return Point(self, iterate, W, values, P, divergence + loss, rounding)
 
-    def dual_bound(self, P: np.ndarray) -> tuple[float, tuple[np.ndarray, np.ndarray]]:
-        """``g(P)`` less its rounding, and the eigenvalues and eigenvectors of ``T = I + A* mu``, which the bound is computed from."""
+    def dual_bound(self, P: np.ndarray) -> Bound:
+        """The bound ``g(P)`` of distributions P (n, m)."""
         mu = self.multipliers(P)
         T = add_diagonal(self.scores.adjoint(mu), 1.0)
         t, V = eigh(T)
@@ -144,7 +153,7 @@ class SoftmaxGroups(Problem):
         terms = float(np.abs(mu).sum()) * self._longest
         error = self._share * (terms + float(np.linalg.norm(t)))
         sizes = float(w @ w) + len(t) + float(np.abs(mu * self.scores.constant).sum()) + abs(entropy)
-        return bound - error * float(np.linalg.norm(w)) - MODEST * EPS * sizes, (t, V)
+        return Bound(bound - error * float(np.linalg.norm(w)) - MODEST * EPS * sizes, t, V)
 
     @property
     def _share(self) -> float:
@@ -166,10 +175,10 @@ class SoftmaxGroups(Problem):
             dual=self.multipliers(at.softmax),
             objective=at.objective,
             upper=at.objective + at.rounding,
-            dual_bound=at.dual_bound,
+            dual_bound=at.bound.value,
             size=self.size,
         )
 
-    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """Objective and bound of a step, which are known at every point."""
-        return {"objective": state.objective, "dual_bound": state.point.dual_bound, "violation": 0.0}
+    def is_due(self, state: Any, tol: float) -> bool:
+        """Every step is certified: the solver needs the bound anyway."""
+        return True
