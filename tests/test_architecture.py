@@ -35,7 +35,8 @@ PUBLIC = {
         "verify",
         "Verification",
     },
-    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelLearnerCV", "KernelKMeans", "MarginSVC"},
+    "estimators": {"MetricLearner", "MetricLearnerCV", "KernelLearner", "KernelLearnerCV", "KernelKMeans", "MarginSVC"}
+    | {"RetrievalLearner"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.softmax.problem import Point, SoftmaxGroups
+from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
 from bregmat.base.linalg import conjugate_gradients, eigh
 from bregmat.objective.divergences import Frobenius
 from bregmat.run.loop import State
@@ -23,7 +23,7 @@ SHORT, SHORTEST = 0.4, 1e-10  # Newton steps at which the gradient step is short
 class NewtonState(State):
     """A point with its bound, and the length of the gradient step alpha of the next Newton system."""
 
-    point: Point
+    point: ScoredMatrix
     alpha: float = 1.0
     stalled: bool = False
 
@@ -88,7 +88,7 @@ class SemismoothNewton:
                 return NewtonState(at, alpha, stalled=True)
             alpha *= SHORTER
 
-    def _direction(self, problem: SoftmaxGroups, at: Point, alpha: float) -> np.ndarray:
+    def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
         """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""
         bound, t, V = at.bound
         if alpha < 1.0:

@@ -33,7 +33,7 @@ SIZE = 1e-3  # smallest unit of the gap, as a share of the loss at the prior
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class ScoredMatrix:
     """A matrix with its scores and its objective; the bound that their softmax proves is computed when it is first asked for.
 
     Attributes
@@ -129,7 +129,7 @@ class SoftmaxGroups(Problem):
         Pv -= P * Pv.sum(axis=1, keepdims=True)
         return scores.adjoint(Pv * (self.weights / self.temperature).astype(X.dtype)[:, None])
 
-    def point(self, X: np.ndarray) -> Point:
+    def point(self, X: np.ndarray) -> ScoredMatrix:
         """The nearest positive semidefinite matrix to a symmetric X, with its scores and its objective."""
         t, F = eigh(X)
         iterate = Spectral(Frobenius(), np.ones(len(t)), t, F)
@@ -138,7 +138,7 @@ class SoftmaxGroups(Problem):
         loss, P, sizes = self.loss(values)
         divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
         rounding = self._share * (sizes + divergence)
-        return Point(self, iterate, W, values, P, divergence + loss, rounding)
+        return ScoredMatrix(self, iterate, W, values, P, divergence + loss, rounding)
 
     def dual_bound(self, P: np.ndarray) -> Bound:
         """The bound ``g(P)`` of distributions P (n, m)."""
@@ -168,7 +168,7 @@ class SoftmaxGroups(Problem):
 
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the point of a state; every matrix is feasible, and P is dual feasible."""
-        at: Point = state.point
+        at: ScoredMatrix = state.point
         return MatrixCertificate(
             iterate=at.iterate,
             values=at.values,
