@@ -18,7 +18,6 @@ from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say, v
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.retrieval.passes import (
     MIN_COMPARED,
-    NOT_LEARNED,
     Comparison,
     Corpus,
     Passes,
@@ -31,7 +30,7 @@ from bregmat.retrieval.passes import (
 )
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
 from bregmat.run.result import check
-from bregmat.typing import Points, RandomState, Table
+from bregmat.typing import RandomState, Table
 
 
 @on_one_blas_thread
@@ -186,7 +185,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         """
         check_is_fitted(self)
         rows = [
-            unit_rows(self.transform(self._rows(name, X)))
+            unit_rows(self._rows(name, X) @ self.components_.T)
             for name, X in (("queries", queries), ("documents", documents))
         ]
         grades = as_relevance(relevant, *map(len, rows))
@@ -227,10 +226,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     def _rows(self, name: str, X: Any) -> np.ndarray:
         """Rows with as many columns as the queries of fit."""
-        X = as_matrix(name, X)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(f"{name} must have {self.n_features_in_} columns, as queries in fit; got shape {X.shape}.")
-        return X
+        rows: np.ndarray = as_matrix(name, X)
+        if rows.shape[1] != self.n_features_in_:
+            raise ValueError(f"{name} must have {self.n_features_in_} columns, as queries in fit; got shape {rows.shape}.")
+        return rows
 
     def _check_parameters(self) -> None:
         for name in ("temperature", "slack_weight"):

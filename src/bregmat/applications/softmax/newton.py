@@ -15,7 +15,7 @@ from bregmat.run.loop import State
 LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step
 SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
-SHORTEST_GRADIENT = 1e-3  # gradient step from which on it is not shortened
+SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 SHORT, SHORTEST = 0.4, 1e-10  # Newton steps at which the gradient step is shortened, and at which only rounding is left
 
 
@@ -76,8 +76,9 @@ class SemismoothNewton:
     def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
         """A Newton step that decreases the objective: its length is halved, and then its alpha is decreased."""
         at, alpha = state.point, state.alpha
+        shortest = SHORTEST_GRADIENT / max(problem.largest_curvature, SHORTEST_GRADIENT)
         while True:
-            E, is_last = self._direction(problem, at, alpha), alpha <= SHORTEST_GRADIENT
+            E, is_last = self._direction(problem, at, alpha), alpha <= shortest
             length = 1.0
             while length > (SHORTEST if is_last else SHORT):
                 new = problem.point(at.W + length * E)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from bregmat.applications.softmax.scores import PairScores
-from bregmat.base.linalg import EPS, add_diagonal, eigh
+from bregmat.base.linalg import EPS, add_diagonal, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
 from bregmat.coordinates.priors import Spectral
@@ -161,10 +161,15 @@ class SoftmaxGroups(Problem):
         return (MODEST + np.sqrt(self.scores.queries.shape[1])) * EPS
 
     @property
+    def largest_curvature(self) -> float:
+        """A bound of the second derivative of the loss along a matrix of norm 1: ``sum_i gamma_i s max_j |C_ij|^2``."""
+        return float(self.weights.sum()) / self.temperature * self._longest**2
+
+    @cached_property
     def _longest(self) -> float:
         """A bound of the norms of the matrices of the scores."""
-        longest = max(float(np.einsum("ij,ij->i", X, X).max()) for X in (self.scores.queries, self.scores.documents))
-        return longest * (1.0 + 2.0 * float(np.abs(self.scores.share).max()))
+        longest = max(float(sq_norms(X).max(initial=0.0)) for X in (self.scores.queries, self.scores.documents))
+        return longest * (1.0 + 2.0 * float(np.abs(self.scores.share).max(initial=0.0)))
 
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the point of a state; every matrix is feasible, and P is dual feasible."""
