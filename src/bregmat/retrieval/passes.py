@@ -22,12 +22,12 @@ MAX_COMPARED = 600  # queries on which settings are compared
 MIN_COMPARED = 10  # queries from which on settings are compared
 FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
-# Temperatures in standard deviations of the cosines, and slack weights, from the most to the least cautious
-GRID = ((1.0, 10.0), (0.5, 10.0), (0.5, 30.0), (0.5, 100.0))
+MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
+# Temperatures, in standard deviations of the cosines, and slack weights, from the most to the least cautious one
+GRID = ((1.0, 10.0), (0.5, 30.0), (0.5, 100.0))
+HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
 NOT_LEARNED = "not learned"
-LEAST_GAIN = (
-    0.5  # gain of the mean reciprocal rank over not learning, in standard errors, from which on learning is chosen
-)
+CLEAR = 1.0  # gain over not learning, in standard errors summed over two measures, from which on learning is chosen
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,18 @@ class Corpus:
         root = root_of(W)
         return ranking_measures(unit_rows(self.queries @ root), unit_rows(self.documents @ root), self.grades)
 
+    @property
+    def targets(self) -> np.ndarray:
+        """The grades of each query as a distribution, shape (n, m)."""
+        found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
+        return found
+
+    def losses(self, W: np.ndarray, temperature: float) -> np.ndarray:
+        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n,)."""
+        S = cosine_scores(self.queries, self.documents, W) / temperature
+        found: np.ndarray = logsumexp(S, axis=1) - (self.targets * S).sum(axis=1)
+        return found
+
 
 @dataclass(eq=False)
 class Passes:
@@ -121,9 +133,7 @@ class Passes:
     history: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.W = np.eye(self.corpus.queries.shape[1])
-        grades = self.corpus.grades
-        self.targets = (grades / np.asarray(grades.sum(axis=1)).reshape(-1, 1)).toarray()
+        self.W, self.targets = np.eye(self.corpus.queries.shape[1]), self.corpus.targets
 
     def learn(self, setting: Setting, n_passes: int) -> bool:
         """Up to ``n_passes`` further passes; whether the last one lowered the true objective, so that another may help."""
@@ -143,8 +153,7 @@ class Passes:
 
     def objective(self, setting: Setting, W: np.ndarray) -> float:
         """``1/2 |W - I|^2 + slack_weight * mean_i -log softmax`` with the true cosines."""
-        S = cosine_scores(self.corpus.queries, self.corpus.documents, W) / setting.temperature
-        loss = float(np.mean(logsumexp(S, axis=1) - (self.targets * S).sum(axis=1)))
+        loss = float(self.corpus.losses(W, setting.temperature).mean())
         return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + setting.slack_weight * loss
 
     def _solve(self, setting: Setting) -> SoftmaxResult:
@@ -198,10 +207,14 @@ class Comparison:
         }
 
 
+def cosine_unit(corpus: Corpus) -> float:
+    """The standard deviation of the cosines of queries and documents; 1 if they are all equal."""
+    return float((corpus.queries[:1000] @ corpus.documents[:1000].T).std()) or 1.0
+
+
 def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[Setting]:
-    """The settings to compare, from the most to the least cautious one; one if both are given."""
-    S = corpus.queries[:1000] @ corpus.documents[:1000].T
-    unit = float(S.std()) or 1.0
+    """The settings to compare; one if both are given."""
+    unit = cosine_unit(corpus)
     found = [
         Setting(
             factor * unit if temperature == "auto" else float(temperature),
@@ -212,34 +225,57 @@ def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[Sett
     return list(dict.fromkeys(found))
 
 
-def compare(
-    corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.random.Generator, must_learn: bool
-) -> Comparison:
-    """Measure not learning and each setting on queries that are held out in turn.
+def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.random.Generator) -> Comparison:
+    """Measure not learning and each setting on queries that are held out in turn, and choose one of them.
 
-    In a fold, a setting continues from the metric of the one before it, which is about what its passes lead to. Learning is chosen
-    if its mean reciprocal rank is higher by half a standard error of the differences; the setting with the highest mean is.
+    In a fold, a setting continues from the metric of the one before it, which is about what its passes lead to. Two candidates are
+    compared by the paired differences of their reciprocal ranks and of their losses, each in standard errors, in sum. Where documents are
+    few, most right answers are first in any case, and ranks alone tell little; the loss counts all queries. It is measured at
+    the best of several temperatures for each candidate, because only the order of the cosines matters. The best setting has to be
+    better than not learning by one standard error.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        At most ``MAX_COMPARED`` queries and about ``MAX_POOL`` documents of it take part.
+    settings : list of Setting
+    n_negatives : int
+        As in :class:`RetrievalLearner`.
+    rng : Generator
     """
-    order = rng.permutation(len(corpus.queries))[:MAX_COMPARED]
-    measures = np.zeros((1 + len(settings), len(order), len(MEASURES)))
+    corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
+    n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
+    measures, losses = np.zeros((1 + len(settings), n, len(MEASURES))), np.zeros((1 + len(settings), n, len(heats)))
     seconds = np.zeros(1 + len(settings))
-    for held, rest in _folds(len(order)):
-        test, train = corpus.part(order[held]), corpus.part(order[rest])
-        measures[0, held] = test.measures(np.eye(corpus.queries.shape[1]))
-        passes = Passes(train.group(n_negatives, rng), ROUGH)
-        for k, setting in enumerate(settings, start=1):
+    for held, rest in _folds(n):
+        test = corpus.part(held)
+        passes = Passes(corpus.part(rest).group(n_negatives, rng), ROUGH)
+        for k, setting in enumerate([None, *settings]):
             start = time.process_time()
-            passes.learn(setting, 2 if k == 1 else 1)
+            if setting is not None:
+                passes.learn(setting, 2 if k == 1 else 1)
             if is_interrupted():
                 raise KeyboardInterrupt
             measures[k, held] = test.measures(passes.W)
+            losses[k, held] = np.transpose([test.losses(passes.W, heat) for heat in heats])
             seconds[k] += time.process_time() - start
     ranks = measures[:, :, MEASURES.index("MRR")]
-    best = 1 + int(ranks[1:].mean(axis=1).argmax())
-    gain = ranks[best] - ranks[0]
-    if not must_learn and not gain.mean() > LEAST_GAIN * gain.std(ddof=1) / np.sqrt(len(gain)):
-        best = 0
+    least = losses[np.arange(len(losses)), :, losses.mean(axis=1).argmin(axis=1)]
+
+    def gain(a: int, b: int) -> float:
+        return _standard_errors(ranks[a] - ranks[b]) + _standard_errors(least[b] - least[a])
+
+    best = 1
+    for k in range(2, len(ranks)):
+        best = k if gain(k, best) > 0.0 else best
+    best = best if gain(best, 0) > CLEAR else 0
     return Comparison([NOT_LEARNED, *map(str, settings)], measures, seconds, best)
+
+
+def _standard_errors(gains: np.ndarray) -> float:
+    """The mean of paired differences (n,) in standard errors; 0 if all are 0."""
+    error = gains.std(ddof=1) / np.sqrt(len(gains))
+    return float(gains.mean() / error) if error > 0 else 0.0
 
 
 def _folds(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -14,7 +14,7 @@ from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.checks import check_positive, rows_text
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import solve
+from bregmat.run.loop import RunLog, solve
 from bregmat.run.result import MatrixResult, Record, Status
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
@@ -109,8 +109,8 @@ def softmax_metric(
     if basis is not None and start is not None:
         start = basis.T @ start @ basis
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
-    limits = {"tol": tol, "max_iter": max_iter, "max_seconds": max_seconds}
-    outcome = solve(problem, SemismoothNewton(), start=start, callback=callback, **limits)
+    log = RunLog(callback, max_seconds)
+    outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
     proof = outcome.certificate
     prior = np.ones(inside.queries.shape[1])
     span = None if basis is None else Span.of_basis(basis)

@@ -104,7 +104,7 @@ class SemismoothNewton:
             return diagonal * u + root * problem.curvature(scores, P, root * u)
 
         right = root * (problem.curvature(scores, P, r) - np.float32((1.0 - alpha) / alpha) * r)
-        gap = max(at.objective - bound, 0.0) / max(problem.size, abs(at.objective))
+        gap = max(at.objective - bound, 0.0) / max(problem.natural_size, abs(at.objective))
         goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(right))
         u = conjugate_gradients(
             product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal

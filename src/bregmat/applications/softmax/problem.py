@@ -95,13 +95,13 @@ class SoftmaxGroups(Problem):
     weights: np.ndarray
     temperature: float
     allowed: np.ndarray | None = None
-    size: float = field(init=False)
     is_always_feasible: bool = field(init=False, default=True)
 
-    def __post_init__(self) -> None:
-        d = self.scores.queries.shape[1]
-        loss, _, _ = self.loss(self.scores.linear(np.eye(d)) + self.scores.constant)
-        object.__setattr__(self, "size", SIZE * loss or 1.0)
+    @cached_property
+    def natural_size(self) -> float:
+        """The smallest unit of the gap: a thousandth of the loss at the prior."""
+        loss, _, _ = self.loss(self.scores.linear(np.eye(self.scores.queries.shape[1])) + self.scores.constant)
+        return SIZE * loss or 1.0
 
     def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
         """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
@@ -181,7 +181,7 @@ class SoftmaxGroups(Problem):
             objective=at.objective,
             upper=at.objective + at.rounding,
             dual_bound=at.bound.value,
-            size=self.size,
+            size=self.natural_size,
         )
 
     def is_due(self, state: Any, tol: float) -> bool:
