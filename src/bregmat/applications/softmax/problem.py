@@ -137,23 +137,25 @@ class SoftmaxGroups(Problem):
         values = self.scores.linear(W) + self.scores.constant
         loss, P, sizes = self.loss(values)
         divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
-        rounding = self._share * (sizes + divergence)
+        rounding = self._share * (sizes + np.sqrt(2.0 * divergence) * float(np.linalg.norm(W)))
         return ScoredMatrix(self, iterate, W, values, P, divergence + loss, rounding)
 
     def dual_bound(self, P: np.ndarray) -> Bound:
         """The bound ``g(P)`` of distributions P (n, m)."""
-        mu = self.multipliers(P)
-        T = add_diagonal(self.scores.adjoint(mu), 1.0)
-        t, V = eigh(T)
-        w = np.maximum(t, 0.0)
+        mu, d = self.multipliers(P), self.scores.queries.shape[1]
+        A = -self.scores.adjoint(mu)
+        t, V = eigh(add_diagonal(-A, 1.0))
+        # (|I|^2 - |T_+|^2) / 2, by whichever of two formulas cancels less, which use the positive or the negative eigenvalues
+        gain, size = Frobenius().dual_gain(np.ones(d), A, t)
         entropy = self.temperature * float(self.weights @ xlogy(P, P).sum(axis=1))
-        shift = float((mu * self.scores.constant).sum())
-        bound = 0.5 * (len(t) - float(w @ w)) - shift - entropy
-        # the eigenvalues are wrong by a few roundings of the norm of T and of the terms that it is the sum of
+        shift = mu * self.scores.constant
+        norm = float(np.linalg.norm(A))
+        used = np.maximum(t, 0.0) if norm**2 > d else np.minimum(t, 0.0)
+        # the entries of A are wrong by a few roundings of their terms, and the eigenvalues also by some of the norm of T
         terms = float(np.abs(mu).sum()) * self._longest
-        error = self._share * (terms + float(np.linalg.norm(t)))
-        sizes = float(w @ w) + len(t) + float(np.abs(mu * self.scores.constant).sum()) + abs(entropy)
-        return Bound(bound - error * float(np.linalg.norm(w)) - MODEST * EPS * sizes, t, V)
+        rounding = self._share * (terms * (np.sqrt(d) + norm) + float(np.linalg.norm(t) * np.linalg.norm(used)))
+        rounding += MODEST * EPS * (size + float(np.abs(shift).sum()) + abs(entropy))
+        return Bound(gain - float(shift.sum()) - entropy - rounding, t, V)
 
     @property
     def _share(self) -> float:
