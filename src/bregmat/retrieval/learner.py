@@ -213,9 +213,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     def _keep(self, result: SoftmaxResult, setting: Setting | None, comparison: Comparison | None) -> None:
         """Set the fitted attributes."""
-        self.temperature_, self.slack_weight_ = (
-            (None, None) if setting is None else (setting.temperature, setting.slack_weight)
-        )
+        self.temperature_: float | None = None if setting is None else setting.temperature
+        self.slack_weight_: float | None = None if setting is None else setting.slack_weight
         self.selection_ = {} if comparison is None else comparison.table()
         self.report_ = {} if comparison is None else comparison.report()
         self.n_iter_ = result.n_iter

@@ -81,7 +81,8 @@ class PairScores:
 
     def in_basis(self, V: np.ndarray, dtype: type = np.float64) -> Self:
         """The same scores as functions of ``V' W V``, for an orthogonal V, or a basis (d, k) of the span of all rows."""
-        share, constant = np.asarray(self.share, dtype=dtype), np.asarray(self.constant, dtype=dtype)
+        share: np.ndarray = np.asarray(self.share, dtype=dtype)
+        constant: np.ndarray = np.asarray(self.constant, dtype=dtype)
         queries, documents = ((X @ V).astype(dtype, copy=False) for X in (self.queries, self.documents))
         return replace(self, queries=queries, documents=documents, share=share, constant=constant)
 
