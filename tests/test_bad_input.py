@@ -469,6 +469,7 @@ LEARNERS = (
     "KernelLearnerCV",
     "KernelKMeans",
     "MarginSVC",
+    "RetrievalLearner",
     "MatrixExponentiatedGradient",
     "OnlineLogDet",
     "OnlinePCA",
