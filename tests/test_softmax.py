@@ -201,6 +201,27 @@ def test_small_and_large_weights(weight, rng):
     assert result.status is Status.OPTIMAL
 
 
+@pytest.mark.parametrize(
+    ("kind", "temperature", "weight", "optimum"),
+    [
+        ("inner_products", 0.1, 1.0, 1.1992881026241604),
+        ("inner_products", 0.5, 20.0, 58.36004821779829),
+        ("sq_distances", 0.1, 1.0, 1.2230853441784804),
+        ("sq_distances", 0.5, 20.0, 59.49242997739596),
+    ],
+)
+def test_optima_of_clarabel(kind, temperature, weight, optimum):
+    """Optimal values by CVXPY 1.9.3 with Clarabel at a tolerance of 1e-12, as a semidefinite and exponential cone program."""
+    Q, D = np.sin(np.arange(12.0)).reshape(4, 3), np.cos(1.7 * np.arange(15.0)).reshape(5, 3)
+    targets = np.eye(4, 5) + np.array([[0.0], [0.0], [0.5], [0.0]]) * (np.eye(4, 5, 1) - np.eye(4, 5))
+    targets[3] = np.eye(5)[4]
+    scores = getattr(PairScores, kind)(Q, D)
+    result = softmax_metric(scores, targets, temperature=temperature, weights=weight, tol=1e-10)
+    assert result.status is Status.OPTIMAL
+    assert result.dual_bound <= optimum * (1 + 1e-10) and result.objective >= optimum * (1 - 1e-10)
+    assert result.objective == pytest.approx(optimum, rel=1e-9)
+
+
 def test_convergence_is_quadratic_in_the_end(rng):
     problem = groups("cosines", rng)
     outcome = solve(problem, SemismoothNewton(), tol=1e-10)

@@ -89,7 +89,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Notes
     -----
     The choice looks at the reciprocal ranks of held-out queries and at their losses. A setting has to be better than not learning by one
-    standard error of the paired differences (:func:`bregmat.retrieval.passes.compare`).
+    standard error of the paired differences; else the most cautious one is taken, if it is better at all
+    (:func:`bregmat.retrieval.passes.compare`). Few documents are told apart easily, and show little: give all that are known.
 
     The cosine is not convex in W. In each pass it is replaced by its linearisation at the last W, which leaves a convex problem with a
     dual bound (:mod:`bregmat.applications.softmax.problem`); the duals are distributions over the documents of a query. Passes end

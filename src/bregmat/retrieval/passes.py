@@ -232,7 +232,7 @@ def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.r
     compared by the paired differences of their reciprocal ranks and of their losses, each in standard errors, in sum. Where documents are
     few, most right answers are first in any case, and ranks alone tell little; the loss counts all queries. It is measured at
     the best of several temperatures for each candidate, because only the order of the cosines matters. The best setting has to be
-    better than not learning by one standard error.
+    better than not learning by one standard error; else the first one is chosen, if it is better at all.
 
     Parameters
     ----------
@@ -268,7 +268,8 @@ def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.r
     best = 1
     for k in range(2, len(ranks)):
         best = k if gain(k, best) > 0.0 else best
-    best = best if gain(best, 0) > CLEAR else 0
+    if not gain(best, 0) > CLEAR:
+        best = 1 if gain(1, 0) > 0.0 else 0
     return Comparison([NOT_LEARNED, *map(str, settings)], measures, seconds, best)
 
 

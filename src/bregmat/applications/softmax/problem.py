@@ -155,7 +155,7 @@ class SoftmaxGroups(Problem):
         terms = float(np.abs(mu).sum()) * self._longest
         rounding = self._share * (terms * (np.sqrt(d) + norm) + float(np.linalg.norm(t) * np.linalg.norm(used)))
         rounding += MODEST * EPS * (size + float(np.abs(shift).sum()) + abs(entropy))
-        return Bound(gain - float(shift.sum()) - entropy - rounding, t, V)
+        return Bound(float(gain - shift.sum() - entropy - rounding), t, V)
 
     @property
     def _share(self) -> float:
