@@ -96,7 +96,7 @@ def softmax_metric(
     --------
     >>> import numpy as np
     >>> from bregmat.applications.softmax import PairScores, softmax_metric
-    >>> queries, documents = np.eye(3), np.roll(np.eye(3), 1, axis=1)  # query i is answered by document i
+    >>> queries, documents = np.eye(3), np.eye(3) + 0.9 * np.roll(np.eye(3), 1, axis=1)  # query i is answered by document i
     >>> scores = PairScores.inner_products(queries, documents)
     >>> result = softmax_metric(scores, np.eye(3), temperature=0.1)
     >>> print(result.status, result.values.argmax(axis=1))
