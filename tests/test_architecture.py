@@ -35,7 +35,7 @@ PUBLIC = {
         "verify",
         "Verification",
     },
-    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC"},
+    "estimators": {"MetricLearner", "KernelLearner", "KernelKMeans", "MarginSVC", "RetrievalLearner"},
     "online learners": {"MatrixExponentiatedGradient", "OnlineLogDet", "OnlinePCA"},
     "files": {"save", "load", "ModelFileError"},
 }

@@ -467,6 +467,7 @@ LEARNERS = (
     "KernelLearner",
     "KernelKMeans",
     "MarginSVC",
+    "RetrievalLearner",
     "MatrixExponentiatedGradient",
     "OnlineLogDet",
     "OnlinePCA",

@@ -102,6 +102,7 @@ from .quadratic import (
 from .quadratic import (
     nonnegative_least_squares as nonnegative_least_squares,
 )
+from .retrieval import RetrievalLearner as RetrievalLearner
 from .run.result import (
     ExitReason as ExitReason,
 )

@@ -30,8 +30,10 @@ SAVABLE: dict[str, str | type] = {
     "OnlinePCA": "bregmat.online.pca",
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
+    "RetrievalLearner": "bregmat.retrieval.learner",
     "SemidefiniteResult": "bregmat.applications.semidefinite.program",
     "ShrinkResult": "bregmat.applications.correlation.shrink",
+    "SoftmaxResult": "bregmat.applications.softmax.nearest",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }
 # Module -> names of classes that occur only as attributes of those above.
