@@ -7,7 +7,7 @@ Files of vectors of unit length in float16, without the texts:
 
 - `docs.npz`: docstrings of functions and classes of installed Python packages; `y` is the package.
 - `sources.npz`: descriptions of Debian packages; `y` is the source package, of which each has two to four binary packages.
-- `tags.npz`: descriptions of Debian packages; `Y` (n, n_tags) holds their debtags of the facets use and works-with as 0 and 1, and `size` is
+- `tags.npz`: descriptions of Debian packages; `Y` (n, n_tags) holds their debtags of the facets use and works-with as 0 and 1, `size`
   the logarithm of the installed size. Needs `apt-cache dumpavail`, that is Debian or Ubuntu after `apt-get update`.
 """
 

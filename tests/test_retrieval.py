@@ -11,7 +11,7 @@ from sklearn.metrics import ndcg_score
 
 import bregmat
 from bregmat import ExitReason, RetrievalLearner, Status
-from bregmat.retrieval.passes import Corpus, Passes, Setting, unit_rows
+from bregmat.retrieval.passes import Corpus, RetrievalPasses, Setting, unit_rows
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
 
 FAST = {"temperature": 0.1, "slack_weight": 10.0, "random_state": 0}
@@ -113,7 +113,7 @@ def test_every_pass_is_a_certified_problem(rng):
 def test_passes_lower_the_objective_with_the_true_cosines(rng):
     Q, D = noisy_pairs(rng, 60)
     setting = Setting(0.1, 30.0)
-    passes = Passes(Corpus.of(Q, D, as_relevance(None, 60, 60)), 1e-6)
+    passes = RetrievalPasses(Corpus.of(Q, D, as_relevance(None, 60, 60)), 1e-6)
     values = [passes.objective(setting, passes.W)]
     for _ in range(4):
         passes.learn(setting, 1)

@@ -41,7 +41,15 @@ def differ(points: Any) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 def sq_distances(points: Any, i: np.ndarray, j: np.ndarray, P: Any = None) -> np.ndarray:
-    """Squared distances of pairs of rows, mapped by P (d, r) if it is given; computed in blocks of a few megabytes."""
+    """Squared distances of pairs of rows, computed in blocks of a few megabytes.
+
+    Parameters
+    ----------
+    points : ndarray, csr array, or points in blocks, shape (n, d)
+    i, j : ndarray of int, shape (m,)
+    P : ndarray or scipy.sparse, shape (d, r), optional
+        Map after which distances are measured.
+    """
     out = np.empty(len(i))
     for part in blocks(len(i), points.shape[1], 500_000):
         difference = points[i[part]] - points[j[part]]

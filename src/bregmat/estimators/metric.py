@@ -321,7 +321,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return super().fit(X, y, constraints=rows, **names)
 
     def _fit_in_blocks(
-        self, X: Any, y: Any, constraints: Any, others: tuple[Any, Any], executor: Any, block_size: int | None
+        self, X: Any, y: Any, constraints: Any, others: tuple[Any, ...], executor: Any, block_size: int | None
     ) -> None:
         """The same steps as in :meth:`bregmat.KernelLearner.fit` for points in blocks; ``others``: arguments that are refused."""
         from bregmat.estimators.blocks import BlockLabels, BlockProblem, block_prior

@@ -79,7 +79,16 @@ class Passes:
         return (sampled, labels, rows) if len(labels.labelled) >= SAMPLED_PER_CLASS * len(labels.relation) else None
 
     def run(self, n_passes: int, problem: Any, labels: Any, sample: np.ndarray | None = None) -> None:
-        """Up to ``n_passes`` passes over all points, or over a sample of them."""
+        """Up to ``n_passes`` passes over all points, or over a sample of them.
+
+        Parameters
+        ----------
+        n_passes : int
+        problem : TrainingProblem
+        labels : LabelGroups or BlockLabels
+        sample : ndarray of int, optional
+            Row numbers of the points, if these are a sample.
+        """
         task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
         is_told = self.after is None and sample is None

@@ -256,8 +256,17 @@ class Selection:
         self.scores, self.seconds = [[] for _ in self.candidates], [0.0] * len(self.candidates)
 
     def is_near(self, one: int, best: int, n_errors: float, n_folds: int) -> bool:
-        """Whether a candidate is at most so many standard errors of the difference behind another one.
+        """Whether a candidate is at most so many standard errors of the difference behind another one on the first folds.
 
+        Parameters
+        ----------
+        one, best : int
+            Indices of the candidates.
+        n_errors : float
+        n_folds : int
+
+        Notes
+        -----
         One more query that differs is added to the variance: otherwise a few queries that differ in one direction would count as certain.
         """
         behind = np.concatenate(self.scores[best][:n_folds]) - np.concatenate(self.scores[one][:n_folds])
@@ -321,7 +330,17 @@ class Selection:
 
 
 def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) -> None:
-    """Try candidates (their indices) fold by fold; those that are two standard errors behind the best are dropped after each fold."""
+    """Try candidates fold by fold; those that are two standard errors behind the best are dropped after each fold.
+
+    Parameters
+    ----------
+    found : Selection
+        Its scores and seconds are extended.
+    trials : Trials
+    folds : list of Fold
+    alive : list of int
+        Indices of the candidates.
+    """
     labels = trials.sample.labels
     for k, fold in enumerate(folds):
         for one in [one for one in alive if len(found.scores[one]) == k]:

@@ -20,7 +20,7 @@ from bregmat.retrieval.passes import (
     MIN_COMPARED,
     Comparison,
     Corpus,
-    Passes,
+    RetrievalPasses,
     Setting,
     candidates,
     compare,
@@ -166,7 +166,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 result = unlearned(d, self.tol)
             else:
                 group = corpus.group(self.n_negatives, rng)
-                passes = Passes(group, self.tol, self.max_iter, callback_of(self))
+                passes = RetrievalPasses(group, self.tol, self.max_iter, callback_of(self))
                 passes.learn(setting, self.n_passes)
                 assert passes.result is not None
                 result = check(passes.result)

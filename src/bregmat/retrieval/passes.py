@@ -106,7 +106,7 @@ class Corpus:
 
 
 @dataclass(eq=False)
-class Passes:
+class RetrievalPasses:
     """Convex problems one after the other, each with the cosines linearised at the solution of the one before.
 
     Attributes
@@ -249,7 +249,7 @@ def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.r
     seconds = np.zeros(1 + len(settings))
     for held, rest in _folds(n):
         test = corpus.part(held)
-        passes = Passes(corpus.part(rest).group(n_negatives, rng), ROUGH)
+        passes = RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH)
         for k, setting in enumerate([None, *settings]):
             start = time.process_time()
             if setting is not None:
