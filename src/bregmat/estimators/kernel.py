@@ -168,8 +168,9 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     percentiles : (float, float)
         Percentiles, 0 to 100, of the squared distances in the *feature space* of k0, or of its approximation if ``rank`` is given. The
         lower one is the upper bound for pairs within a class, the upper one the lower bound for pairs of different classes.
-    strategy, passes, n_neighbors, n_impostors, form, n_constraints, unlabeled
-        As in :class:`MetricLearner`. With "neighbors" every point is in a constraint, which makes the form with ``rank=None`` expensive.
+    strategy, passes, n_neighbors, n_impostors, form, n_constraints, unlabeled, target_type
+        As in :class:`MetricLearner`. With "neighbors" every point is in a constraint, which makes the form with ``rank=None`` expensive:
+        "auto" leaves it out there for more than 2,000 points.
     slack_weight, loss, solver, tol, max_iter, warm_start, verbose, callback, random_state
         As in :class:`MetricLearner`.
 
@@ -185,7 +186,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         Fraction of the trace of K0 that its approximation of rank ``rank`` contains, 0 to 1; 1 without ``rank``.
     X_fit_ : array or None
         With ``rank=None`` the training points, not copied, which ``kernel_`` and ``transform`` read; otherwise None.
-    constraints_, n_dropped_constraints_, n_iter_, n_features_in_, feature_names_in_
+    selection_, strategy_, slack_weight_, constraints_, n_dropped_constraints_, n_iter_, n_features_in_, feature_names_in_
         As in :class:`MetricLearner`.
 
     Notes

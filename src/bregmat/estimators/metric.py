@@ -132,9 +132,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
 
     Use it before any method that works with Euclidean distances, such as nearest neighbours, k-means and kernel machines. With labels, the
-    learner first decides whether to scale the columns. Then it draws constraints from the neighbours of each point, and repeats this in the
-    learned metric, three times by default. Settings that are "auto" are chosen on at most 1,500 training rows, which costs about as much as
-    the fit itself; ``comparison_`` holds the accuracies that were compared.
+    learner compares combinations of the settings that are "auto" on held-out folds of at most 1,500 training rows, and not learning among
+    them; ``selection_`` is the table. Then it draws constraints from the labels of all rows and learns from them.
 
     Parameters
     ----------
@@ -147,9 +146,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         :func:`bregmat.from_labels.dimension.few_components`). With other strategies the components of largest variance are kept.
     slack_weight : "auto" or float
         Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold. "auto"
-        is 1. With "neighbors" and more than 500 points it is n / 500, at most 5. For random pairs chosen by ``strategy="auto"`` it is 0.1.
-        If ``strategy="auto"`` chooses "neighbors" although learning was not clearly better than the prior on held-out halves (by one
-        standard error), it is 0.3 times as large.
+        is chosen on held-out rows. With "neighbors", the chosen value grows in proportion to the number of rows above 500, at most five
+        times, unless classes are small (:func:`bregmat.estimators.selection.growth`). With given constraints it is 1 before this growth.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
@@ -158,14 +156,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
         class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
         (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
-        "uniform" gives all pairs the same probability, as in the papers. "auto" is "neighbors", unless "random" or not learning is more
-        accurate by three standard errors on held-out halves of the training rows. This comparison needs 40 points in
-        classes of at least 4 points; smaller classes are left out of it. With given constraints nothing is compared.
-    passes : int
+        "uniform" gives all pairs the same probability, as in the papers. "auto" compares "neighbors", "random" and not learning (None) on
+        held-out rows, together with the prior and the slack weight. If not learning is best, the result is the prior, and a warning says
+        so. With given constraints nothing is compared.
+    passes : "auto" or int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
-        so far. Learning ends earlier if the active constraints no longer change, or if they repeat those of an earlier pass
-        (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a sample of 2,500 points,
-        provided that the sample has 25 points per class.
+        so far. "auto" is 1 for up to 500 rows, and 1 or 3 for more, as held-out rows tell; with given constraints it is 3. Learning ends
+        earlier if the active constraints no longer change, or if they repeat those of an earlier pass (``result_.exit_reason`` is then
+        CYCLE). If there are more than 5,000 points, all passes but the last use a sample of 2,500 points, provided that the sample has 25
+        points per class.
     n_neighbors, n_impostors : int
         With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
     form : {"comparison", "sq_distance"}
@@ -174,18 +173,20 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Maximum number of constraints drawn from y. By default 40 k^2 random pairs for k classes, at most
         1,000,000, or 300,000 comparisons; 0 ignores y.
     percentiles : (float, float)
-        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the data. The lower one is the upper bound for pairs
-        within a class, the upper one the lower bound for pairs of different classes.
+        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the prior metric. The lower one is the upper bound
+        for pairs within a class, the upper one the lower bound for pairs of different classes.
+    target_type : {"auto", "class", "number", "sets"}
+        What y holds. "auto" reads several columns as sets of labels, numbers that are not all whole as numbers, and whole numbers as
+        classes, unless they look measured (:func:`bregmat.from_labels.groups.are_numbers`); ``verbose=1`` says which.
     unlabeled : object
         Label in y that means "unknown", in addition to None and NaN.
     prior : {"auto", "identity", "variance", "covariance", "within"} or array-like, shape (d, d)
         The prior metric W0. "variance" scales each column to unit variance and ignores constant columns. "covariance" is the inverse
         covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.linear_maps.inverse_covariance`).
-        "within" is the inverse covariance within the classes of y, shrunk toward "variance" if there are few rows
+        "within" is the inverse covariance within the classes of y, shrunk toward the identity if there are few rows
         (:func:`bregmat.estimators.linear_maps.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
-        "auto" is "identity" for random pairs and for given constraints, because their bounds have the units of the data. With neighbours
-        it is "variance", unless 4-nearest-neighbour classification of the training rows is more accurate without scaling by one and a
-        half standard errors. Columns that share a unit, such as pixels, principal components and embeddings, are often better unscaled.
+        "auto" compares "identity", "variance" and "within" on held-out rows. For given constraints it is "identity", because their bounds
+        have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
     solver : str or object
@@ -220,8 +221,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
         The slack weight in use.
-    comparison_ : dict of str to float
-        The accuracies of 4 nearest neighbours that decided the settings that are "auto"; empty if nothing was compared.
+    selection_ : pandas.DataFrame, or dict of lists without pandas
+        The candidates that were compared, one per row: ``candidate`` (prior, strategy, slack weight), its mean ``score`` on held-out rows
+        with the ``standard_error``, ``n_folds`` on which it was tried before it fell behind, ``seconds``, and ``chosen``. The score of
+        classes is the mean of 1-NN accuracy, 4-NN accuracy and the fraction of the class among the 5 nearest rows, or the 1-NN accuracy of
+        classes that are held out whole; of numbers R^2, and of sets the Jaccard similarity, with 5 neighbours.
     result_ : MatrixResult
         Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With "neighbors" it is the result of the
         last pass with the history of all passes; ``stage`` of a record is the number of its pass.
@@ -276,8 +280,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
             in blocks, and so is an array if ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
-            Class labels of any type, also an array or series of Dask. Rows with the label ``unlabeled``, None or NaN are not used in pairs.
-            Blocks support classes only, neither real numbers nor sets of labels.
+            Class labels of any type, numbers, or sets of labels as 0 and 1 (n, n_labels): see ``target_type``. Rows with the label
+            ``unlabeled``, None or NaN, and sets without a label, are unknown. Also an array or series of Dask; blocks support classes only.
         constraints : Constraints, optional
             Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
             (:func:`bregmat.io.open_constraints`) or in a data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` are
@@ -287,6 +291,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             constraints name samples by anything but numbers. Not with blocks.
         sample_weight : array-like, shape (n,), optional
             Weight of each point, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
+        groups : array-like, shape (n,), optional
+            Rows of one group (a person, a document) are held out together when settings are compared. Not with blocks.
         executor : None, int or dask.distributed.Client
             Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
             same bits in all cases.
