@@ -42,6 +42,7 @@ USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
 USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
 MORE_PASSES = 3  # passes that are tried beside one
 MOST_GROWTH = 5.0  # on 50,000 images a factor of 20 is worse than 5
+MOST_CONSTRAINTS = 50_000  # of a quick fit: for 500 classes, the usual number of random pairs would take minutes
 # Settings of the fits that are compared: they need less precision than the final fit.
 QUICKLY: dict[str, Any] = {
     "tol": 1e-2,
@@ -375,7 +376,8 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0))
-    quick = type(learner)(**learner.get_params(deep=False) | QUICKLY)
+    most = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
+    quick = type(learner)(**learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(most, MOST_CONSTRAINTS)})
     is_pairwise = get_tags(learner).input_tags.pairwise
     X = task.X[np.ix_(rows, rows)] if is_pairwise else task.X[rows]
     if not is_pairwise:
