@@ -4,6 +4,7 @@ import sys
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
@@ -434,6 +435,11 @@ def test_rows_of_nan_in_sets_of_labels_are_unknown(rng):
     Y[:5] = np.nan
     learner = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(X, Y)
     assert learner.constraints_.index.min() >= 5
+    frame = pd.DataFrame(Y).astype("Int64")  # whose missing entries are <NA>
+    again = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(X, frame)
+    assert np.array_equal(again.constraints_.index, learner.constraints_.index)
+    with pytest.raises(TypeError, match="y must have rows of one length"):
+        MetricLearner().fit(X[:2], [[0, 1], [1]])
     Y[7, 0] = np.nan
     with pytest.raises(ValueError, match="y must not mix NaN with labels in a row of a set of labels; see row 7"):
         MetricLearner().fit(X, Y)

@@ -8,8 +8,7 @@ from typing import Any, get_args
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.checks import as_choice, rows_text, to_numpy
-from bregmat.constraints.columns import is_missing
+from bregmat.base.checks import as_choice, as_rectangular, is_missing, rows_text, to_numpy
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
@@ -131,7 +130,7 @@ def label_groups(
     """
     as_choice("target_type", target_type, TARGET_TYPES)
     y = to_numpy("y", y)
-    values = np.asarray(y.toarray() if sp.issparse(y) else y)
+    values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     if target_type == "auto":
         target_type = "class"
         if strategy not in ("random", "uniform"):
