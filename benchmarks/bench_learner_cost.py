@@ -5,6 +5,7 @@
 python benchmarks/bench_learner_cost.py                      (wine, and made data)
 BREGMAT_DATA=... python benchmarks/bench_learner_cost.py     (also sentence embeddings, and MNIST's components with their test errors)
 python benchmarks/bench_learner_cost.py --classes            (200 classes while every core is busy, with the default threads)
+python benchmarks/bench_learner_cost.py --copies             (points that occur twice, exactly or nearly; the prior "variance")
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from harness import machine, one_thread, print_table
 from sklearn.datasets import load_wine
 
 from bregmat import MetricLearner
+from bregmat_papers.datasets import load_mnist, load_sentences
 
 FIXED = {"prior": "identity", "strategy": "neighbors", "slack_weight": 0.3}
 
@@ -48,8 +50,6 @@ def embeddings(each: int) -> tuple[np.ndarray, np.ndarray]:
 def mnist(n: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Leading principal components of images and their digits: training and test rows."""
     from sklearn.decomposition import PCA
-
-    from bregmat_papers.datasets import load_mnist
 
     train, test = load_mnist()
     axes = PCA(d, random_state=0, svd_solver="covariance_eigh").fit(train.X / 255)
@@ -109,16 +109,47 @@ def many_classes() -> None:
     print(f"2,000 x 50, 200 classes, every core busy, default threads: {seconds:.1f} CPU s")
 
 
+def with_copies(X: np.ndarray, y: np.ndarray, n_copies: int, error: float) -> np.ndarray:
+    """The points, with the second point of some classes in the place of the first, up to a relative error."""
+    X, rng = X.copy(), np.random.default_rng(0)
+    for k in np.unique(y)[:n_copies]:
+        first, second = np.flatnonzero(y == k)[:2]
+        X[second] = X[first] * (1.0 + error * rng.normal(size=X.shape[1]))
+    return X
+
+
+def copies() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(380) % 38
+    X = rng.normal(size=(38, 384))[y] + 2.0 * rng.normal(size=(380, 384))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    sentences = load_sentences()
+    data = [("380 x 384, unit length", X, y), ("1,596 sentences x 100", np.asarray(sentences.X, float), sentences.y)]
+    rows = []
+    for name, Z, labels in data:
+        fits = [(0, 0.0), (1, 0.0), (1, 1e-12), (1, 1e-5), (19, 1e-9)]
+        found = []
+        for n_copies, error in fits:
+            model = MetricLearner(random_state=0, strategy="neighbors", prior="variance", slack_weight=0.3)
+            model, seconds = fitted(model, with_copies(Z, labels, n_copies, error), labels)
+            found.append(f"{seconds:.2f} s, {model.result_.status.name}")
+        rows.append([name, *found])
+        print(*rows[-1], flush=True)
+    header = ["data", "as it is", "1 copy", "1 copy, 1e-12", "1 copy, 1e-5", "19 copies, 1e-9"]
+    print_table("CPU seconds of a fit, with copies of points", header, rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", action="store_true")
+    parser.add_argument("--copies", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if options.classes:
         many_classes()
     else:
         one_thread()
-        costs()
+        copies() if options.copies else costs()
     print(machine())
 
 

@@ -20,8 +20,7 @@ PAIR = Constraints.sq_distance(0, 1, 1.0, "<=")
 LATE = Constraints.sq_distance(0, 99, 1.0, "<=")
 RESULT = bregmat.nearest_kernel(EYE, PAIR)
 QUICK = {"cv": 2, "slack_weights": (1.0,), "estimator": KNeighborsClassifier(1)}
-FEW = {
-}
+FEW = {}
 
 
 def at(A, value):
@@ -145,6 +144,7 @@ SAMPLES = {name: value for name, value in column(len(X), none=True).items() if n
 }
 LABELS = {"longer": np.append(Y, 1), "table": np.ones((len(X), 2)), "halves": Y + 0.5, "inf": at(Y, INF)}
 WEIGHTS = column(len(X), none=True, low=-1.0)  # of points
+GROUPS = {"longer": np.append(Y, 1), "table": np.ones((len(X), 2)), "number": 3}  # of points
 LIMITS = {"tol": POSITIVE, "max_iter": count(0), "max_seconds": SECONDS, "callback": CALLABLE}
 
 
@@ -264,6 +264,7 @@ LEARNER = {
     "passes": count(1, none=False),
     **DRAWING,
     "strategy": WORD,  # None: nothing is learned
+    "target_type": WORD,
     "verbose": VERBOSE,
 }
 POINTS = table(X, square=False)
@@ -406,6 +407,7 @@ ENTRIES = {
         bregmat.balanced_cut,
         {"graph": np.ones((6, 6)) - np.eye(6), "max_seconds": 5.0},
         {"graph": table(np.ones((6, 6)) - np.eye(6), square=True) | {"negative": np.eye(6) - np.ones((6, 6))}}
+        | {"vertex_weights": column(6, none=True, low=0.0), "target": number(0, 1, -0.5), "fixed": column(6, none=True)}
         | {"refine": FLAG, "random_state": SEED, "solver": SETTING, "n_roundings": count(0, none=False)}
         | LIMITS,
     ),
@@ -742,6 +744,7 @@ ENTRIES = {
             "constraints": {k: v for k, v in ROWS.items() if k != "none"},
             "sample_id": SAMPLES,
             "sample_weight": WEIGHTS,
+            "groups": GROUPS,
             "executor": count(1),
             "block_size": count(1),
         },
@@ -771,6 +774,7 @@ ENTRIES = {
             "constraints": {k: v for k, v in ROWS.items() if k != "none"},
             "sample_id": SAMPLES,
             "sample_weight": WEIGHTS,
+            "groups": GROUPS,
         },
     ),
     "KernelLearner.transform": Entry(

@@ -71,4 +71,8 @@ def run_array_api_check(cls):
         f"check('{cls.__name__}', {cls.__name__}(), array_namespace='numpy', expect_only_array_outputs=False)\n"
     )
     env = {**os.environ, "SCIPY_ARRAY_API": "1"}
-    subprocess.run([sys.executable, "-W", "error", "-W", "ignore:no candidate that learns:UserWarning", "-c", code], env=env, check=True)
+    subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore:no candidate that learns:UserWarning", "-c", code],
+        env=env,
+        check=True,
+    )

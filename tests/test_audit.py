@@ -225,7 +225,7 @@ def test_no_margin_is_nothing_where_the_nearest_impostors_are_copies():
 def test_many_copies_do_not_hide_the_points_that_can_be_compared(is_sparse):
     """Each point has about 60 copies of the other class, and the 10 nearest impostors are looked for."""
     X, y = one_hot(0, n=600)
-    learner = MetricLearner(random_state=0).fit(sp.csr_array(X) if is_sparse else X, y)
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(sp.csr_array(X) if is_sparse else X, y)
     assert learner.result_.status == "OPTIMAL" and learner.result_.objective > 0
     i, _, _, l = learner.constraints_.index.T
     assert len(np.unique(i)) == 600 and (X[i] != X[l]).any(axis=1).all()

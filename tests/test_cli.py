@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from bregmat.base.threads import interruptible
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
+from bregmat.estimators.selection import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
@@ -138,7 +139,10 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
     done = bregmat("learn", tmp_path / "far.csv", "--labels", "kind")
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "no better than with columns scaled: here nothing is gained by learning" in said
+    assert (
+        "nothing is gained by learning here: on held-out rows no learned metric is better than the columns as given"
+        in said
+    )
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -507,13 +511,17 @@ def test_separators_between_thousands_are_refused_with_advice(bregmat, tmp_path,
 
 @pytest.mark.usefixtures("unrendered")
 def test_not_learning_is_an_outcome(bregmat, points, data, monkeypatch, tmp_path):
-    shares = {"neighbors, on halves": 0.5, "random, on halves": 0.5, "not learned, on halves": 0.9}
-    monkeypatch.setattr("bregmat.estimators.learner.best_strategy", lambda *_: (None, 1.0, shares))
+    monkeypatch.setattr("bregmat.estimators.metric.CANDIDATES", [Candidate(None, prior="variance")])
     done = bregmat("learn", points, "--labels", "kind", "--folds", "2", "--out", "m", "--report", "r.html")
     assert done.exit_code == 0, done.output
     said = " ".join(done.stderr.split())
-    assert "not learning is better here (accuracy of neighbours: neighbors, on halves 0.500" in said
-    assert "the model is the distance in scaled columns" in said and "constraints met" not in done.stdout
+    assert (
+        "nothing is gained by learning here: on held-out rows no learned metric is better than scaled columns." in said
+    )
+    assert (
+        "The model is that distance; --strategy neighbors learns all the same" in said
+        and "constraints met" not in done.stdout
+    )
     assert load("m").strategy_ is None
     assert np.allclose(load("m").get_mahalanobis_matrix(), np.diag(1 / data[0].var(axis=0)))
     assert "none: not learning is better" in (tmp_path / "r.html").read_text("utf-8")

@@ -13,6 +13,7 @@ from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates
+from bregmat.coordinates.spans import _orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence
@@ -228,6 +229,39 @@ def test_span_is_the_same_problem(D, kind, rng, monkeypatch):
         assert np.allclose(G @ G.T, F @ F.T, rtol=1e-3, atol=1e-3)
     assert np.allclose(inside.transform(new), new @ inside.B, rtol=1e-9, atol=1e-9)
     assert np.allclose(inside.factor, inside.transform(X), **EXACT)
+
+
+def dependent_vectors(rng, kind, n=40, d=200):
+    """Unit vectors that are linearly dependent, exactly or nearly, and the rank that singular values above 1e-13 have."""
+    if (
+        kind == "cycles"
+    ):  # differences along the edges of a graph: its cycles are dependent, and its 12 points span 11 dimensions
+        X, i = rng.normal(size=(12, d)), rng.integers(0, 12, n)
+        V, rank = X[i] - X[(i + rng.integers(1, 12, n)) % 12], 11
+    elif kind == "near copies":
+        V, rank = rng.normal(size=(n, d)), n - 1
+        for k, eps in enumerate(10.0 ** -np.arange(2.0, 12.0)):
+            V[20 + k] = V[k] * (1.0 + eps * rng.normal(size=d))
+        V[39] = V[0]
+    else:
+        left, right = (np.linalg.qr(rng.normal(size=(m, n)))[0] for m in (n, d))
+        V, rank = (left * 10.0 ** -np.repeat([0.0, 3.0, 9.0, 15.5], 10)) @ right.T, 30
+    return V / np.linalg.norm(V, axis=1, keepdims=True), rank
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("kind", ["cycles", "near copies", "graded"])
+def test_span_of_dependent_vectors(kind, form, rng):
+    V, rank = dependent_vectors(rng, kind)
+    coordinates, span = _orthonormal(form(V))
+    B = span.basis
+    assert coordinates.shape == (40, rank)
+    assert B.shape == (200, rank)
+    assert np.allclose(B.T @ B, np.eye(rank), rtol=0.0, atol=1e-11)
+    assert np.allclose(coordinates @ B.T, V, rtol=0.0, atol=1e-13 * np.linalg.norm(V, 2))
+    a, b = np.triu_indices(40, 1)
+    found, exact = (np.linalg.norm(P[a] - P[b], axis=1) for P in (coordinates, V))
+    assert np.allclose(found, exact, rtol=1e-11, atol=1e-14)  # also those of near copies
 
 
 # ---------------------------------------------------------------- priors that are multiples of the identity, and 0

@@ -10,7 +10,7 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bregmat import balanced_cut
+from bregmat import balanced_cut, verify
 from bregmat._kernels import cut as cut_kernels
 from bregmat._kernels import elimination
 from bregmat.applications.cut import balanced as cut
@@ -20,7 +20,7 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
-from bregmat.applications.cut.rounding import BestCut, balanced, certifying, fiedler, smallest
+from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
 from bregmat.plots import ConvergenceDisplay
 from drawing import in_memory
 from states import saved_and_loaded
@@ -69,6 +69,22 @@ RELAXED = {
     "cycles 4 and 7": (join(cycle(4), cycle(7)), 0.645446054),
     "weighted 10": (distances(10), 4.209757692),
     "weighted 13": (distances(13), 5.321159634),
+}
+
+
+# the same relaxations with weights, target and fixed vertices, written without terminal and slack: X of order n + 1 whose first row
+# holds x, on the face of fixed entries, |w'x - c|^2 <= h^2 (== for two values). Conic solver as above.
+SIDES = {
+    "a quarter": (cycle(12), {"target": 0.25}, 0.602885683),
+    "4 or 5 of 15": (grid(3, 5), {"target": 0.3}, 1.669079189),
+    "corners": (grid(4, 5), {"fixed": [0, -1, -1, -1, 0, *[-1] * 10, 1, -1, -1, -1, 1]}, 4.527686466),
+    "weights": (distances(10), {"vertex_weights": np.arange(1, 11)}, 3.845069699),
+    "all three": (
+        distances(10),
+        {"vertex_weights": np.arange(1, 11), "target": 0.3, "fixed": [1, -1, -1, 0, *[-1] * 6]},
+        3.303748235,
+    ),
+    "no unit": (distances(10), {"vertex_weights": np.sqrt(np.arange(1, 11)), "target": 0.4}, 3.521026608),
 }
 
 
@@ -135,19 +151,117 @@ def test_brute_force(rng, kind, solver):
 
 
 @pytest.mark.parametrize("solver", METHODS)
-@pytest.mark.parametrize("name", RELAXED)
+@pytest.mark.parametrize("name", [*RELAXED, *SIDES])
 def test_relaxation_is_that_of_a_conic_solver(name, solver):
     """The method alone, without the shortcuts of whole weights; odd and disconnected graphs are among them."""
-    A, value = RELAXED[name]
-    graph = read_graph(A)
+    A, sides, value = SIDES[name] if name in SIDES else (RELAXED[name][0], {}, RELAXED[name][1])
+    graph = read_graph(A, **sides)
     rng = np.random.default_rng(0)
     method = CentralPath(graph, rng) if solver == "central_path" else LowRank(graph, rng)
-    while not method.stalled and (solver == "low_rank" or method.value * graph.scale / 4 - value > 1e-8):
+    while not method.stalled and (solver == "low_rank" or graph.total(method.value) - value > 1e-8):
         method.step()
     bound, dual = bound_of(graph, method.y, method.level(1e-7, True))
-    assert_allclose(method.value * graph.scale / 4, value, atol=2e-7)  # the oracle's own accuracy
+    assert_allclose(graph.total(method.value), value, atol=2e-7)  # the oracle's own accuracy
     assert value - 2e-6 <= bound <= value + 1e-8
-    assert_allclose(bound, -dual.sum() / 4, rtol=1e-12)
+    assert_allclose(bound, graph.base - dual.sum() / 4, rtol=1e-12)
+
+
+def random_sides(rng, n):
+    """Vertex weights, a target and fixed vertices."""
+    kinds = (None, rng.integers(1, 6, n), rng.random(n) + 0.1)
+    fixed = np.full(n, -1)
+    if rng.random() < 0.6:
+        some = rng.choice(n, int(rng.integers(1, n)), replace=False)
+        fixed[some] = rng.integers(0, 2, len(some))
+    target = float(rng.choice([0.5, 0.3, 0.25, 0.1, 0.8, rng.uniform(0.01, 0.99)]))
+    return {"vertex_weights": kinds[rng.integers(3)], "target": target, "fixed": fixed}
+
+
+def least_of_all(A, vertex_weights, target, fixed):
+    """The weight of the lightest cut that is allowed, by trying all; inf if none is."""
+    n = len(A)
+    w = np.ones(n) if vertex_weights is None else vertex_weights
+    sides = np.array(list(itertools.product([0, 1], repeat=n)))
+    off = np.abs(sides @ w - target * w.sum())
+    sides = sides[((sides == fixed) | (fixed < 0)).all(axis=1) & (off <= 0.5 * w[fixed < 0].max() * (1 + 1e-9))]
+    return np.einsum("ki,ij,kj->k", sides, A, 1 - sides).min(initial=inf)
+
+
+@pytest.mark.parametrize("kind", ["plain", "weighted", "real", "multiples"])
+@pytest.mark.parametrize("solver", METHODS)
+def test_brute_force_with_weights_target_and_fixed_vertices(rng, kind, solver):
+    """Every bound is at most the least cut, every cut is allowed, what is refused has no cut, and `verify` finds the same."""
+    outcomes = []
+    for trial in range(40):
+        n = int(rng.integers(2, 11))
+        A, sides = random_graph(rng, n, kind), random_sides(rng, n)
+        best = least_of_all(A, **sides)
+        if best == inf:
+            with pytest.raises(ValueError, match="target must leave the fixed vertices a balanced cut"):
+                balanced_cut(A, solver=solver, **sides)
+            continue
+        result = balanced_cut(A, solver=solver, random_state=trial, **sides)
+        x, fixed = result.labels, sides["fixed"]
+        w = np.ones(n) if sides["vertex_weights"] is None else sides["vertex_weights"]
+        assert_array_equal(x[fixed >= 0], fixed[fixed >= 0])
+        off = w[x == 1].sum() - sides["target"] * w.sum()
+        assert abs(off) <= 0.5 * w[fixed < 0].max() * (1 + 1e-9)
+        assert result.imbalance == pytest.approx(2 * abs(off), abs=1e-12 * w.sum())
+        assert result.cut == pytest.approx(A[x == 0][:, x == 1].sum(), rel=1e-12)
+        assert result.exit_reason == "TOLERANCE"
+        assert result.lower_bound <= best * (1 + 1e-12) <= result.cut * (1 + 2e-12)
+        if result.is_optimal:
+            assert result.cut == pytest.approx(best, rel=1e-6)  # the tolerance
+        assert verify({"graph": A} | sides, result).holds
+        outcomes.append(result.is_optimal)
+    assert len(outcomes) >= 20 and np.mean(outcomes) >= 0.6
+
+
+def test_equal_weights_and_no_fixed_vertices_are_the_half_cut():
+    """The half cut of a graph without weights is the special case, for even and odd numbers of vertices."""
+    for A in (grid(9, 9), grid(4, 5), distances(13)):
+        plain = balanced_cut(A, random_state=0)
+        n = len(A)
+        for weights in (np.ones(n), np.full(n, 3), np.full(n, 0.1)):
+            same = balanced_cut(A, vertex_weights=weights, target=0.5, fixed=np.full(n, -1), random_state=0)
+            assert_array_equal(same.labels, plain.labels)
+            assert_allclose(same.dual, plain.dual, rtol=1e-9, atol=1e-12)
+            assert same.imbalance == pytest.approx(plain.imbalance * weights[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "sides"),
+    [
+        ("grid 60 x 60", {"target": 0.25}),
+        ("grid 60 x 60", {"vertex_weights": 1 + np.arange(3600) % 7}),
+        ("grid 60 x 60", {"fixed": np.repeat([0, -1, 1], [60, 3480, 60]), "target": 0.4}),
+        ("two blocks", {"target": 0.05}),
+        ("two blocks", {"vertex_weights": 1 + np.arange(1002) % 7, "target": 0.3}),
+    ],
+)
+def test_large_graphs_with_sides_are_solved(name, sides):
+    """The factor form ends at the relaxation, and elimination proves its bound: multipliers differ by factors of a thousand."""
+    graph = grid(60, 60) if name.startswith("grid") else nx.to_scipy_sparse_array(two_blocks(1002, 12, 4))
+    result = balanced_cut(sp.csr_array(graph), random_state=0, n_roundings=4, **sides)
+    assert (result.solver, result.exit_reason) == ("low rank", "TOLERANCE")
+    assert 0 < result.lower_bound <= result.cut
+    if name == "two blocks":
+        assert verify({"graph": graph} | sides, result).holds
+
+
+def test_a_planted_part_is_proven_by_its_cut():
+    graph = nx.stochastic_block_model([300, 700], [[0.05, 0.004], [0.004, 0.05]], seed=1)
+    result = balanced_cut(graph, target=0.7, random_state=0)
+    assert result.is_optimal and result.n_iter == 0
+    assert_array_equal(result.labels, np.repeat([0, 1], [300, 700]))
+
+
+def test_one_balanced_cut_only():
+    """If all free vertices have to be on one side, nothing is solved."""
+    result = balanced_cut(cycle(6), fixed=[0, 0, 0, 1, 1, -1])
+    assert_array_equal(result.labels, [0, 0, 0, 1, 1, 1])
+    assert (result.cut, result.lower_bound, result.status, result.imbalance) == (2, 2, "OPTIMAL", 0)
+    assert verify({"graph": cycle(6), "fixed": [0, 0, 0, 1, 1, -1]}, result).holds
 
 
 def test_kulis_6_4_gap_of_the_central_path(rng):
@@ -270,7 +384,7 @@ def test_parity_holds(rng):
         graph = nx.random_regular_graph(d, n, seed=int(rng.integers(1000)))
         work = read_graph(graph)
         for _ in range(20):
-            cut = work.cut(balanced(rng.normal(size=n)))
+            cut = work.cut(work.balance.split(rng.normal(size=n)))
             assert (cut - work.offset) % work.step == 0
 
 
@@ -365,7 +479,7 @@ def test_projected(rng):
 def test_certifying_multipliers(rng):
     """The cut is a null vector up to a multiple of e, and the bound would be the cut."""
     graph = read_graph(karate())
-    x = balanced(rng.normal(size=graph.size))
+    x = graph.balance.split(rng.normal(size=graph.size))
     y = certifying(graph, x)
     image = graph.laplacian_times(x) + y * x
     assert_allclose(image, image.mean(), atol=1e-12)
@@ -417,10 +531,11 @@ def twin_refined(x, W):
 
 def test_halves_are_those_of_a_stable_sort(rng):
     for n in range(2, 40):
+        balance = read_graph(cycle(n)).balance
         for scores in (rng.normal(size=n), rng.integers(0, 3, n) * 1.0, np.zeros(n)):
             x = -np.ones(n)
             x[np.argsort(scores, kind="stable")[n // 2 :]] = 1.0
-            assert_array_equal(balanced(scores), x)
+            assert_array_equal(balance.split(scores), x)
 
 
 def test_networkx_graphs_are_read_as_networkx_reads_them():
@@ -436,14 +551,36 @@ def test_kernighan_lin(rng):
     for trial in range(30):
         graph = read_graph(random_graph(rng, 16, "real" if trial % 2 else "weighted"))
         W = graph.A.toarray()
-        x = balanced(rng.normal(size=graph.size))
+        x = graph.balance.split(rng.normal(size=graph.size))
         before, new = graph.cut(x), x.copy()
-        gained = cut_kernels.refine_inplace(new, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50)
+        limits = graph.balance.weights, graph.balance.limits
+        gained = cut_kernels.refine_inplace(new, *limits, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50)
         assert new.sum() == 0
         assert before - graph.cut(new) == pytest.approx(gained * graph.scale, abs=1e-10)
         assert gained >= 0
         ours, greedy = ours + graph.cut(new), greedy + graph.cut(twin_refined(x, W))
     assert ours <= greedy
+
+
+def test_kernighan_lin_keeps_the_limits(rng):
+    """With vertex weights and a terminal, which never moves."""
+    for _ in range(60):
+        A, sides = random_graph(rng, 16, "real"), random_sides(rng, 16)
+        try:
+            graph = read_graph(A, **sides)
+        except ValueError:
+            continue
+        balance = graph.balance
+        x = balance.split(rng.normal(size=16))
+        z, low, high = balance.completed(x), *balance.limits
+        assert low <= balance.weights @ x <= high
+        gained = cut_kernels.refine_inplace(
+            z, balance.weights, balance.limits, graph.A.indptr, graph.A.indices, graph.A.data, 1e-12, 50, 50
+        )
+        assert low <= balance.weights @ z[: len(x)] <= high
+        assert_array_equal(z[len(x) :], balance.completed(x)[len(x) :])
+        assert graph.cut(x) - graph.cut(z[: len(x)]) == pytest.approx(gained * graph.scale, abs=1e-10)
+        assert gained >= 0
 
 
 def test_refine():

@@ -77,6 +77,22 @@ def test_bad_graphs(name):
         ({"max_seconds": nan}, ValueError, "max_seconds"),
         ({"callback": 3}, TypeError, "callback must be callable; got 3"),
         ({"random_state": "x"}, TypeError, "random_state"),
+        ({"target": 0.0}, ValueError, r"target must be in \(0, 1\); got 0.0"),
+        ({"target": "half"}, TypeError, "target must be a number"),
+        ({"vertex_weights": [1.0, 2.0]}, ValueError, r"vertex_weights must have one entry per vertex \(6\)"),
+        (
+            {"vertex_weights": [1, 1, 1, 0, 1, 1]},
+            ValueError,
+            "vertex_weights must be finite and positive; got 0.0 in row 3",
+        ),
+        ({"vertex_weights": np.full(6, 1e300)}, ValueError, "vertex_weights must have a sum below 1e300"),
+        ({"fixed": [0, 1, 2, -1, -1, -1]}, ValueError, r"fixed must hold -1 \(free\), 0 or 1.*got 2 in row 2"),
+        ({"fixed": [0, 0, 0, 1, 1, 1]}, ValueError, "fixed must leave at least one vertex free"),
+        (
+            {"fixed": [0, 0, 0, 0, 0, -1]},
+            ValueError,
+            "side 1 would have the weight 3, and the fixed vertices allow 0 to 1",
+        ),
     ],
 )
 def test_bad_options(options, error, text):

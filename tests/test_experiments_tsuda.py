@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat_papers import DataHome, Size, experiment
-from bregmat_papers.definiteboost import boosted
+from bregmat_papers.definiteboost import _tied_error, boosted
 from bregmat_papers.experiments import select
 from bregmat_papers.groel2 import Sequences
 from bregmat_papers.gyrb import bounds_of_target, draw_pairs
@@ -13,6 +13,7 @@ from bregmat_papers.gyrb_targets import (
     NOT_PUBLIC,
     SIZES,
     SMALL_SIZES,
+    Target,
     gene_target,
     neighbour_error,
     neighbour_errors,
@@ -80,6 +81,17 @@ def test_neighbour_errors_by_hand():
 
 # ---------------------------------------------------------------- all three
 @pytest.mark.slow
+def test_an_error_whose_neighbours_tie_does_not_depend_on_the_last_digit(rng):
+    """All pairs tie: a neighbour is wrong as often as the other half of the objects has another class."""
+    y, unit, errors = np.repeat([0, 1], 6), {"divisions": 3, "seeds": [1, 2]}, []
+    for _ in range(5):
+        change = 1e-9 * rng.normal(size=(12, 12))
+        errors.append(_tied_error(np.eye(12) / 12 * (1.0 + change + change.T), Target(np.eye(12) / 12, y), unit))
+    halves = [random_halves(12, seed, k) for seed in (1, 2) for k in range(3)]
+    expected = np.mean([np.mean(y[test][:, None] != y[training]) for training, test in halves])
+    assert_allclose(errors, expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_say_that_the_kernels_are_substitutes(reproduced, name):
     for row in reproduced(name).rows:

@@ -192,7 +192,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.learner.neighbor_constraints", interrupt)
+    monkeypatch.setattr("bregmat.estimators.passes.neighbor_constraints", interrupt)
     learner = MetricLearner()
     with pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
@@ -202,7 +202,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
 
 
 def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
-    from bregmat.estimators import learner as fitting
+    from bregmat.estimators import passes as fitting
 
     draw, calls = fitting.neighbor_constraints, []
 
@@ -213,7 +213,7 @@ def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
         return draw(*arguments, **options)
 
     monkeypatch.setattr(fitting, "neighbor_constraints", second)
-    learner = MetricLearner(strategy="neighbors", random_state=0)
+    learner = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0, passes=3, random_state=0)
     with pytest.warns(RuntimeWarning, match="was interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
     assert learner.result_.exit_reason == "INTERRUPTED" and learner.result_.gap <= 1e-4
@@ -311,7 +311,14 @@ def test_lines_at_doubling_iterations(wine, capsys):
     """In less than a second: iterations 0, 1, 2, 4, 8, ..., and how it ended."""
     K = wine[0] @ wine[0].T / 1e6 + np.eye(178)
     learner = KernelLearner(
-        "precomputed", solver="cyclic_projection", strategy="random", tol=1e-9, max_iter=70, verbose=1, random_state=0
+        "precomputed",
+        solver="cyclic_projection",
+        strategy="random",
+        slack_weight=1.0,
+        tol=1e-9,
+        max_iter=70,
+        verbose=1,
+        random_state=0,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

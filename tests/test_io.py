@@ -20,7 +20,20 @@ import fuzz_files
 from bregmat import MetricLearner, SquaredHinge, Status, VonNeumann
 from bregmat.certificates.status import Record
 from bregmat.constraints.relations import RELATIONS
-from bregmat.io import ModelFileError, atomic_write, check_writable, classes, load, read_manifest, savable, save
+from bregmat.io import (
+    ModelFileError,
+    atomic_write,
+    check_writable,
+    classes,
+    load,
+    open_constraints,
+    open_points,
+    read_constraints,
+    read_manifest,
+    read_points,
+    savable,
+    save,
+)
 from bregmat.io.archive import comment_of
 from bregmat.margin import ActiveSet
 
@@ -152,6 +165,26 @@ def test_sparse_and_masked_arrays(tmp_path):
     for name in ("sparse", "columns"):
         assert back[name].format == "csr" and (back[name].toarray() == sparse.toarray()).all()
     assert back["masked"].mask.tolist() == [False, True, False] and back["masked"].compressed().tolist() == ["a", 3]
+
+
+@pytest.mark.parametrize("mask", [np.array([True]), np.zeros((2, 2), bool), np.zeros(3)])
+def test_a_damaged_mask_is_a_damaged_file(mask, tmp_path, monkeypatch):
+    masked = np.ma.MaskedArray([1.0, 2.0, 3.0], mask=[False, True, False])
+    monkeypatch.setattr(np.ma, "getmaskarray", lambda value: mask)
+    save(tmp_path / "m", Toy({}, {"masked": masked}))
+    with pytest.raises(ModelFileError, match="mask"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["model.bm", "points.csv", "points.npy", "rows.parquet"])
+def test_a_pipe_is_refused_and_not_waited_for(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    reads = {"model.bm": [load, read_manifest], "points.csv": [read_points, read_constraints]}
+    reads |= {"points.npy": [read_points, open_points], "rows.parquet": [read_constraints, open_constraints]}
+    for read in reads[name]:
+        with pytest.raises(OSError, match=f"{name}'?: it is not a regular file"):
+            found = read(tmp_path / name)
+            found.shards(100)  # which looks at the files
 
 
 def test_what_occurs_twice_is_written_once(tmp_path):

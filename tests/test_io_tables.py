@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -471,3 +472,20 @@ def test_bad_parquet_constraints_name_the_row(tmp_path):
     pd.DataFrame(columns).to_parquet(tmp_path / "pairs.parquet")
     with pytest.raises(ValueError, match=r"pairs\.parquet, row 1: 'sq_distance' needs a sample in column 'j'"):
         read_constraints(tmp_path / "pairs.parquet")
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "parquet"])
+def test_names_that_a_spreadsheet_would_evaluate_are_escaped(tmp_path, kind):
+    """Names come back as they were; numbers stay numbers for other programs."""
+    names = np.array(["=1+1", "+cmd", "-x", "@sum", "'=a", "''+b", "'quoted", "plain", "-3", "+4.5", "\ttab"])
+    rows = Constraints.sq_distance(np.arange(len(names) - 1), np.arange(1, len(names)), 4.0, "<=")
+    rows = replace(rows, ids=names)
+    path = tmp_path / f"rows.{kind}"
+    write_constraints(path, rows)
+    back = read_constraints(path, id_type=str)
+    assert [back.ids[i] for i in back.index[:, 0]] == names[:-1].tolist()
+    assert [back.ids[i] for i in back.index[:, 1]] == names[1:].tolist()
+    if kind != "parquet":
+        lines = path.read_text().splitlines()[1:]
+        cells = [cell for line in lines for cell in re.split("[,\t]", line)[1:3]]
+        assert {cell for cell in cells if re.match(r"[=+\-@]", cell)} <= {"-3", "+4.5"}

@@ -3,6 +3,8 @@
 import io
 import json
 import runpy
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -643,6 +645,19 @@ def test_what_is_taken_away_repeats_the_matrix(ids, tmp_path, monkeypatch):
     shown = session.state.learned.result.metric()
     np.testing.assert_allclose(learner.get_mahalanobis_matrix(), shown, rtol=0, atol=1e-2 * np.abs(shown).max())
     assert "answers on points.csv" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("side", [8_000, 30_000])
+def test_a_picture_that_is_too_large_is_refused_by_name(side, tmp_path):
+    """Also beyond the size from which Pillow itself raises an error of its own."""
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b"")]
+    chunks = [struct.pack(">I", len(d)) + name + d + struct.pack(">I", zlib.crc32(name + d)) for name, d in parts]
+    path = tmp_path / "large.png"
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    with pytest.raises(ValueError, match=r"large\.png: a picture of more than 50,000,000 pixels is not shown"):
+        wine_points(pictures=[path] * len(X)).picture(0)
 
 
 def test_pictures_stay_in_their_folder(tmp_path):

@@ -12,8 +12,8 @@ from sklearn.datasets import load_wine
 
 from bregmat.base.checks import generator
 from bregmat.base.sampling import PairGroups
+from bregmat.from_labels.groups import label_codes
 from bregmat.from_labels.labels import constraints_from_labels
-from bregmat.from_labels.neighbors import label_codes
 
 
 def pairs_of(c):

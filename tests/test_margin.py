@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from bregmat.kernels import KernelFunction
+from bregmat.kernels.sources import Linear
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.margin.finish import finish
 from bregmat.margin.working_set import SupportSearch
@@ -55,6 +57,43 @@ def test_small_machines_are_the_best_of_all_active_sets(rng, intercept, loss, se
     dual = check_optimal(K, problem, result)
     limit, ridge = C if loss == "hinge" else np.inf, 1 / C if loss == "squared_hinge" else 0.0
     assert dual == pytest.approx(best_of_all_sets(K, y, limit, ridge, intercept), rel=1e-9)
+
+
+# ---------------------------------------------------------------- few features
+class Counted(Linear):
+    """The linear kernel, with the number of entries that were evaluated."""
+
+    entries = 0
+
+    def block(self, rows, columns, dtype=np.float64):
+        self.entries += len(rows) * len(columns)
+        return super().block(rows, columns, dtype)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("squared_hinge", [True, False])
+@pytest.mark.parametrize("C", [0.003, 1.0, 1e4])
+def test_few_features_take_no_kernel_rows(rng, C, squared_hinge, intercept):
+    """The optimum is proven here by weights of the features, from samples that many times outnumber them."""
+    n, d = 3000, 4
+    X = rng.normal(size=(n, d))
+    y = np.where(X @ [1.0, -1, 0.5, 0] + rng.normal(size=n) > 0.3, 1.0, -1.0)
+    weight = rng.integers(0, 3, n)
+    kernel = Counted(X, KernelFunction.of("linear"))
+    losses = {"C": C, "squared_hinge": squared_hinge, "intercept": intercept, "sample_weight": weight}
+    result = train_margin(MarginProblem.build(kernel, y, **losses), tol=1e-9)
+    assert (result.status, result.exit_reason) == (Status.OPTIMAL, ExitReason.TOLERANCE)
+    assert kernel.entries < 100 * n
+    alpha = result.alpha
+    w, C = (y * alpha) @ X, C * weight
+    assert alpha.min() >= 0 and (squared_hinge or (alpha <= C).all()) and not alpha[weight == 0].any()
+    assert not intercept or abs(y @ alpha) <= 1e-12 * alpha.sum()
+    slack = np.maximum(1.0 - y * (X @ w + result.intercept), 0.0)
+    own = 0.5 * (C @ slack**2) if squared_hinge else C @ slack
+    kept = 0.5 * (alpha[C > 0] ** 2 / C[C > 0]).sum() if squared_hinge else 0.0
+    primal, dual = 0.5 * (w @ w) + own, alpha.sum() - 0.5 * (w @ w) - kept
+    assert abs(primal - dual) <= 1e-8 * primal
+    assert result.objective == pytest.approx(primal, rel=1e-8)
 
 
 # ---------------------------------------------------------------- against LIBSVM

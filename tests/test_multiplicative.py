@@ -3,6 +3,8 @@
 The numbered equations are in test_equations_multiplicative.py, the splits and their kernels in test_splits.py.
 """
 
+import importlib
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -347,3 +349,86 @@ def test_variables_that_are_positive_by_rounding_are_zero_in_the_result():
     X = rng.normal(size=(30, 30))
     x = nnqp(X.T @ X, 3.0 * rng.normal(size=30), solver="multiplicative", max_iter=200).x
     assert x.max() > 0 and not ((x > 0) & (x < 1e-14 * x.max())).any()
+
+
+def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
+    """Rounding hides the simple bound where A is singular and all variables are positive; the run must not go on to its limit."""
+    steps = []
+    for _ in range(20):
+        G, z = rng.normal(size=(4, 2)), rng.random(4)
+        A = G @ G.T
+        result = nnqp(A, -A @ z, solver="multiplicative")
+        assert (result.status, result.exit_reason) == ("OPTIMAL", "TOLERANCE")
+        assert result.objective == pytest.approx(-0.5 * z @ A @ z, rel=1e-7)  # F = |G'(x - z)|^2 / 2 - |G'z|^2 / 2
+        steps.append(result.n_iter)
+    assert max(steps) < 10_000
+
+
+def test_a_certificate_is_not_computed_at_every_step_of_a_small_program(monkeypatch):
+    """It costs as much as the step. The last step is certified in any case, and with a callback every one."""
+    from bregmat.quadratic.split_program import DenseUpdates
+
+    calls = []
+    prove = DenseUpdates.proof
+    monkeypatch.setattr(DenseUpdates, "proof", lambda self, *given: calls.append(1) or prove(self, *given))
+    A = np.array([[1.0, 0.99], [0.99, 1.0]])
+    b = -A @ [0.2, 0.8]
+    plain = nnqp(A, b, solver="multiplicative", tol=1e-9)
+    assert plain.n_iter > 1000 and len(calls) < plain.n_iter // 4
+    watched = nnqp(A, b, solver="multiplicative", tol=1e-9, callback=lambda record: None)
+    assert watched.status == plain.status == "OPTIMAL"
+    assert plain.n_iter * (1 - 1 / 32) <= watched.n_iter <= plain.n_iter
+
+
+# ---------------------------------------------------------------- nnqp with one equality row (Sha 2007)
+@pytest.mark.parametrize("kind", ["simplex", "signs", "coefficients", "zeros"])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_one_equality_row(rng, kind, bounded):
+    for _ in range(5):
+        n = 6
+        G, b, upper = (
+            rng.normal(size=(n, 4 * n)) / 4,
+            rng.normal(size=n),
+            0.2 + rng.random(n) if bounded else np.full(n, np.inf),
+        )
+        row = {"simplex": np.ones(n), "signs": rng.choice([-1.0, 1.0], n), "coefficients": rng.normal(size=n)}.get(kind)
+        row = np.append(rng.normal(size=n - 2), [0.0, 0.0]) if row is None else row
+        A, total = G @ G.T, float(row @ (rng.random(n) * np.minimum(upper, 1.0)))
+        result = nnqp(A, b, upper=upper, equality=(row, total), solver="multiplicative", tol=1e-8)
+        assert (result.status, result.exit_reason) == ("OPTIMAL", "TOLERANCE")
+        assert abs(row @ result.x - total) <= 1e-12 * (np.abs(row) @ result.x)
+        other = minimize(
+            lambda x: 0.5 * x @ A @ x + b @ x,  # noqa: B023 - called in this turn of the loop
+            result.x + 0.1,
+            jac=lambda x: A @ x + b,  # noqa: B023
+            bounds=[(0, None if np.isinf(u) else u) for u in upper],
+            constraints={"type": "eq", "fun": lambda x: row @ x - total, "jac": lambda x: row},  # noqa: B023
+            method="SLSQP",
+            options={"ftol": 1e-13, "maxiter": 500},
+        )
+        assert result.objective <= other.fun + 1e-7 * max(1.0, abs(other.fun))
+        assert result.dual_bound <= other.fun + 1e-7 * max(1.0, abs(other.fun))
+
+
+def test_the_benchmark_of_passes_runs(monkeypatch, capsys, rng):
+    """It has a program of its own, whose proof has to have what certificates read."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    bench = importlib.import_module("bench_multiplicative")
+    K, y, _ = machine(rng, n=20)
+    monkeypatch.setattr(bench, "machines", lambda: [bench.Machine("twenty", K, y, C=1.0)])
+    bench.runs(20)
+    assert "| twenty " in capsys.readouterr().out
+
+
+def test_more_equality_rows_are_refused():
+    with pytest.raises(TypeError, match='takes one equality row; got 2; use solver="auto"'):
+        nnqp(np.eye(2), [-1.0, -1.0], equality=(np.eye(2), [1.0, 1.0]), solver="multiplicative")
+
+
+@pytest.mark.parametrize("start", [None, [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.2, 0.3, 5.0]])
+def test_starts_off_the_row(start):
+    """The start is multiplied onto the row. Zeros would stay zero; from such a start the run begins elsewhere."""
+    A, b = np.diag([1.0, 2.0, 4.0]), np.zeros(3)
+    result = nnqp(A, b, x0=start, equality=(np.ones(3), 7.0), solver="multiplicative")
+    assert result.status == "OPTIMAL"
+    np.testing.assert_allclose(result.x, [4.0, 2.0, 1.0], atol=1e-3)  # 1 / A_ii, scaled to the sum

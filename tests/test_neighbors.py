@@ -15,13 +15,14 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat.base.linalg import smallest
 from bregmat.estimators import KernelLearner
-from bregmat.estimators import learner as fitting
+from bregmat.estimators import passes as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
+from bregmat.from_labels.groups import LabelGroups, label_groups
 from bregmat.from_labels.labels import constraints_from_labels
-from bregmat.from_labels.neighbors import Kinds, PointSpace, as_kinds
+from bregmat.from_labels.neighbors import PointSpace
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +74,25 @@ def test_pairs_in_the_place_of_comparisons(wine):
 
 def test_a_kernel_finds_the_same_neighbours(rng):
     X = rng.normal(size=(60, 5))
-    kinds = Kinds(rng.integers(0, 3, 60))
+    groups = LabelGroups(rng.integers(0, 3, 60))
     K = X @ X.T
-    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K), kinds.ordered)
-    plain, kernel = [s.nearest(kinds, np.arange(60), 4, 4) for s in (PointSpace(X, kinds.ordered), of_kernel)]
+    of_kernel = KernelSpace(lambda a, b: K[np.ix_(a, b)], np.diag(K), groups.ordered)
+    plain, kernel = [s.nearest(groups, np.arange(60), 4, 4) for s in (PointSpace(X, groups.ordered), of_kernel)]
     assert len(plain.points) == 60
     assert np.array_equal(plain.targets, kernel.targets) and np.array_equal(plain.impostors, kernel.impostors)
     assert np.allclose(plain.near, kernel.near) and np.allclose(plain.far, kernel.far)
 
 
 def test_the_search_is_the_same_in_blocks_of_any_size(rng, monkeypatch):
-    X, kinds, some = rng.normal(size=(90, 3)), Kinds(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
+    X, groups, some = rng.normal(size=(90, 3)), LabelGroups(rng.integers(-1, 30, 90)), np.arange(0, 90, 2)
     X[10:20] = X[40:50]
-    some = some[kinds.codes[some] >= 0]
-    whole = PointSpace(X, kinds.ordered).nearest(kinds, some, 5, 5)
+    some = some[groups.codes[some] >= 0]
+    whole = PointSpace(X, groups.ordered).nearest(groups, some, 5, 5)
     monkeypatch.setattr(neighbors, "BLOCK", 300)
-    parts = PointSpace(X, kinds.ordered).nearest(kinds, some, 5, 5)
+    parts = PointSpace(X, groups.ordered).nearest(groups, some, 5, 5)
     assert np.array_equal(whole.targets, parts.targets) and np.array_equal(whole.impostors, parts.impostors)
     assert np.array_equal(whole.copies, parts.copies) and len(whole.copies)
-    sizes = np.bincount(kinds.codes[kinds.codes >= 0], minlength=30)[kinds.codes[some]]
+    sizes = np.bincount(groups.codes[groups.codes >= 0], minlength=30)[groups.codes[some]]
     assert np.array_equal(whole.points, some[sizes > 1])
     assert np.array_equal((whole.targets >= 0).sum(axis=1), np.minimum(sizes[sizes > 1] - 1, 5))
 
@@ -112,25 +113,27 @@ def test_unlabelled_points_take_no_part(wine):
 
 def test_a_continuous_target_is_alike_in_one_tenth_and_apart_beyond_the_next(rng):
     y = rng.normal(size=200)
-    kinds = as_kinds(y, 200, "neighbors")
+    groups = label_groups(y, 200, "neighbors")
     tenth = np.argsort(np.argsort(y)) // 20
-    assert np.array_equal(kinds.codes, tenth)
+    assert np.array_equal(groups.codes, tenth)
     steps = np.abs(np.subtract.outer(tenth, tenth))
-    assert np.array_equal(kinds.relation[kinds.codes][:, kinds.codes], np.select([steps == 0, steps == 1], [1, 0], -1))
-    assert (as_kinds(np.where(y > 1, np.nan, y), 200, "neighbors").codes[y > 1] == -1).all()
+    assert np.array_equal(
+        groups.relation[groups.codes][:, groups.codes], np.select([steps == 0, steps == 1], [1, 0], -1)
+    )
+    assert (label_groups(np.where(y > 1, np.nan, y), 200, "neighbors").codes[y > 1] == -1).all()
     with pytest.raises(ValueError, match="y must hold class labels, but it is continuous"):
         constraints_from_labels(rng.normal(size=(200, 2)), y)
 
 
 def test_sets_of_labels_are_alike_if_they_share_one():
     Y = np.array([[1, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 1]])
-    kinds = as_kinds(Y, 6, "neighbors")
-    assert (kinds.codes == -1).tolist() == [False, False, False, False, True, False]
+    groups = label_groups(Y, 6, "neighbors")
+    assert (groups.codes == -1).tolist() == [False, False, False, False, True, False]
     for a in (0, 1, 2, 3, 5):
         for b in (0, 1, 2, 3, 5):
-            assert kinds.relation[kinds.codes[a], kinds.codes[b]] == (1 if (Y[a] & Y[b]).any() else -1)
+            assert groups.relation[groups.codes[a], groups.codes[b]] == (1 if (Y[a] & Y[b]).any() else -1)
     with pytest.raises(ValueError, match="sets of labels as 0 and 1"):
-        as_kinds(2 * Y, 6, "neighbors")
+        label_groups(2 * Y, 6, "neighbors")
 
 
 def test_learning_from_numbers_and_from_sets(rng):
@@ -214,7 +217,10 @@ def test_bad_options_are_named(wine, options):
 # ---------------------------------------------------------------------- passes
 def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path):
     seen = []
-    learner = bm.MetricLearner(strategy="neighbors", callback=lambda row: seen.append(row.stage)).fit(*wine)
+    learner = bm.MetricLearner(
+        strategy="neighbors", prior="variance", slack_weight=1.0, passes=3, callback=lambda row: seen.append(row.stage)
+    )
+    learner.fit(*wine)
     history = learner.result_.history
     stages = [row.stage for row in history]
     assert stages == sorted(stages) == seen and set(stages) == {1, 2, 3}
@@ -228,8 +234,9 @@ def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path
 
 def test_a_pass_draws_where_the_last_one_put_the_points(wine):
     X, y = wine
-    first = bm.MetricLearner(strategy="neighbors", passes=1).fit(X, y)
-    second = bm.MetricLearner(strategy="neighbors", passes=2).fit(X, y)
+    settings = {"strategy": "neighbors", "prior": "identity", "slack_weight": 1.0}
+    first = bm.MetricLearner(passes=1, **settings).fit(X, y)
+    second = bm.MetricLearner(passes=2, **settings).fit(X, y)
     drawn = draw(first.transform(X), y)
     assert np.array_equal(second.constraints_.index, drawn.index)
     scale = np.median(first.constraints_.bound) / np.median(drawn.bound)
@@ -250,8 +257,8 @@ def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_pa
     X, y = np.array([[0.0, 0], [0, 1], [3, 0], [3, 1.1], [10, 0], [10, 0.9]]), [0, 0, 1, 1, 2, 2]
 
     def learned(passes):
-        learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=passes, tol=1e-8)
-        return learner.fit(X, y)
+        settings = {"prior": "variance", "slack_weight": 1.0, "n_neighbors": 1, "n_impostors": 1}
+        return bm.MetricLearner(strategy="neighbors", passes=passes, tol=1e-8, **settings).fit(X, y)
 
     ended = learned(50)
     assert (ended.result_.status, ended.result_.exit_reason) == ("OPTIMAL", "CYCLE")
@@ -303,16 +310,17 @@ def test_sparse_points_and_a_linear_kernel(wine):
 
 def test_a_linear_kernel_and_a_metric_learn_the_same(wine):
     X, y = wine
-    metric = bm.MetricLearner(strategy="neighbors", tol=1e-7).fit(X, y)
+    settings = {"strategy": "neighbors", "slack_weight": 1.0, "tol": 1e-7}
+    metric = bm.MetricLearner(prior="identity", **settings).fit(X, y)
     for options in ({"kernel": "linear"}, {"kernel": "poly", "degree": 1, "gamma": 1.0, "coef0": 0.0}):
-        kernel = KernelLearner(strategy="neighbors", tol=1e-7, **options).fit(X, y)
+        kernel = KernelLearner(**settings, **options).fit(X, y)
         assert np.array_equal(kernel.constraints_.index, metric.constraints_.index)
         assert np.allclose(kernel.kernel(X), metric.transform(X) @ metric.transform(X).T, rtol=1e-2, atol=1e-2)
 
 
 # ---------------------------------------------------------------------- few components
 def mapped(X, y, n_neighbors=2, n_impostors=3):
-    return Neighborhood(X, Kinds(y), n_neighbors, n_impostors)
+    return Neighborhood(X, LabelGroups(y), n_neighbors, n_impostors)
 
 
 def test_components_are_ordered_by_what_impostors_are_farther_than_targets(wine):
@@ -415,9 +423,8 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     y = np.arange(400) % 2
     X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
     seen = []
-    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=lambda row: seen.append(row.stage)).fit(
-        X, y
-    )
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    learner = bm.MetricLearner(callback=lambda row: seen.append(row.stage), **settings).fit(X, y)
     assert len(np.unique(learner.constraints_.index[:, 0])) == 400 and learner.result_.status == "OPTIMAL"
     assert [row.stage for row in learner.result_.history] == seen and max(seen) == 3
     again = bm.nearest_metric(
@@ -426,7 +433,7 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     assert again.objective == pytest.approx(learner.result_.objective, rel=1e-3)
     some = np.unique(learner.constraints_.index)
     monkeypatch.setattr(fitting, "SAMPLED_PER_CLASS", 60)  # too many for the sample: all passes are over all points
-    whole = bm.MetricLearner(strategy="neighbors", random_state=0).fit(X, y)
+    whole = bm.MetricLearner(**settings).fit(X, y)
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
@@ -438,7 +445,8 @@ def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
     def interrupt(record):
         raise KeyboardInterrupt
 
-    learner = bm.MetricLearner(strategy="neighbors", random_state=0, callback=interrupt)
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    learner = bm.MetricLearner(callback=interrupt, **settings)
     with pytest.warns(RuntimeWarning, match="interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(X, y)
     i, j, _, l = learner.constraints_.index.T

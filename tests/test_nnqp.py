@@ -382,11 +382,6 @@ def test_multiplicative_updates(rng):
         assert len(result.history) > 3
 
 
-def test_multiplicative_updates_take_no_rows():
-    with pytest.raises(TypeError, match="takes no equality"):
-        nnqp(np.eye(2), np.ones(2), equality=([[1.0, 1.0]], [1.0]), solver="multiplicative")
-
-
 # ---------------------------------------------------------------- limits
 def test_callback_stops_and_sees_every_step(rng):
     X, t = regression(rng, 120, decades=3)

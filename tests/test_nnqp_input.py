@@ -4,8 +4,10 @@ import re
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 
+from bregmat import nearest_correlation
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic import ExactActiveSet, NonnegativeQP, QuadraticProgram, nnqp, nonnegative_least_squares
 
@@ -183,6 +185,29 @@ def test_indefinite_matrix_that_no_minor_shows():
             nnqp(A, -np.ones(3), solver=solver)
     with pytest.raises(ValueError, match="A is not positive semidefinite: a step meets negative curvature"):
         ExactActiveSet().minimize(QuadraticProgram.of(A, -np.ones(3)), np.zeros(3))
+
+
+@pytest.mark.parametrize("stored", ["float32", "8 decimals", "strongest pair"])
+def test_a_rounded_covariance_is_refused_with_the_call_that_helps(rng, stored):
+    """Fewer observations than variables: the covariance is singular, and rounding makes it indefinite. The call is made here."""
+    S = np.cov(rng.normal(size=(30, 50)), rowvar=False)
+    if stored == "float32":
+        S = S.astype(np.float32)
+    elif stored == "8 decimals":
+        S = np.round(S * 1e-4, 8)
+    else:  # a correlation above 1 that a 2 x 2 block shows
+        S[0, 1] = S[1, 0] = 1.001 * np.sqrt(S[0, 0] * S[1, 1])
+    call = "nearest_correlation(A, scale=True).covariance"
+    with pytest.raises(ValueError, match=f"A is not positive semidefinite.*{re.escape(call)}"):
+        nnqp(S, -np.ones(50), upper=1.0)
+    A = eval(call, {"nearest_correlation": nearest_correlation, "A": S})
+    assert_allclose(np.diag(A), np.diag(S), rtol=1e-6)
+    assert np.linalg.eigvalsh(A)[0] >= -1e-10 * np.diag(A).max()
+    assert nnqp(A, -np.ones(50), upper=1.0).status == "OPTIMAL"
+    with pytest.raises(
+        ValueError, match=r"A\[1, 1\] = -0.5 is negative.$"
+    ):  # a variance cannot be negative: the call would raise
+        nnqp(np.diag([1.0, -0.5]), np.ones(2))
 
 
 @pytest.mark.parametrize("n", [40, 300])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import bregmat
@@ -289,3 +290,17 @@ def test_rows_keep_no_columns_that_they_do_not_use(tmp_path):
     assert (tmp_path / "rows.csv").read_text().splitlines()[1] == "sq_distance,0,2,,,1.0,<=,1.0"
     far = Constraints.sq_distance([0], [2**40], 1.0, "<=")  # a number of more than 32 bits
     assert far.index.tolist() == [[0, 2**40]] and (pairs + far).index.tolist()[2] == [0, 2**40]
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "low rank"])
+def test_a_given_matrix_with_bound_0_is_met_up_to_rounding_of_its_terms(rng, kind):
+    """The unit of a violation is the sum of the sizes of the terms, not their sum, which is rounding."""
+    G = rng.normal(size=(4, 3))
+    v, w = G[0] + G[1], G[2] - G[3]
+    A = np.zeros((4, 4))
+    A[:2, :2], A[2:, 2:] = 1.0 / (v @ v), np.array([[-1.0, 1.0], [1.0, -1.0]]) / (w @ w)
+    vectors = np.array([[1.0, 1, 0, 0], [0, 0, 1, -1]]).T
+    given = {"dense": A, "sparse": sp.csr_array(A), "low rank": (vectors, np.array([1 / (v @ v), -1 / (w @ w)]))}[kind]
+    rows = Constraints.linear([given], 0.0, "==")
+    assert rows.satisfied(G, 1e-14).all()
+    assert rows.violation(np.diag([1.0, 2.0, 1.0, 1.0]) @ G)[0] > 1e-2

@@ -158,10 +158,10 @@ def test_report_without_violations_says_so(wine):
 def test_report_says_when_nothing_is_gained(wine):
     scores = np.repeat([[0.9, 0.95, 0.95]], 5, axis=0)
     text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
-    assert "Here nothing is gained by learning: use scaled columns." in text
+    assert "On these folds the learned metric is not better than scaled columns." in text
     scores[:, 0] = 0.96
     text = " ".join(Page(render_report(replace(wine, held_out=replace(wine.held_out, scores=scores)))).text)
-    assert "use the points as given." in text
+    assert "is not better than the points as given." in text
 
 
 def test_report_without_classes(wine):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 import bregmat
 from bregmat import Constraints, Status, semidefinite_program, verify
@@ -92,6 +93,48 @@ def test_soft_rows():
     assert verify(arguments, result).holds
 
 
+def test_soft_indefinite_rows_beside_a_hard_trace(rng):
+    """Planted optima: a soft row exceeds its bound by ``mu unit^2 / gamma``."""
+    for n, c in [(4, 1), (4, 3), (4, 5), (7, 4)] * 3:
+        A, mu, excess = drawn(rng, n, c), rng.normal(size=c), rng.uniform(0.1, 1.0, c)
+        X, Z = np.diag(np.r_[np.ones(n - 1), 0.0]), np.diag(np.r_[np.zeros(n - 1), 1.0])
+        b = np.tensordot(A, X, 2) - np.sign(mu) * excess
+        gamma = np.append(np.abs(mu) * b**2 / excess, np.inf)
+        C = Z - np.tensordot(mu, A, 1) - 0.5 * np.eye(n)
+        rows = Constraints.linear([*A, np.eye(n)], [*b, n - 1.0], "==")
+        arguments = {"C": C, "constraints": rows, "slack_weight": gamma}
+        result = semidefinite_program(**arguments)
+        assert result.status is Status.OPTIMAL
+        optimum = np.vdot(C, X) + 0.5 * np.abs(mu) @ excess
+        np.testing.assert_allclose([result.objective, result.dual_bound], optimum, rtol=2e-6, atol=2e-6 * result.unit)
+        assert verify(arguments, result).holds
+
+
+def test_a_position_from_noisy_ranges(rng):
+    """``[[I, x], [x', y]]`` with squared distances to four anchors as soft rows, against the best point by a search over x and y."""
+    anchors, x = 2.0 * rng.normal(size=(4, 2)), rng.normal(size=2)
+    d = ((anchors - x) ** 2).sum(axis=1) * (1.0 + 0.05 * rng.normal(size=4))
+    V = np.c_[anchors, -np.ones(4)]
+    rows = Constraints.diagonal([1.0, 1.0], index=[0, 1]) + Constraints.similarity(0, 1, 0.0, "==")
+    rows += Constraints.linear(V[:, :, None] * V[:, None], d, "==")
+    gamma = np.r_[[np.inf] * 3, np.ones(4)]
+    C = np.diag([0.0, 0.0, 1e-6])
+    result = semidefinite_program(C, rows, slack_weight=gamma)
+    assert result.status is Status.OPTIMAL
+
+    def value(at):  # y = |x|^2 + s^2
+        y = at[:2] @ at[:2] + at[2] ** 2
+        apart = (anchors**2).sum(axis=1) - 2 * anchors @ at[:2] + y
+        return 1e-6 * y + 0.5 * ((apart / d - 1.0) ** 2).sum()
+
+    best = minimize(
+        value, np.r_[x, 0.1], method="Nelder-Mead", options={"xatol": 1e-10, "fatol": 1e-16, "maxiter": 9999}
+    )
+    np.testing.assert_allclose(result.objective, best.fun, rtol=1e-4)
+    assert result.dual_bound <= best.fun
+    assert verify({"C": C, "constraints": rows, "slack_weight": gamma}, result).holds
+
+
 def test_scales(rng):
     """Units of C and of the bounds change nothing but the units of the result."""
     A, rows = graph(rng, 12, 0.4), Constraints.diagonal(np.ones(12))
@@ -142,6 +185,123 @@ def test_unbounded(name):
     assert found.holds, found
     for ray in (None, np.zeros((4, 1)), np.full((4, 1), np.nan), np.ones((3, 1)), np.eye(4) + np.eye(4)[[1, 0, 3, 2]]):
         assert not verify({"C": C, "constraints": rows}, replace(result, ray=ray)).holds
+
+
+def drawn(rng, n, c):
+    """Symmetric matrices (c, n, n)."""
+    A = rng.normal(size=(c, n, n))
+    return A + A.transpose(0, 2, 1)
+
+
+def test_unbounded_where_the_best_ray_is_singular(rng):
+    """The identity is a ray by construction; the ray of the result is checked with dense algebra of this test."""
+    programs = [(np.array([[0, 0.1], [0.1, -1]]), np.diag([1.0, -1.0])[None], np.ones(1))]
+    for n, c in [(3, 2), (5, 4), (8, 10)] * 5:
+        A, C = drawn(rng, n, c), drawn(rng, n, 1)[0]
+        A -= np.trace(A, axis1=1, axis2=2)[:, None, None] / n * np.eye(n)
+        programs.append((C - (np.trace(C) + 0.5) / n * np.eye(n), A, A[:, 0, 0] + A[:, 1, 1]))
+    for C, A, b in programs:
+        rows = Constraints.linear(A, b, "==")
+        result = semidefinite_program(C, rows)
+        assert result.status is Status.UNBOUNDED
+        R, X = result.ray @ result.ray.T, result.kernel()
+        assert np.vdot(C, R) < -1e-3 * np.trace(R)
+        np.testing.assert_allclose(np.tensordot(A, R, 2), 0.0, atol=1e-13 * np.abs(A).max() * np.trace(R))
+        np.testing.assert_allclose(np.tensordot(A, X, 2), b, rtol=1e-8)
+        assert np.trace(X) < 1e6
+        assert verify({"C": C, "constraints": rows}, result).holds
+
+
+def test_a_ray_on_a_face():
+    """A semidefinite row leaves the plane of the vectors whose entries sum to 0 in the first three; the ray is there."""
+    face = np.outer([1.0, 1, 1, 0], [1, 1, 1, 0])
+    A = np.array([face, np.diag([1.0, -1.0, 0, 0])])
+    C = -np.outer([1.0, -1, 0, 0], [1, -1, 0, 0]) + np.diag([0, 0, 0, 1.0])
+    rows = Constraints.linear(A, [4.0, 1.0], ["<=", "=="])
+    result = semidefinite_program(C, rows)
+    assert result.status is Status.UNBOUNDED
+    np.testing.assert_allclose(result.ray[:3].sum(axis=0), 0.0, atol=1e-12 * np.abs(result.ray).max())
+    assert verify({"C": C, "constraints": rows}, result).holds
+
+
+@pytest.mark.parametrize("share", [1e-3, 1e-6, 1e-9, 1e-12])
+def test_rows_whose_sum_bounds_the_trace_by_little_allow_no_ray(share):
+    """``<B, X> <= 1`` and ``<share I - B, X> <= 1`` bound the trace by ``2 / share``."""
+    B = np.array([[1.0, 2.0], [2.0, -1.0]])
+    rows = Constraints.linear(np.array([B, share * np.eye(2) - B]), 1.0, "<=")
+    result = semidefinite_program(-np.eye(2), rows)
+    assert result.status is not Status.UNBOUNDED
+    assert not result.dual_bound > -2.0 / share * (1 - 1e-4)
+    if share > 1e-10:
+        assert result.status is Status.OPTIMAL
+
+
+def test_unbounded_along_a_coordinate_in_which_the_objective_is_small():
+    """The slack is semidefinite up to rounding of its norm, but not up to rounding of its entries."""
+    C, rows = np.diag([1.0, -1e-15]), Constraints.diagonal([1.0], index=[0])
+    result = semidefinite_program(C, rows)
+    assert result.status is Status.UNBOUNDED
+    claim = replace(semidefinite_program(np.diag([1.0, 0.0]), rows), dual_bound=1.0, objective=1.0, gap=0.0)
+    assert not verify({"C": C, "constraints": rows}, claim).holds
+
+
+# -------------------------------------------------------------------- flat directions
+FLAT = {
+    "ones": (np.ones((3, 3)), Constraints.sq_distance(0, 1, 1.0, ">="), 0.0),
+    "two rows": (np.ones((5, 5)), Constraints.sq_distance([0, 2], [1, 3], 1.0, ">="), 0.0),
+    # the path of 0, 1, 2, 3, 4 with distances of ends at least 1: four steps of 1 / 4
+    "Laplacian": (
+        np.diag([1.0, 2, 2, 2, 1]) - np.eye(5, k=1) - np.eye(5, k=-1),
+        Constraints.sq_distance(0, 4, 1.0, ">="),
+        0.25,
+    ),
+    "nothing to gain": (np.zeros((3, 3)), Constraints.similarity(0, 1, 1.0, ">="), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_an_objective_that_is_constant_along_a_direction(name):
+    """The iterates may go as far as they like, but the result has moderate entries, and a bound."""
+    C, rows, optimum = FLAT[name]
+    result = semidefinite_program(C, rows)
+    assert result.status is Status.OPTIMAL
+    np.testing.assert_allclose([result.objective, result.dual_bound], optimum, rtol=1e-6, atol=1e-7)
+    assert result.objective >= result.dual_bound
+    assert np.trace(result.kernel()) < 1e3
+    assert verify({"C": C, "constraints": rows}, result).holds
+
+
+def test_planted_optima_beside_flat_directions(rng):
+    """``C = Z - A*(mu)`` with ``Z`` of rank 1, ``Z X = 0``, and directions along which neither rows nor objective change."""
+    for n, c in [(4, 2), (6, 3), (8, 5)] * 4:
+        Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+        flat, z = Q[:, : n // 2] @ Q[:, : n // 2].T, np.outer(Q[:, -1], Q[:, -1])
+        X = Q[:, :-1] @ np.diag(rng.uniform(1, 2, n - 1)) @ Q[:, :-1].T
+        A, mu = drawn(rng, n, c), rng.normal(size=c)
+        for other in (flat, z - np.vdot(z, flat) * flat):  # X + t z is definite and feasible for every t
+            A -= (np.tensordot(A, other, 2) / np.vdot(other, other))[:, None, None] * other
+        C, rows = z - np.tensordot(mu, A, 1), Constraints.linear(A, np.tensordot(A, X, 2), "==")
+        result = semidefinite_program((C + C.T) / 2, rows)
+        assert result.status is Status.OPTIMAL
+        optimum = np.vdot(C, X)
+        assert abs(result.objective - optimum) <= 2e-6 * max(result.unit, abs(optimum))
+        assert result.dual_bound <= optimum + 1e-9 * max(result.unit, abs(optimum))
+
+
+def test_the_objective_of_an_unproven_point_is_no_cancellation(rng):
+    """The value -2 sqrt(t) has no lower bound and no ray. Whatever point is returned, its objective is that of its entries."""
+    C, rows = np.array([[0.0, -1.0], [-1.0, 0.0]]), Constraints.diagonal([1.0], index=[0])
+    result = semidefinite_program(C, rows)
+    assert result.status is Status.FEASIBLE
+    F = result.factor.astype(np.longdouble)
+    np.testing.assert_allclose(float((C * (F @ F.T)).sum()), result.objective, rtol=1e-6)
+    wrong = replace(result, iterate=replace_factor(result, 1e12))
+    assert not verify({"C": C, "constraints": rows}, wrong).holds
+
+
+def replace_factor(result, by):
+    """The point with its factor multiplied."""
+    return type(result.iterate)(by * result.iterate.F, 0.0)
 
 
 def test_a_direction_of_little_growth_is_no_proof():

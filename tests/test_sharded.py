@@ -1,11 +1,14 @@
 """Rows that are spread over shards: the same answers as one operator, the same bits however they are worked on, files and their faults."""
 
+import os
+
 import numpy as np
 import pytest
 
 import bregmat
 from bregmat import Constraints, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
+from bregmat.io.stored import StoredPoints
 from bregmat.objective.divergences import LogDet
 from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
@@ -221,6 +224,63 @@ def test_files_are_what_is_in_them(kind, tmp_path):
         assert np.array_equal(result.metric(), reference.metric())
     few = nearest_metric(points, rows, slack_weight=1.0, block_size=100)  # a shard keeps the points that it touches
     np.testing.assert_allclose(few.metric(), reference.metric(), rtol=1e-12, atol=1e-12)
+
+
+def replaced(path, X):
+    other = path.with_name("other" + path.suffix)
+    np.save(other, X)
+    os.replace(other, path)
+
+
+def written_to(path, X):
+    mapped = np.load(path, mmap_mode="r+")
+    mapped[:] = X
+    mapped.flush()
+
+
+@pytest.mark.parametrize("change", [replaced, written_to])
+def test_points_that_change_during_a_run_are_no_points(change, tmp_path, monkeypatch):
+    """Else the first blocks would be those of one file and the last ones those of another."""
+    X, C = soft_problem(c=1000)
+    path = write_points(tmp_path / "points.npy", X)
+    points, read, calls = open_points(path), StoredPoints._read, []
+
+    def read_and_change(self, rows):
+        calls.append(rows)
+        found = read(self, rows)
+        if len(calls) == 2:
+            change(path, X[::-1])
+        return found
+
+    monkeypatch.setattr(StoredPoints, "_read", read_and_change)
+    with pytest.raises(ValueError, match=r"points\.npy: the file has changed since it was opened"):
+        nearest_metric(points, C, slack_weight=1.0, block_size=100)
+    assert len(calls) == 2
+    with pytest.raises(ValueError, match="has changed"):
+        points[:2]
+    assert np.array_equal(open_points(path)[:2], X[::-1][:2])
+
+
+@pytest.mark.parametrize("kind", ["parquet", "npy"])
+def test_constraints_that_change_during_a_run_are_none(kind, tmp_path):
+    X, C = soft_problem(c=1000)
+    for name, column in columns_of(C).items():
+        np.save(tmp_path / f"{name}.npy", column)
+    folder = write_parquet(tmp_path / "pairs", C) if kind == "parquet" else columns_only(tmp_path)
+    first, *_, last = open_constraints(folder).shards(300)
+    kept = first.read()
+    bound = kept.bound.copy()
+    name = "1.parquet" if kind == "parquet" else "bound.npy"
+    if kind == "parquet":
+        write_parquet(folder, C, rows=400)
+    else:
+        written_to(folder / name, C.bound + 1.0)
+    with pytest.raises(ValueError, match=f"{name}: the file has changed since it was opened"):
+        last.read()
+    assert np.array_equal(kept.bound, bound)
+    (folder / name).unlink()
+    with pytest.raises(ValueError, match=f"{name}.*the file"):
+        last.read()
 
 
 def columns_only(tmp_path):

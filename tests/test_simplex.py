@@ -1,5 +1,7 @@
 """The nearest distribution: Kulis 2009, Appendix B; SciPy as an oracle; certificates, proofs, bad input, interruption."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -338,6 +340,55 @@ def test_rows_that_only_a_border_meets(total):
             vertex = nearest_distribution(np.full(4, 0.25), [[1.0, 2, 3, 4]], 4.0, ">=", solver=solver)
             assert vertex.status == "OPTIMAL"
             assert_allclose(vertex.x, [0, 0, 0, 1], atol=1e-8)
+
+
+def assert_is_the_vertex(result, A, b, x, total=1.0):
+    """The sum and the rows in fractions: the vector is as near to the only one that meets the rows as these allow."""
+    got = [Fraction(value) for value in result.x]
+    assert (result.status, result.exit_reason) == ("OPTIMAL", "TOLERANCE")
+    assert abs(sum(got) - Fraction(total)) <= Fraction(1, 10**12) * Fraction(total)
+    for a, value in zip(A, b, strict=True):
+        miss = abs(sum(Fraction(w) * z for w, z in zip(a, got, strict=True)) - Fraction(value))
+        assert miss <= Fraction(1, 10**9) * abs(Fraction(value))
+    assert_allclose(result.x, x, atol=1e-8 * total)
+
+
+def test_equalities_that_fix_a_vertex():
+    A, b = [[1.4, 0.2], [-1.0, 0.9]], [0.2, 0.9]
+    assert_is_the_vertex(nearest_distribution([0.65, 0.56], A, b, "=="), A, b, [0, 1])
+
+
+@pytest.mark.parametrize("total", [1.0, 1e-3, 1e4])
+def test_equalities_that_fix_planted_vertices(rng, total):
+    """No dual weights attain the bound there, and the steps that restore the rows are long."""
+    for _ in range(40):
+        n = int(rng.integers(2, 12))
+        A, x = 0.5 + rng.random((n, n)), np.zeros(n)
+        x[rng.integers(n)] = total
+        result = nearest_distribution(rng.random(n), A, A @ x, "==", total=total)
+        assert_is_the_vertex(result, A, A @ x, x, total)
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("at", [0.0, 0.05])
+def test_the_sum_as_a_row(rng, layout, at):
+    """A row of one number repeated says the sum once more. Its variance is rounding, of which no step may be made."""
+    for _ in range(40):
+        n = int(rng.integers(2, 12))
+        a = np.append(0.0, 0.3 + rng.random(n - 1))  # a . x = 0 at the first vertex only
+        A, b, x0 = np.vstack([a, np.full(n, 0.3), np.full(n, -2.0)]), np.array([at, 0.3, -2.0]), rng.random(n)
+        result = nearest_distribution(x0, layout(A), b, ["<=", "==", ">="])
+        alone = nearest_distribution(x0, A[:1], b[:1], "<=")
+        assert result.status == alone.status == "OPTIMAL"
+        assert_allclose(result.x, alone.x, atol=1e-6)
+
+
+def test_long_steps_do_not_spoil_the_bound():
+    """The first step of the row of 1e-6 would be 1e6 long, though one of 40 takes the other entries to the rounding of 1."""
+    x0 = np.append(1e-6, np.linspace(0.01, 1.0, 10))
+    result = nearest_distribution(x0, np.eye(11), np.eye(11)[0], "==")
+    assert (result.status, result.exit_reason) == ("OPTIMAL", "TOLERANCE")
+    assert result.objective == pytest.approx(np.log(1e6) - 1 + x0.sum(), rel=1e-9)
 
 
 def test_large_numbers_and_none():

@@ -113,14 +113,38 @@ def test_short_cuts_warn():
         unfold(X, n_neighbors=4, max_iter=1)
 
 
-def test_repeated_points(rng):
-    X = flat(rng, 12)
-    result = solved(np.concatenate([X, X[:2]]), 6, objective="variance")
-    assert result.status in (Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN)
-    if result.status is Status.OPTIMAL:
-        np.testing.assert_allclose(
-            result.embedding[:2], result.embedding[12:], atol=1e-3 * np.abs(result.embedding).max()
-        )
+@pytest.mark.parametrize("apart", [0.0, 1e-12, 1e-9])
+@pytest.mark.parametrize("options", [{"divergence": name} for name in DIVERGENCES] + [{"objective": "variance"}])
+def test_repeated_points_are_joined(rng, options, apart):
+    """Enough neighbours make a plane rigid, so that all distances are known; a repeated point changes none of them."""
+    X = flat(rng, 14)
+    X = np.concatenate([X[:5], X[[9, 2]] * (1.0 + apart), X[5:], X[[2]]])
+    result = solved(X, 8, **options)
+    assert result.status is Status.OPTIMAL
+    K = result.kernel()
+    found = np.diag(K)[:, None] + np.diag(K) - 2 * K
+    known = ((X[:, None] - X) ** 2).sum(axis=2)
+    if options != {"divergence": "logdet"}:  # which spreads what rtol leaves over all dimensions
+        np.testing.assert_allclose(found, known, atol=0.02 * known.max())
+    np.testing.assert_allclose(found[tuple(result.pairs.T)], known[tuple(result.pairs.T)], rtol=1.01 * result.rtol)
+    np.testing.assert_allclose(result.factor[[5, 6, 16]], result.factor[[11, 2, 2]], atol=1e-9 * K.max())
+    np.testing.assert_allclose(K.sum(axis=0), 0, atol=1e-9 * np.abs(K).max())
+    arguments = {"X": X, "n_neighbors": 8} | options
+    found = verify(arguments, result)
+    assert found.holds, found
+    moved = result.factor.copy()
+    moved[[2, 3]] = moved[[3, 2]]
+    assert not verify(arguments, replace(result, factor=moved)).holds
+
+
+def test_one_repeated_point_of_few():
+    """Points that are all the same but one leave too few different ones."""
+    X = np.concatenate([np.zeros((5, 2)), np.ones((1, 2)), np.full((1, 2), 2.0)])
+    with pytest.raises(ValueError, match="n_neighbors must be below the number of different points, 3; got 6"):
+        unfold(X)
+    result = solved(X, 1, n_components=1, objective="variance")
+    assert result.status is Status.OPTIMAL
+    np.testing.assert_allclose(np.abs(np.diff(result.embedding[4:, 0])), np.sqrt(2.0), rtol=1e-3)
 
 
 def test_bad_arguments(rng):

@@ -309,6 +309,11 @@ def other_results(rng):
     cut = bregmat.balanced_cut(W, random_state=0)
     yield {"graph": W}, cut, {"labels": 1 - np.eye(8, dtype=int)[0]}, Status.UNKNOWN
     yield {"graph": W}, cut, {"dual": cut.dual * np.arange(8)}, Status.FEASIBLE
+    sides = {"graph": W, "vertex_weights": np.arange(1, 9), "target": 0.3, "fixed": [1, 0, *[-1] * 6]}
+    cut = bregmat.balanced_cut(**sides, random_state=0)
+    yield sides, cut, {"labels": np.append(1 - cut.labels[:1], cut.labels[1:])}, Status.UNKNOWN
+    yield sides, cut, {"dual": 1e15 * cut.dual}, Status.FEASIBLE
+    yield sides, cut, {"relaxation_bound": cut.relaxation_bound + 0.5}, cut.status
     rows = {"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
     vector = bregmat.nearest_distribution(**rows)
     yield rows, vector, {"x": rows["x0"]}, Status.UNKNOWN
@@ -342,6 +347,32 @@ def test_what_is_certified_of_every_optimum_may_have_a_weight_before(rng, C):
     row = np.flatnonzero(best.alpha)[0]
     wrong = replace(best, certified=np.arange(40) == row, certified_support=np.zeros(40, bool))
     assert verify(problem, wrong).problems == [f"sample {row} is not proven to be no support vector of every optimum"]
+
+
+def test_large_dual_weights_leave_no_room_for_a_false_objective(rng):
+    """Tolerances do not grow with numbers that are part of the claim."""
+    points = rng.normal(size=(12, 4))
+    near = bregmat.Constraints.sq_distance([0, 2, 4], [1, 3, 5], [0.5, 0.7, 0.9], "<=")
+    cases: list = [
+        ({"X": points, "constraints": near, "divergence": name, "slack_weight": weight}, bregmat.nearest_metric)
+        for name in ("logdet", "vonneumann", "frobenius")
+        for weight in (np.inf, 1.0)
+    ]
+    C = np.corrcoef(rng.normal(size=(5, 20))) + 0.3 * (1 - np.eye(5))
+    cases += [
+        ({"C": C}, bregmat.nearest_correlation),
+        ({"C": C, "bounds": (-0.2, 0.2)}, bregmat.nearest_correlation),
+        ({"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}, bregmat.nearest_distribution),
+        ({"C": C, "constraints": bregmat.Constraints.linear([np.eye(5)], 1.0, "==")}, bregmat.semidefinite_program),
+    ]
+    for arguments, solve in cases:
+        result = solve(**arguments)
+        assert verify(arguments, result).holds
+        for factor in (1e12, 1e16, 1e20):
+            for objective in (result.objective + result.unit, result.objective - 0.5 * result.unit):
+                claim = {"status": Status.FEASIBLE, "objective": objective, "dual_bound": -np.inf, "gap": np.inf}
+                found = verify(arguments, replace(result, dual=factor * result.dual, **claim))
+                assert any(text.startswith("objective is") for text in found.problems), (arguments, factor, found)
 
 
 def test_other_results_hold_and_tampered_ones_are_caught(rng):

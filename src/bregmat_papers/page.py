@@ -21,8 +21,8 @@ single run. `bregmat reproduce NAME` runs one experiment again, with `--full` in
 
 Each entry names the commit of its run and a digest of all its rows, rounded to {digits} digits and without seconds. Other processors and
 libraries change the last digit of the arithmetic, and this decides ties: single starts of k-means may end elsewhere, and errors of
-a kernel whose distances tie are given as ranges. `make reproduce-check` runs the experiments that take less than {short} s again
-and compares every row.
+a kernel whose distances tie are means over all ways to choose. `make reproduce-check` runs the experiments that take less than
+{short} s again and compares every row.
 
 The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
 """

@@ -81,5 +81,7 @@ The thousands of cycles of LogDet on the paper's axis are reached with the data 
 sum of the changes; the default size ends runs at 2,000 cycles, so the notes say how many would have gone on. How fast
 LogDet goes depends on the preparation, the slack weight and the rule much more than von
 Neumann does, so its curve identifies none of them. Only draws of constraints differ between repeats: standard errors
-are small where k-means has one clear solution, and large where it jumps between two (standardised).""",
+are small where k-means has one clear solution, and large where it jumps between two (standardised). Which of the two a
+single start reaches depends on the last digit of the arithmetic, too: on two processors, the mean of single starts on
+standardised data with 500 constraints and von Neumann is 0.3164 and 0.3486.""",
 )

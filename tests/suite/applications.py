@@ -6,13 +6,15 @@ import numpy as np
 import scipy.sparse as sp
 
 import bregmat
-from suite.judge import SECONDS, Case
+from suite.judge import SECONDS, Case, repeat_rows, with_repeats
 
 
-def correlations(rng):
+def correlations(rng, repeats=False):
     """Noisy, indefinite, low-rank, nearly singular input; fixed entries, smallest eigenvalues, ranks; entries that contradict."""
     n = int(rng.integers(2, 14))
     G = rng.normal(size=(n, int(rng.integers(1, n + 2))))
+    if repeats:
+        repeat_rows(rng, G)
     G /= np.linalg.norm(G, axis=1)[:, None]
     truth = G @ G.T
     np.fill_diagonal(truth, 1.0)
@@ -23,6 +25,8 @@ def correlations(rng):
     kind, feasible = str(rng.choice(["plain", "min_eig", "fixed", "impossible", "rank", "scale"])), True
     if arguments["divergence"] != "frobenius":
         R = rng.normal(size=(n, 2 * n))
+        if repeats:
+            repeat_rows(rng, R)
         C = R @ R.T / (2 * n) * 10.0 ** rng.choice([0, 0, -4, 4]) + 1e-3 * np.eye(n)
         arguments["C"], truth = (C + C.T) / 2, np.eye(n)
         kind = "plain" if kind != "scale" else kind
@@ -115,6 +119,51 @@ def cuts(rng):
     )
 
 
+def cuts_with_sides(rng):
+    """Graphs of 2 to 10 vertices with vertex weights, targets and fixed vertices, all of whose cuts are tried."""
+    n = int(rng.integers(2, 11))
+    A = np.triu(rng.random((n, n)) < rng.uniform(0.2, 1.0), 1) * rng.choice([1.0, rng.random()])
+    A = (A * (rng.integers(1, 5, size=(n, n)) if rng.random() < 0.5 else rng.random((n, n)))) * 10.0 ** rng.choice(
+        [0, 0, -100, 100]
+    )
+    A = A + A.T
+    kind = rng.integers(4)
+    weights = (np.ones(n), rng.integers(1, 6, n), rng.random(n) + 0.1, 10.0 ** rng.uniform(-3, 3, n))[kind]
+    every, sides = np.array(list(itertools.product([0, 1], repeat=n))), np.empty((0, n))
+    while not len(sides):  # until some cut is balanced
+        fixed = np.where(rng.random(n) < rng.choice([0.0, 0.3]), rng.integers(0, 2, n), -1)
+        fixed[rng.integers(n)] = -1
+        target = float(
+            np.clip(every[rng.integers(len(every))] @ weights / weights.sum() + 1e-3 * rng.normal(), 0.01, 0.99)
+        )
+        off = np.abs(every @ weights - target * weights.sum())
+        sides = every[
+            ((every == fixed) | (fixed < 0)).all(axis=1) & (off <= 0.5 * weights[fixed < 0].max() * (1 + 1e-9))
+        ]
+    best = float(np.einsum("ki,ij,kj->k", sides, A, 1 - sides).min())
+    arguments = {"graph": A, "vertex_weights": weights, "target": target, "fixed": fixed}
+
+    def wrong(result):
+        room = 1e-9 * best + 1e-13 * float(A.sum())
+        if result.lower_bound > best + room:
+            return f"bound {result.lower_bound:.9g} above the best cut {best:.9g}"
+        if not (sides == result.labels).all(axis=1).any():
+            return "the cut is not balanced"
+        if result.status == "OPTIMAL" and result.cut > best * (1 + result.tol) + room:
+            return f"OPTIMAL at {result.cut:.9g}, the best cut is {best:.9g}"
+        return None
+
+    seed = int(rng.integers(1000))
+    return Case(
+        solve=lambda: bregmat.balanced_cut(**arguments, random_state=seed, max_seconds=SECONDS),
+        arguments=arguments,
+        judge=wrong,
+        expected=("OPTIMAL", "FEASIBLE"),  # the relaxation may have a gap of its own
+        own_rule=True,
+        text=f"n {n} kind {kind}",
+    )
+
+
 def distributions(rng):
     """Rows that a planted vector meets, of any scale, said twice, summing up, over 12 orders; or two that contradict each other."""
     n, c = int(rng.integers(2, 40)), int(rng.integers(1, 12))
@@ -158,7 +207,52 @@ def distributions(rng):
     )
 
 
-def boosting(rng):
+def vertices(rng):
+    """Distributions that equalities fix at a vertex or a face of the simplex, or that supporting rows touch there; a sum said twice."""
+    n = int(rng.integers(2, 16))
+    x0 = rng.random(n) ** rng.integers(1, 4) + 1e-6
+    total = [1.0, 1.0, None, 1e-3, 1e4][rng.integers(5)]
+    on = rng.random(n) < rng.uniform(0, 0.7)
+    on[rng.integers(n)] = True
+    x = np.where(on, x0 * np.exp(rng.normal(size=n)), 0.0) if rng.random() < 0.5 else np.eye(n)[rng.integers(n)]
+    x *= 1.0 if total is None else total / x.sum()
+    kind = str(rng.choice(["equalities", "supports", "both", "coordinates"]))
+    A, sense = np.zeros((0, n)), []
+    if kind in ("equalities", "both"):
+        A = np.round(rng.normal(size=(int(rng.integers(1, n + 2)), n)), 1)
+        sense = ["=="] * len(A)
+    if kind in ("supports", "both"):
+        a = np.where(x > 0, 0.0, rng.random((int(rng.integers(1, 3)), n)) + 0.01)
+        A = np.vstack([A, a if total is None else a + rng.integers(-2, 3, size=(len(a), 1))])
+        sense += ["<="] * len(a)
+    if kind == "coordinates":
+        A, sense = np.eye(n), ["=="] * n
+    if total is not None and rng.random() < 0.4:
+        A, sense = (
+            np.vstack([A, np.full(n, rng.choice([1.0, -3.0, 0.3]))]),
+            [*sense, str(rng.choice(["==", "<=", ">="]))],
+        )
+    b = A @ x
+    known = float((x[x > 0] * np.log(x[x > 0] / x0[x > 0])).sum() - x.sum() + x0.sum())
+    fixed = A[np.array(sense) == "=="] if total is None else np.vstack([A[np.array(sense) == "=="], np.ones(n)])
+    is_fixed = np.linalg.matrix_rank(fixed) == n
+
+    def far(result):
+        error = np.abs(result.x - x).max() / (x0.sum() if total is None else total)
+        return f"x is {error:.2g} from the one vector that meets the rows" if is_fixed and not error <= 1e-6 else None
+
+    arguments = {"x0": x0, "A": sp.csr_array(A) if rng.random() < 0.3 else A, "b": b, "sense": sense, "total": total}
+    return Case(
+        solve=lambda: bregmat.nearest_distribution(**arguments, max_seconds=SECONDS),
+        arguments=arguments,
+        known=lambda result: known,
+        rtol=1e-9,
+        judge=lambda result: far(result) if result.status in ("OPTIMAL", "FEASIBLE") else None,
+        text=f"{kind} n {n} c {len(A)} total {total} on {np.count_nonzero(x)}{' fixed' if is_fixed else ''}",
+    )
+
+
+def boosting(rng, repeats=False):
     """AdaBoost on stumps, some perfect, some constant, some said twice."""
     d, n = int(rng.integers(2, 40)), int(rng.integers(1, 20))
     y = rng.choice([-1.0, 1.0], d)
@@ -170,6 +264,9 @@ def boosting(rng):
         H[:, 0] = 1.0
     elif kind == 2:
         H[:, -1] = H[:, 0]
+    if repeats:  # examples and hypotheses
+        repeat_rows(rng, H, y, least=np.inf)
+        repeat_rows(rng, H.T, least=np.inf)
     weight = rng.random(d) + 1e-3 if rng.random() < 0.5 else None
     steps = int(rng.integers(0, 60))
     return Case(
@@ -181,7 +278,7 @@ def boosting(rng):
     )
 
 
-def streams(rng):
+def streams(rng, repeats=False):
     """The total loss of an online learner is at most the bound it names, for matrices drawn beforehand and the best in hindsight."""
     kind = str(rng.choice(["meg", "logdet", "pca"]))
     d, steps = int(rng.integers(2, 9)), int(rng.integers(1, 200))
@@ -203,6 +300,8 @@ def streams(rng):
         R = rng.normal(size=(d, d))
         U = R @ R.T / d + 0.05 * np.eye(d)
         Z = rng.normal(size=(steps, d)) * scale
+        if repeats:
+            repeat_rows(rng, Z)
         y = np.einsum("ti,ij,tj->t", Z, U, Z) * np.exp(rng.choice([0.0, 0.1]) * rng.normal(size=steps))
         learner = bregmat.OnlineLogDet(d, differences=True)
         for z, label in zip(Z, y):
@@ -213,6 +312,8 @@ def streams(rng):
 
     def pca():
         Z = rng.normal(size=(steps, d)) * scale * np.linspace(1, 0.05, d)
+        if repeats:
+            repeat_rows(rng, Z)
         learner = bregmat.OnlinePCA(int(rng.integers(1, d)), random_state=0)
         learner.partial_fit(Z)
         return learner.cumulative_loss_, learner.loss_bound()
@@ -228,12 +329,14 @@ def streams(rng):
     )
 
 
-def categories(rng):
+def categories(rng, repeats=False):
     """Estimators on one-hot columns and other repeated points, whose copies may have different labels."""
     n = int(rng.integers(4, 60))
     X = np.hstack([np.eye(k)[rng.integers(k, size=n)] for k in rng.integers(1, 6, size=rng.integers(1, 4))])
     if rng.random() < 0.3:
         X = np.hstack([X, rng.normal(size=(3, 2))[rng.integers(3, size=n)]])
+    if repeats:  # the one-hot columns repeat points exactly; these differ by rounding and more
+        repeat_rows(rng, X)
     y = rng.integers(0, rng.integers(2, 5), size=n)
     y[:4] = [0, 0, 1, 1]
     options = {
@@ -252,5 +355,15 @@ def categories(rng):
     return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
 
 
-FAMILIES = {f.__name__: f for f in (correlations, cuts, distributions, boosting, streams, categories)}
-COUNTS = {"categories": 60, "correlations": 400, "cuts": 300, "distributions": 500, "boosting": 60, "streams": 120}
+FAMILIES = {f.__name__: f for f in (cuts, cuts_with_sides, distributions, vertices)}
+FAMILIES |= with_repeats(correlations, boosting, streams, categories)
+COUNTS = {
+    "categories": 60,
+    "correlations": 400,
+    "cuts": 300,
+    "cuts_with_sides": 300,
+    "distributions": 500,
+    "vertices": 300,
+    "boosting": 60,
+    "streams": 120,
+}

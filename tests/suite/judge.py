@@ -5,6 +5,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import bregmat
 
 SECONDS = 20.0  # for one problem
 ALMOST = 1e-3  # gap up to which a feasible point counts as almost solved
+REPEATED = "_repeated"  # end of the name of a family whose points occur twice
 WORDS = ("solved", "almost", "failed", "false")
 
 
@@ -37,6 +39,22 @@ class Case:
     text: str = ""
     may_refuse: bool = False  # whether a ValueError that names the rows is an answer, too
     own_rule: bool = False  # whether the method has a stopping rule of its own, which may be met without a proof
+
+
+def with_repeats(*families: Callable[..., Case]) -> dict[str, Callable[..., Case]]:
+    """Families by name, and each a second time with points that occur twice, exactly or nearly."""
+    plain = {family.__name__: family for family in families}
+    return plain | {f"{name}{REPEATED}": partial(family, repeats=True) for name, family in plain.items()}
+
+
+def repeat_rows(rng: np.random.Generator, X: np.ndarray, y: np.ndarray | None = None, least: float = 1e-14) -> None:
+    """Put some rows, and their labels, in the place of others: exactly, or with a relative error of ``least`` (inf: none) to 0.1."""
+    for _ in range(int(rng.integers(1, 1 + max(1, len(X) // 3))) if len(X) > 1 else 0):
+        i, j = rng.choice(len(X), 2, replace=False)
+        error = 0.0 if least == np.inf or rng.random() < 0.5 else 10.0 ** rng.uniform(np.log10(least), -1)
+        X[i] = X[j] * (1.0 + error * rng.normal(size=X.shape[1]))
+        if y is not None:
+            y[i] = y[j]
 
 
 @dataclass
@@ -96,9 +114,11 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
         return "false", f"INFEASIBLE, conflict {list(np.ravel(result.conflict))}, but feasible by construction"
     if feasible is False and status in ("OPTIMAL", "FEASIBLE"):
         return "false", f"{status}, but infeasible by construction"
+    if status == "UNBOUNDED" and case.optimum is not None:
+        return "false", f"UNBOUNDED, but the optimum is {case.optimum:.9g}"
     best = case.optimum if case.known is None else case.known(result)
     if best is not None and np.isfinite(best) and status in ("OPTIMAL", "FEASIBLE", "UNKNOWN"):
-        room = case.rtol * max(1e-300, abs(best)) + result.tol * max(1.0, abs(best))
+        room = case.rtol * max(1e-300, abs(best)) + result.tol * max(1.0, result.unit, abs(best))
         if result.dual_bound > best + room:
             return "false", f"dual bound {result.dual_bound:.9g} above a feasible point's {best:.9g}"
         if status == "OPTIMAL" and result.objective > best + room:

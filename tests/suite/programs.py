@@ -5,7 +5,7 @@ import numpy as np
 import bregmat
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.train import train_margin
-from suite.judge import SECONDS, Case
+from suite.judge import SECONDS, Case, repeat_rows, with_repeats
 from suite.rational import exact_outcome
 
 
@@ -106,7 +106,7 @@ def unbounded(rng):
     )
 
 
-def least_squares(rng):
+def least_squares(rng, repeats=False):
     """Any shape and rank; columns said twice, of very different lengths; against SciPy's own method."""
     import scipy.optimize
 
@@ -119,6 +119,11 @@ def least_squares(rng):
         X *= 10.0 ** rng.uniform(-4, 4, size=n)
     elif kind == 2:
         X = np.abs(X)
+    if repeats:
+        repeat_rows(
+            rng, X.T, least=1e-3
+        )  # the Gram matrix has the squares of smaller singular values only up to rounding
+        repeat_rows(rng, X, least=1e-3)
     y = X @ np.maximum(rng.normal(size=n), 0) + rng.choice([0.0, 1e-6, 1.0]) * rng.normal(size=m)
     scale = 10.0 ** rng.choice([0, 0, -8, 8])
     X, y = X * scale, y * scale
@@ -140,7 +145,7 @@ def least_squares(rng):
     )
 
 
-def machines(rng):
+def machines(rng, repeats=False):
     """Margin machines: hinge, squared hinge and hard margin, samples said twice, tiny and large C, classes that coincide."""
     from bregmat.kernels import kernel_source
 
@@ -157,6 +162,8 @@ def machines(rng):
     if rng.random() < 0.3 and loss != "impossible":
         k = int(rng.integers(2, n)) if n > 2 else 0
         X[k], y[k] = X[2 % n], y[2 % n]
+    if repeats and loss != "impossible":
+        repeat_rows(rng, X[2:], y[2:])  # both classes stay
     X *= 10.0 ** rng.choice([0, 0, 0, -3, 3])
     gamma = float(rng.choice([0.1, 1.0])) / max(1e-300, float(X.var()))
     kernel = "linear" if loss == "hard" or rng.random() < 0.5 else "rbf"
@@ -284,7 +291,8 @@ def close_classes(rng):
     )
 
 
-FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, indefinite, least_squares, machines, close_classes)}
+FAMILIES = {f.__name__: f for f in (quadratic, integers, unbounded, indefinite, close_classes)}
+FAMILIES |= with_repeats(least_squares, machines)
 COUNTS = {
     "quadratic": 500,
     "integers": 500,

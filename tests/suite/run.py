@@ -7,11 +7,12 @@ from collections import defaultdict
 
 import numpy as np
 
-from suite import applications, matrices, programs
-from suite.judge import WORDS, judge
+from suite import applications, matrices, programs, semidefinite
+from suite.judge import REPEATED, WORDS, judge
 
-FAMILIES = matrices.FAMILIES | programs.FAMILIES | applications.FAMILIES
-COUNTS = matrices.COUNTS | programs.COUNTS | applications.COUNTS
+FAMILIES = matrices.FAMILIES | programs.FAMILIES | semidefinite.FAMILIES | applications.FAMILIES
+COUNTS = matrices.COUNTS | programs.COUNTS | semidefinite.COUNTS | applications.COUNTS
+COUNTS |= {f"{name}{REPEATED}": 20 if name in ("larger", "categories") else 100 for name in FAMILIES}
 DEFAULT = 300  # problems of a family
 UNSOLVED = 0.005  # share of problems that may be left unsolved
 COLUMNS = ("problems", *WORDS, "median ms", "slowest s")

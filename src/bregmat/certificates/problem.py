@@ -107,13 +107,14 @@ class Certificate:
     def joined(self, new: Self) -> Self:
         """The point and the dual weights with the smallest gap, taken from two certificates of one problem.
 
-        Dual weights may grow without end, and ``upper`` with them, so the last certificate need not be the best one.
+        Dual weights may grow without end, and ``upper`` with them, so the last certificate need not be the best one. Without a bound,
+        the least ``upper`` counts.
         """
         pairs = [new, self, new.with_dual(self.dual, self.dual_bound), self.with_dual(new.dual, new.dual_bound)]
         gaps = [pair.gap for pair in pairs]
         if np.isfinite(min(gaps)):
             return pairs[gaps.index(min(gaps))]
-        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.violation))
+        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.upper, pair.violation))
 
     def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""

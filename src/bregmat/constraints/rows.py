@@ -277,7 +277,7 @@ class ConstraintRows:
         return self._evaluate(G)[0]
 
     def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values, and their natural sizes: the sum of the squared norms of the points, or the absolute value of a matrix row."""
+        """Values, and their natural sizes: the sum of the squared norms of the points, or of ``|C_kl| |g_k| |g_l|`` for a matrix C."""
         G = as_points("G", G)
         self.check_range(G.shape[0])
         p, size = self.terms().values(G, self.n_constraints)
@@ -288,7 +288,8 @@ class ConstraintRows:
     def violation(self, G: Any) -> np.ndarray:
         """Relative violation of each row, 0 where it holds.
 
-        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the row.
+        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the row. For a matrix C it is the
+        sum of ``|C_kl| |g_k| |g_l|`` over pairs of points.
         """
         p, size = self._evaluate(G)
         excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
@@ -343,12 +344,12 @@ class ConstraintRows:
 
 
 def _whole_value(C: Any, G: Any) -> tuple[float, float]:
-    """``tr(G' C G)`` and its absolute value; C dense, sparse, a LowRankMatrix, or None for the identity."""
+    """``tr(G' C G)``, and the sum of ``|C_kl| |g_k| |g_l|``; C dense, sparse, a LowRankMatrix, or None for the identity."""
+    lengths = np.sqrt(sq_norms(G))
     if C is None:
-        value = float(sq_norms(G).sum())
-    elif isinstance(C, LowRankMatrix):
+        return (value := float(lengths @ lengths)), value
+    if isinstance(C, LowRankMatrix):
         q = np.asarray(G.T @ C.vectors)
-        value = float((q * q).sum(axis=0) @ C.weights)
-    else:
-        value = float(row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
-    return value, abs(value)
+        return float((q * q).sum(axis=0) @ C.weights), float((abs(C.vectors).T @ lengths) ** 2 @ abs(C.weights))
+    value = float(row_dot(G, scipy.sparse.csr_array(C) @ G if scipy.sparse.issparse(G) else C @ G).sum())
+    return value, float(lengths @ (abs(C) @ lengths))

@@ -40,6 +40,7 @@ from bregmat.base.linalg import (
     triangular_inverse,
 )
 from bregmat.base.points import CheckedPoints, as_points
+from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
@@ -142,6 +143,11 @@ class Spectral:
         """Diagonal of M."""
         return (self.F * self.F) @ self.x
 
+    @cached_property
+    def root_minus_one(self) -> np.ndarray:
+        """``M^(1/2) - I``."""
+        return (self.F * (np.sqrt(self.x) - 1.0)) @ self.F.T
+
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""
         keep = self.x > 0
@@ -199,6 +205,12 @@ class Factored:
         at_prior = np.array_equal(self.F, np.eye(len(self.F)))
         return 0.0 if at_prior else float(np.vdot(self.F, self.F)) + abs(self.logdet) + len(self.F)
 
+    @cached_property
+    def root_minus_one(self) -> np.ndarray:
+        """``M^(1/2) - I``."""
+        U, sigma, _ = np.linalg.svd(self.F)
+        return (U * (sigma - 1.0)) @ U.T
+
     def factor(self) -> np.ndarray:
         """B with ``M = B B'``."""
         return self.F
@@ -241,7 +253,7 @@ class Coordinates:
         F = np.sqrt(self.scale) * iterate.factor()
         if self.span is not None:
             V = self.span.basis
-            F = np.eye(len(V)) + V @ _root_minus_one(iterate) @ V.T
+            F = np.eye(len(V)) + V @ iterate.root_minus_one @ V.T
         return F if self.R is None else self.R @ F
 
     def transform(self, X: Any, iterate: Iterate) -> np.ndarray:
@@ -255,7 +267,8 @@ class Coordinates:
         if self.span is None:
             return dense(product(Z, np.sqrt(self.scale) * iterate.factor()))
         V = self.span.basis
-        return dense(Z) + product(dense(product(Z, V)), _root_minus_one(iterate) @ V.T)
+        # points z and their part V'z in the span: z + V (M^(1/2) - I) V'z
+        return dense(Z) + product(product(dense(product(Z, V)), iterate.root_minus_one), V.T)
 
     def factor(self, iterate: Iterate) -> np.ndarray:
         """Factor of the learned matrix on the rows of ``base``."""
@@ -365,14 +378,6 @@ def _check_data(touched: Any, rows: np.ndarray | None) -> None:
         row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
         found = f"row {row} and {more} more rows" if more else f"row {row}"
         raise ValueError(f"the data has NaN or infinite entries in {found}.")
-
-
-def _root_minus_one(iterate: Iterate) -> np.ndarray:
-    """``M^(1/2) - I``."""
-    if iterate.x is not None:
-        return (iterate.F * (np.sqrt(iterate.x) - 1.0)) @ iterate.F.T
-    U, sigma, _ = np.linalg.svd(iterate.F)
-    return (U * (sigma - 1.0)) @ U.T
 
 
 # ---------------------------------------------------------------------- from a prior

@@ -17,9 +17,9 @@ from bregmat.constraints.rows import ResolvedRows
 from bregmat.operators.binding import Rounding
 from bregmat.operators.linear_maps import VANISHING
 
-# Smallest eigenvalue of the Gram matrix of unit vectors, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to
-# about ten digits. Below it, singular vectors are used, which are orthonormal whatever the condition.
-INDEPENDENT = 1e-6
+# Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.
+# What is shorter is orthogonalised once more, and has a Gram matrix of its own.
+INDEPENDENT = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +27,17 @@ class Span:
     """Orthonormal basis ``vectors' @ coefficients`` of the span; formed when first needed."""
 
     vectors: Any
-    coefficients: np.ndarray
+    coefficients: np.ndarray | None  # None: the identity
 
     @classmethod
-    def of_basis(cls, basis: np.ndarray) -> Span:
+    def of_basis(cls, basis: Any) -> Span:
         """A span given by its orthonormal basis (d, m)."""
-        return cls(basis.T, np.eye(basis.shape[1]))
+        return cls(basis.T, None)
 
     @cached_property
     def basis(self) -> np.ndarray:
         """Orthonormal basis, shape (d, m)."""
-        return dense(self.vectors.T @ self.coefficients)
+        return dense(self.vectors.T if self.coefficients is None else self.vectors.T @ self.coefficients)
 
 
 def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
@@ -57,6 +57,7 @@ def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
         return None
     # unit vectors: a short difference counts as much as a long one when dependence is judged
     unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
+    del vectors
     coordinates, span = _orthonormal(unit)
     inside = np.zeros((len(length), coordinates.shape[1]))
     inside[some] = length[some, None] * coordinates
@@ -69,14 +70,22 @@ def _orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
     values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))
     if values[0] >= INDEPENDENT * values[-1]:
         return Q * np.sqrt(values), Span(unit, Q / np.sqrt(values))
-    used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else np.arange(unit.shape[1])
-    U, sigma, basis = np.linalg.svd(dense(unit[:, used]), full_matrices=False)
-    k = int(np.count_nonzero(sigma > VANISHING * sigma[0]))
-    basis = basis[:k]
-    if len(used) < unit.shape[1]:
-        place = np.repeat(np.arange(k), len(used)), np.tile(used, k)
-        basis = scipy.sparse.csr_array((basis.ravel(), place), shape=(k, unit.shape[1]))
-    return U[:, :k] * sigma[:k], Span(basis, np.eye(k))
+    used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else slice(None)
+    rest, floor, found = unit[:, used].T, VANISHING**2 * values[-1], []
+    while (
+        values[-1] > floor
+    ):  # at most seven times, since each pass leaves singular values below 1e-2 times its largest
+        large = values >= max(INDEPENDENT * values[-1], floor)
+        found.append(np.asarray(rest @ (Q[:, large] / np.sqrt(values[large]))))
+        rest = np.asarray(rest @ Q[:, ~large])
+        for part in found:  # the rest is short, and the rounding of the long vectors is not orthogonal to them
+            rest -= part @ (part.T @ rest)
+        values, Q = eigh(rest.T @ rest) if rest.shape[1] else (np.zeros(1), Q)
+    basis = found[0] if len(found) == 1 else np.hstack(found)
+    coordinates = np.asarray(unit[:, used] @ basis)
+    if isinstance(used, slice):
+        return coordinates, Span.of_basis(basis)
+    return coordinates, Span(scipy.sparse.eye_array(unit.shape[1], format="csr")[used], basis)
 
 
 def _differences(Z: Any, a: np.ndarray, b: np.ndarray) -> Any:

@@ -36,6 +36,14 @@ def present(estimator: Any, X: Any, weight: np.ndarray) -> np.ndarray:
     return here
 
 
+def point_groups(groups: Any, n: int) -> np.ndarray:
+    """The group of each point, as an array."""
+    values = np.asarray(groups)
+    if values.shape != (n,):
+        raise ValueError(f"groups must name the group of each of the {n} rows of X; got shape {values.shape}.")
+    return values
+
+
 def nothing_given(learner: Any) -> ValueError:
     """The error if there are neither labels nor constraints."""
     return ValueError(

@@ -40,7 +40,15 @@ from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import ResultLearner, check_run
-from bregmat.estimators.given import given_constraints, none_is_left, nothing_given, point_weights, present, weighted
+from bregmat.estimators.given import (
+    given_constraints,
+    none_is_left,
+    nothing_given,
+    point_groups,
+    point_weights,
+    present,
+    weighted,
+)
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Selection, Trials, matching, select
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.groups import TARGET_TYPES, label_groups
@@ -246,6 +254,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             if is_given:
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
+            groups = None if groups is None else point_groups(groups, X.shape[0])
             if y is None and constraints is None:
                 raise nothing_given(self)
             if given is None and constraints is not None and (y is None or self.n_constraints == 0):
@@ -259,7 +268,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 here = present(self, X, weight)
                 y = None if y is None else _safe_indexing(y, here)
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
-                groups = None if groups is None else _safe_indexing(groups, here)
+                groups = None if groups is None else groups[here]
                 given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
             labels = None
             if y is not None and self.n_constraints != 0:

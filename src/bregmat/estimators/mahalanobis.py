@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,24 +24,32 @@ CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time
 
 @dataclass(frozen=True, eq=False)
 class MahalanobisDistance:
-    """``|(u - v) components'|``, a distance (not squared) between two points; picklable.
+    """The learned distance (not squared) between two points; picklable.
 
     Attributes
     ----------
-    components : ndarray, shape (r, d)
+    n_features : int
+    mapped : callable
+        Rows (n, d) -> their images under the learned map, (n, r).
     """
 
-    components: np.ndarray
+    n_features: int
+    mapped: Callable[[Any], Any]
 
     def __call__(self, u: Any, v: Any, squared: bool = False) -> float:
         """Distance of two 1-D points; its square if asked for."""
         u, v = (np.atleast_1d(np.asarray(to_numpy("u and v", point), dtype=float).squeeze()) for point in (u, v))
-        d = self.components.shape[1]
+        d = self.n_features
         if u.shape != (d,) or v.shape != (d,):
             raise ValueError(f"u and v must have shape ({d},); got {u.shape} and {v.shape}.")
-        t = self.components @ (u - v)
+        t = self.mapped((u - v)[None])[0]
         sq_distance = float(t @ t)
         return sq_distance if squared else float(np.sqrt(sq_distance))
+
+    @classmethod
+    def of_map(cls, components: np.ndarray) -> MahalanobisDistance:
+        """The distance between points mapped by ``components`` (r, d)."""
+        return cls(components.shape[1], partial(product, B=components.T))
 
 
 @on_one_blas_thread
@@ -121,7 +131,10 @@ class MahalanobisMetric:
 
         Slow there (one Python call per pair): prefer ``transform``.
         """
-        return MahalanobisDistance(self.components_)
+        check_is_fitted(self)
+        if self._fit_components is None:  # no (d, d) matrix is formed
+            return MahalanobisDistance(self.n_features_in_, self.result_.transform)
+        return MahalanobisDistance.of_map(self._fit_components)
 
     def pair_distance(self, pairs: Pairs) -> np.ndarray:
         """Learned distances, *not* squared.
@@ -136,7 +149,8 @@ class MahalanobisMetric:
             For a tensor, a tensor on the same device.
         """
         given: Any = pairs
-        components, d = self.components_, self.components_.shape[1]
+        metric = self.get_metric()
+        d = metric.n_features
         if not is_foreign(given):
             check_numeric("pairs", given)
             given = np.asarray(given)
@@ -145,7 +159,7 @@ class MahalanobisMetric:
         space = array_space(given)
         if space is not None:
             flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
-            apart = product(flat[:, :d] - flat[:, d:], components.T)
+            apart = metric.mapped(flat[:, :d] - flat[:, d:])
             return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
         out = np.empty(len(given))
         for part in blocks(len(given), d, CHUNK):
@@ -153,7 +167,7 @@ class MahalanobisMetric:
             bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
             if len(bad):
                 raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-            out[part] = np.linalg.norm((some[:, 0] - some[:, 1]) @ components.T, axis=1)
+            out[part] = np.linalg.norm(metric.mapped(some[:, 0] - some[:, 1]), axis=1)
         return out
 
     def pair_score(self, pairs: Pairs) -> np.ndarray:

@@ -69,7 +69,7 @@ class Passes:
     def sample(self, problem: Any) -> tuple[Any, Any, np.ndarray] | None:
         """A sample of the points: its problem, its labels and its row numbers; None if all points are needed."""
         task = self.task
-        if not (task.given is None and task.weight is None and task.previous is None):
+        if not (task.X.shape[0] > MANY_POINTS and task.given is None and task.weight is None and task.previous is None):
             return None
         rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
         sampled = problem.sampled(rows)

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import get_tags
-from sklearn.utils.validation import column_or_1d
 
 from bregmat.estimators.base import say
 from bregmat.from_labels.groups import LabelGroups
@@ -341,8 +340,8 @@ def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) 
         alive = [one for one in alive if found.is_near(one, ahead, BEHIND, k + 1)]
 
 
-def select(learner: Any, task: Any, candidates: list[Candidate], groups: Any = None) -> Selection:
-    """Compare candidates on held-out rows of a task. If there is only one, or too few labels, nothing is fitted.
+def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndarray | None = None) -> Selection:
+    """Compare candidates on held-out rows of a task. If there is nothing to choose, or too few labels, nothing is fitted.
 
     Parameters
     ----------
@@ -350,10 +349,11 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: Any = N
     task : Task
     candidates : list of Candidate
         Simpler ones first.
-    groups : array-like, shape (n,), optional
+    groups : ndarray, shape (n,), optional
         Rows of one group are held out together.
     """
-    if len(candidates) == 1:
+    may_repeat = learner.passes == "auto" and len(task.labels.labelled) > FEW_ROWS
+    if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0))
     quick = type(learner)(**learner.get_params(deep=False) | QUICKLY)
@@ -364,9 +364,6 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: Any = N
         rows, X = rows[order], X[order]
     labels = task.labels.of_rows(rows)
     if groups is not None:
-        groups, n = column_or_1d(groups), task.X.shape[0]
-        if len(groups) != n:
-            raise ValueError(f"groups must name the group of each of the {n} rows of X; got {len(groups)}.")
         groups = np.unique(groups[rows], return_inverse=True)[1]
     folds = held_out(labels, groups)
     if not folds:
@@ -378,7 +375,7 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: Any = N
     if learned and not any(found.scores[k] for k in learned):
         return Selection(candidates)  # the fit to all rows learns, or says why it cannot
     best = found.candidates[found.best]
-    if best.strategy == "neighbors" and learner.passes == "auto" and len(rows) > FEW_ROWS:
+    if best.strategy == "neighbors" and may_repeat:
         race(found, trials, folds, [found.best, found.add(replace(best, passes=MORE_PASSES))])
     if learner.verbose:
         found.tell(labels.target_type, len(rows))

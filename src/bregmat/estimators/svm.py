@@ -39,7 +39,7 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     It solves the same problem as :class:`sklearn.svm.SVC` and has attributes of the same names and shapes. ``tol`` is a relative
     duality gap: an upper bound of the relative distance from the optimum. The result also states for which training examples
     it is proven whether they are support vectors. Prefer scikit-learn's ``SVC`` for sparse data with very many columns,
-    and its ``LinearSVC`` for linear kernels and many points. For probabilities, wrap the classifier in
+    and its ``LinearSVC`` for linear kernels of many features and many points. For probabilities, wrap the classifier in
     :class:`sklearn.calibration.CalibratedClassifierCV`.
 
     Parameters

@@ -16,7 +16,7 @@ from bregmat.base.threads import take_interrupt
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.base import callback_of
 from bregmat.estimators.given import weighted
-from bregmat.estimators.passes import MANY_POINTS, Passes
+from bregmat.estimators.passes import Passes
 from bregmat.estimators.selection import Candidate, growth
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import Space
@@ -101,7 +101,7 @@ class Task:
         passes = Passes(self, settings, after, seed=int(generator(learner.random_state).integers(2**63)))
         if after is not None:
             passes.history, passes.seconds, passes.stage = list(after.history), after.seconds, after.history[-1].stage
-        sample = passes.sample(problem) if n_passes > 1 and self.X.shape[0] > MANY_POINTS else None
+        sample = passes.sample(problem) if n_passes > 1 else None
         try:
             if sample is not None:
                 passes.run(n_passes - 1, *sample)

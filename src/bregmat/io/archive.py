@@ -22,7 +22,7 @@ from typing import IO, Any, BinaryIO
 import numpy as np
 
 from bregmat import __version__
-from bregmat.io.paths import as_path, atomic_write
+from bregmat.io.paths import as_path, atomic_write, check_readable
 from bregmat.io.state import ARRAY_NAME, MAX_DEPTH, STORED_KINDS, depth_of
 
 __all__ = ["ModelFileError", "read_archive", "write_archive"]
@@ -97,6 +97,7 @@ def read_archive(
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The manifest and the arrays of a model file; each array is writable and owns its memory."""
     path = as_path(path)
+    check_readable(path)
     with path.open("rb") as handle:
         archive = _Archive(path, handle)
         names = archive.manifest["arrays"] if has_arrays else ()

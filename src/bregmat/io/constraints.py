@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -94,14 +95,34 @@ def read_placed_constraints(
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
     columns = dict(table.columns)
+    if table.text is not None:
+        columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
     found = table_rows(columns, table.place, header=header, id_type=id_type)
     return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
 
 
+# What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.
+FORMULA = re.compile(r"'*[=+\-@\t\r]")
+NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+
+
+def _escaped(name: str) -> str:
+    """The name of a sample with a quote before what a spreadsheet would evaluate."""
+    return f"'{name}" if FORMULA.match(name) and not NUMBER.fullmatch(name) else name
+
+
+def _unescaped(name: str) -> str:
+    """The name that :func:`_escaped` was given."""
+    return name[1:] if name.startswith("'") and FORMULA.match(name) else name
+
+
 def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:
     """Write constraints so that `read_constraints` returns exactly the same; `linear` rows raise `ValueError`.
+
+    In files of text, a name of a sample that begins with ``=``, ``+``, ``-`` or ``@`` and is no number gets a quote before it, so
+    that a spreadsheet does not evaluate it; `read_constraints` takes it away.
 
     Examples
     --------
@@ -114,8 +135,8 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     ...     path.read_text().splitlines()[0].split(",")[:3]
     ['relation', 'i', 'j']
     """
-    path, _ = file_kind(path, "write constraints to", KINDS)
-    columns = columns_of(constraints)
+    path, kind = file_kind(path, "write constraints to", KINDS)
+    columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
     for name in SAMPLES:
-        columns[name] = ["" if sample is None else str(sample) for sample in columns[name]]
+        columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]
     tables.write(path, columns)

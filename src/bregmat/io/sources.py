@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from bregmat.io.paths import check_readable
+
 TEXT = (".csv", ".tsv")
 COLUMNAR = (".parquet", ".feather")
 PACKED = ".gz"
@@ -62,7 +64,9 @@ def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) ->
 def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
     """A file of one of the `known` kinds, or standard input for "-", whose kind is derived from its first bytes."""
     if os.fspath(path) != STANDARD_INPUT:
-        return Source(*file_kind(path, to_do, known))
+        source = Source(*file_kind(path, to_do, known))
+        check_readable(source.path)
+        return source
     content = sys.stdin.buffer.read()
     if content.startswith(PACKED_MAGIC):
         try:

@@ -239,7 +239,10 @@ class _Reader:
                 items = self.read(state[tag])
                 return np.fromiter(items, dtype=object, count=len(items)).reshape(state["shape"])
             case "$masked":
-                return np.ma.MaskedArray(self.read(state[tag]), mask=self.read(state["mask"]))
+                data, mask = self.read(state[tag]), self.read(state["mask"])
+                if not (isinstance(mask, np.ndarray) and mask.dtype == bool and mask.shape == np.shape(data)):
+                    raise ValueError("the mask of an array must have a truth value for each entry")
+                return np.ma.MaskedArray(data, mask=mask)
             case "$sparse":
                 return _csr(*self.read(state[tag]), *map(int, state["shape"]))
             case "$kernel_of":

@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,40 @@ from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.models import save
-from bregmat.io.paths import check_writable
+from bregmat.io.paths import check_readable, check_writable
 from bregmat.run.loop import CallBack, Checkpoint
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 
 __all__ = ["ConstraintFiles", "ModelCheckpoint", "StoredPoints", "open_constraints", "open_points"]
+
+
+Stamp = tuple[tuple[str, int, int, int], ...]  # name, size, time of the last change and inode of each file
+
+
+def _stamp(path: Path) -> Stamp:
+    """What changes when a file, or a file of a folder, is replaced or written to."""
+    check_readable(path)
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    found = [(os.fspath(file), file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+
+
+@contextmanager
+def _unchanged(path: Path, stamp: Stamp) -> Iterator[None]:
+    """Read files; raise unless they are those of the stamp, before and after."""
+    for is_read in (False, True):
+        try:
+            now = _stamp(path)
+        except OSError as error:
+            raise ValueError(f"{path}: the file that was opened is gone ({error})") from error
+        if now != stamp:
+            name = next((one[0] for one in sorted({*now} ^ {*stamp})), path)
+            raise ValueError(
+                f"{name}: the file has changed since it was opened; what was computed holds for neither version"
+            )
+        if not is_read:
+            yield
 
 
 def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
@@ -75,8 +104,9 @@ class ConstraintFiles(LazyConstraints):
     def shards(self, block_size: int) -> list[Any]:
         """What is read at once: at most so many rows."""
         return [
-            FileShard(path, group, start, min(block_size, c - start))
+            FileShard(path, group, start, min(block_size, c - start), stamp)
             for path in self.files
+            for stamp in [_stamp(path)]
             for group, c in _groups(path)
             for start in range(0, c, block_size)
         ]
@@ -100,6 +130,7 @@ class FileShard:
     group: int
     start: int
     count: int
+    stamp: Stamp
 
     @property
     def place(self) -> str:
@@ -108,15 +139,16 @@ class FileShard:
         return f"{self.path}{group}{f', counted from row {self.start}' if self.start else ''}"
 
     def read(self) -> Constraints:
-        """The rows."""
-        return self._mapped() if self.group < 0 else self._from_parquet()
+        """The rows; a copy, because the file may change later."""
+        with _unchanged(self.path, self.stamp):
+            return self._mapped() if self.group < 0 else self._from_parquet()
 
     def _mapped(self) -> Constraints:
         part = slice(self.start, self.start + self.count)
         names = [path.stem for path in self.path.glob("*.npy")]
 
         def numbers(name: str) -> np.ndarray:
-            column = tables.read_npy(self.path / f"{name}.npy", mmap=True)[part]
+            column = np.array(tables.read_npy(self.path / f"{name}.npy", mmap=True)[part])
             if column.shape != (self.count,) or column.dtype.kind not in "iuf":
                 raise ValueError(f"column {name!r} must be a column of {self.count} numbers here; got {column.shape}")
             return column
@@ -200,6 +232,10 @@ class StoredPoints(LazyPoints):
     """Points (n, d) of a .npy file, mapped by every process that reads them."""
 
     path: Path
+    stamp: Stamp = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stamp", _stamp(self.path))
 
     def _open(self) -> Any:
         return tables.read_npy(self.path, mmap=True)
@@ -210,9 +246,13 @@ class StoredPoints(LazyPoints):
         return tuple(int(size) for size in self._open().shape)
 
     def read_rows(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Some rows, by a slice or by ascending numbers."""
+        """Some rows, by a slice or by ascending numbers, as a copy."""
+        with _unchanged(self.path, self.stamp):
+            return self._read(rows)
+
+    def _read(self, rows: slice | np.ndarray) -> np.ndarray:
         try:
-            return np.asarray(self._open()[rows], dtype=float)
+            return np.array(self._open()[rows], dtype=float)
         except (TypeError, OSError) as error:
             raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
 
@@ -250,8 +290,7 @@ class _ParquetPoints(StoredPoints):
         with tables.open_parquet(path) as file:
             return first + c, len(file.schema_arrow)
 
-    def read_rows(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Some rows, by a slice or by ascending numbers, from the row groups that have them."""
+    def _read(self, rows: slice | np.ndarray) -> np.ndarray:
         wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.asarray(rows)
         found = []
         for path, group, first, c in self._pieces():

@@ -102,6 +102,16 @@ def _norm(K: np.ndarray) -> float:
 
 
 # ---------------------------------------------------------------- matrices of quadratic programs
+def way_out(A: np.ndarray) -> str:
+    """What replaces a matrix that is not positive semidefinite, for the end of a message; empty if an entry of its diagonal is 0."""
+    if not (A.diagonal() > 0).all():
+        return ""
+    return (
+        " If it is a covariance in float32, rounded, or of data with missing values, pass "
+        "nearest_correlation(A, scale=True).covariance, the nearest valid one with the same variances."
+    )
+
+
 def check_definite(A: np.ndarray) -> float:
     """Raise unless ``A`` is positive semidefinite up to rounding; return a bound of its negative eigenvalues.
 
@@ -133,7 +143,7 @@ def check_definite(A: np.ndarray) -> float:
         if values[0] < -NEGATIVE * np.sqrt(n) * largest or not largest > 0:
             raise ValueError(
                 f"A is not positive semidefinite: its leading {leading} rows and columns have the eigenvalue {values[0]:.6g}; "
-                f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}."
+                f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}.{way_out(A)}"
             )
     return max(-float(values[0]) / largest, 0.0) + rounding
 

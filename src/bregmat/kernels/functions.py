@@ -33,6 +33,7 @@ NAMED = {  # scikit-learn's pairwise kernels
     "rbf": KernelFacts(("gamma",), is_definite=True),
     "sigmoid": KernelFacts(("gamma", "coef0")),
 }
+PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")  # functions of the scalar product
 OTHER = KernelFacts()  # of a function or precomputed values
 BLOCK = 64  # points per block if only the diagonals of blocks are needed
 CACHED = 100_000  # numbers that are processed at a time, so that a second pass finds them in the processor's cache
@@ -181,6 +182,9 @@ class KernelFunction:
         """``k(x_i, x_j)`` for pairs of training points."""
         if self.is_precomputed:
             return np.asarray(X[i, j], dtype=float)
+        if isinstance(self.kernel, str) and self.kernel in PRODUCTS and isinstance(X, np.ndarray):
+            products = np.einsum("ij,ij->i", X[i], X[j], dtype=float)
+            return _of_products(self.kernel, products, X.shape[1], self.params)
         return pair_values(lambda rows, columns: self(X[rows], X[columns]), i, j)
 
     def sq_distances(self, X: Any, i: np.ndarray, j: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,24 +199,28 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
     Kernels that are a function of the scalar product are computed here, in the same order and so with the same rounding as in
     scikit-learn. Its checks of arguments take 0.2 ms per call, 10 times as long as a block of 10 x 500 values.
     """
+    if name in PRODUCTS and all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y)):
+        return _of_products(name, X @ Y.T, X.shape[1], params)
     given = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
-    plain = all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y))
-    if plain and name in ("linear", "poly", "polynomial", "sigmoid"):
-        K = X @ Y.T
-        if name != "linear":
-            K *= given.get("gamma", 1.0 / X.shape[1])
-            K += given.get("coef0", 1)
-        if name == "sigmoid":
-            np.tanh(K, out=K)
-        elif name != "linear":
-            K **= given.get("degree", 3)
-        return K
     from sklearn import config_context
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
     # Points and parameters have been checked before.
     with config_context(assume_finite=True, skip_parameter_validation=True):
         return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **given)
+
+
+def _of_products(name: str, K: np.ndarray, d: int, params: dict[str, Any]) -> np.ndarray:
+    """Values of a kernel that is a function of the scalar products K of points with d features; K is overwritten."""
+    if name == "linear":
+        return K
+    gamma, degree, coef0 = (params.get(key) for key in ("gamma", "degree", "coef0"))
+    K *= 1.0 / d if gamma is None else gamma
+    K += 1 if coef0 is None else coef0
+    if name == "sigmoid":
+        return np.tanh(K, out=K)
+    K **= 3 if degree is None else degree
+    return K
 
 
 def pair_values(

@@ -39,6 +39,8 @@ class KernelSource(ABC):
         Whether it is known that no entry is negative.
     given : ndarray, shape (n, n), or None
         The whole matrix if it was passed by the user.
+    factor : ndarray, shape (n, r), or None
+        V with ``K = V V'``, float64, if it is known: products with K then take O(n r) operations.
     rounding : float
         Rounding of the entries, relative to the largest.
     """
@@ -46,6 +48,7 @@ class KernelSource(ABC):
     n: int
     nonnegative: bool = False
     given: np.ndarray | None = None
+    factor: np.ndarray | None = None
     rounding: float = 16 * EPS
 
     @abstractmethod
@@ -261,7 +264,10 @@ class Pairwise(KernelSource):
     def diagonal(self) -> np.ndarray:
         if self.own is None:
             every = np.arange(self.n)
-            self.own = pair_values(self.block, every, every)
+            if isinstance(self.function, KernelFunction):
+                self.own = self._checked(self.function.diagonal(self.X))
+            else:
+                self.own = pair_values(self.block, every, every)
         return self.own
 
     def block_error(self) -> float:
@@ -271,14 +277,29 @@ class Pairwise(KernelSource):
         return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        K = np.asarray(self.function(self.X[rows], self.X[columns]), dtype=float)
-        bad = np.flatnonzero(~np.isfinite(K).all(1))
-        if len(bad):
-            raise ValueError(f"kernel {self.name} is not finite in row {rows[bad[0]]}.")
+        K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns]), dtype=float), rows)
         return np.ascontiguousarray(K, dtype=dtype)
+
+    def _checked(self, values: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Raise for values of some rows (all by default) that are not finite."""
+        bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+        if len(bad):
+            raise ValueError(f"kernel {self.name} is not finite in row {bad[0] if rows is None else rows[bad[0]]}.")
+        return values
 
     def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
         return self.points[rows], isinstance(self.function, KernelFunction) and self.function.kernel == "linear"
+
+
+class Linear(Pairwise):
+    """The linear kernel, whose factor is the points."""
+
+    def __init__(self, X: np.ndarray, function: KernelFunction) -> None:
+        super().__init__(X, function, function.name)
+        self.factor: np.ndarray = np.asarray(X, dtype=float)
+
+    def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        return self.factor[rows] @ (weight @ self.factor[columns])
 
 
 def kernel_source(
@@ -322,6 +343,8 @@ def kernel_source(
     if isinstance(gamma, str) and function.takes_gamma:
         gamma = gamma_of(X, gamma)
         function = function.with_gamma(gamma)
+    if function.kernel == "linear":
+        return Linear(X, function)
     return _gaussian(X, float(gamma)) if function.kernel == "rbf" else Pairwise(X, function, function.name)
 
 

@@ -16,7 +16,6 @@ from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 TOL = 1e-11  # violation at which the active set stops, in units of the margin
-BAND = 0.02  # distance from the margin within which a sample takes part, in units of the margin
 VIOLATED = 1e-9  # violation from which a sample outside joins, in units of the margin
 
 
@@ -30,7 +29,7 @@ def finish(search: SupportSearch) -> None:
     y = problem.signs
     # slope of the dual objective to float32 accuracy: |slope| is the distance from the margin
     slope = y - search.f - problem.ridge * x - search.shift
-    part, band = np.zeros(problem.n, dtype=bool), BAND
+    part, band = np.zeros(problem.n, dtype=bool), search.band
     for _ in range(12):
         F, B = _split(problem, x, y * slope, part, band)
         machine, end = _solve(search, x, F, B)

@@ -14,8 +14,9 @@ import numpy as np
 import scipy
 
 from bregmat.kernels import KernelSource
-from bregmat.margin.finish import BAND, minimum_over
+from bregmat.margin.finish import minimum_over
 from bregmat.margin.problem import MarginProblem
+from bregmat.margin.working_set import BAND
 from bregmat.quadratic.program import Minimum, QuadraticProgram
 
 LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rational elimination then takes a second or two

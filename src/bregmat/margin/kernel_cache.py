@@ -59,6 +59,9 @@ class RowCache:
 
     def add(self, f: np.ndarray, rows: np.ndarray, weight: np.ndarray) -> None:
         """``f += sum_k weight_k K[rows_k]``; f is float64."""
+        if self.kernel.factor is not None:
+            f += self.kernel.factor @ (weight @ self.kernel.factor[rows])
+            return
         if self.kernel.given is not None:
             vectors.add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
             return

@@ -8,6 +8,7 @@ optimum the slope equals the intercept wherever x is strictly between its bounds
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from bregmat.certificates.status import ExitReason
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
+from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
 from bregmat.run.loop import State
 
@@ -25,6 +27,9 @@ WHOLE = 900  # number of samples up to which the working set contains all of the
 STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
+BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
+EXACT = 1e-7  # violation up to which the weights of Newton's method need no exact last stage
+CLEAR = 1e-5  # the same after an interior-point method
 HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; larger ones are found by the hulls
 
 
@@ -63,6 +68,7 @@ class SupportSearch(State):
         # whether the search has ended; whether noise or a limit ended it above its tolerance
         self.done = self.stuck = False
         self.wants_proof = True  # whether a certificate is to be computed
+        self.band = BAND
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None  # the exact weights with their values, after the last stage
         # A bound of the margin if the classes cannot be separated; x are then weights of two coinciding points of the hulls.
@@ -87,6 +93,9 @@ class SupportSearch(State):
         given = self.problem.kernel.given
         if self.rounds == 0 and given is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
             self._descend_on_all(given)
+            return
+        if self.rounds == 0 and self.max_steps >= MOST_STEPS and has_small_factor(self.problem):
+            self._solve_by_factor()
             return
         if self.block is None:
             self._set_up()
@@ -195,6 +204,21 @@ class SupportSearch(State):
             self.cache.add(self.f, moved, x[moved] - self.x[moved])
         self.x = x
         self._measure(np.empty(n), np.ones(n, dtype=bool))
+
+    def _solve_by_factor(self) -> None:
+        """Set the weights by the interior-point method, or those of a squared hinge by Newton's method."""
+        V = self.problem.kernel.factor
+        assert V is not None
+        method = interior_point if self.problem.loss == "hinge" else newton
+        with suppress(np.linalg.LinAlgError):  # numbers overflow: the search begins at 0
+            self.x, n_iter = method(self.problem, V, self.late)
+            self.steps += n_iter
+        self.f = V @ (self.x @ V)
+        self._measure(np.empty(self.problem.n), np.ones(self.problem.n, dtype=bool))
+        if self.done:
+            self.band = CLEAR
+        if self.problem.loss != "hinge" and self.violation <= EXACT:
+            self.exact = Machine(self.problem, self.x, self.f, np.zeros(self.problem.n), self.shift)
 
     def _first_members(self) -> np.ndarray:
         """Row numbers of a random sample of both classes, and of the samples that already have weight."""

@@ -27,7 +27,7 @@ from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
-from bregmat.estimators.mahalanobis import MahalanobisMetric
+from bregmat.estimators.mahalanobis import MahalanobisDistance, MahalanobisMetric
 from bregmat.objective.divergences import LogDet
 from bregmat.online.learner import OnlineLearner, UnreachableLabelWarning, as_labels, check_recorded, undone_on_error
 from bregmat.online.records import KeptExamples
@@ -189,6 +189,10 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     def components_(self) -> np.ndarray:
         """The learned map, shape (d, d), upper triangular with a positive diagonal; before the first example that of the prior."""
         return self._factor(self._known_dim()).copy()
+
+    def get_metric(self) -> MahalanobisDistance:
+        """The learned distance (not squared) as a picklable function of two points; before the first example that of the prior."""
+        return MahalanobisDistance.of_map(self.components_)
 
     # ------------------------------------------------------------------ losses and bounds
     @property

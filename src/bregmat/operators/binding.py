@@ -202,15 +202,11 @@ def _rank_one_terms(
         short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
-            op = RankOneRows(op.vectors(np.arange(len(a)))) if isinstance(op, PairGraph) else op
-            op.V[short] = mapped(a[short], b[short], sign[short, None])
+            pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)
+            op = op.replaced(short, mapped(pairs[0], pairs[1], pairs[2][:, None]), which.ravel())
     zero = rounding.vanishing(op.vectors, squares, a, second)
-    if isinstance(op, RankOneRows):
-        op.V[zero] = 0.0
-    elif len(zero):  # z_a - z_a is exactly 0
-        b, sign = b.copy(), sign.copy()
-        b[zero], sign[zero] = a[zero], -1
-        op = PairGraph(Z, a, b, sign)
+    if len(zero):
+        op = op.replaced(zero, np.zeros((1, op.r)), np.zeros(len(zero), dtype=int))
     if rounding.is_exact:
         return op, None
     lengths = rounding.lengths

@@ -231,6 +231,12 @@ class RankOneRows(OuterProducts):
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
         return self.V[rows]
 
+    def replaced(self, rows: np.ndarray, V: np.ndarray, which: np.ndarray) -> RankOneRows:
+        """With the vectors ``V[which]`` of some rows."""
+        vectors = self.V.copy()
+        vectors[rows] = V[which]
+        return RankOneRows(vectors)
+
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         squares = self.V * self.V
         if Psi is None:
@@ -364,6 +370,16 @@ class PairGraph(OuterProducts):
         found *= self.sign[rows][..., None]
         found += self.Z.take(self.a[rows], axis=0)
         return found
+
+    def replaced(self, rows: np.ndarray, V: np.ndarray, which: np.ndarray) -> PairGraph:
+        """With the vectors ``V[which]`` of some rows: those that are not 0 become further points, and the rows these points alone."""
+        some = (V != 0.0).any(axis=1)
+        is_point, point = some[which], len(self.Z) + np.cumsum(some) - 1
+        a, b, sign = self.a.copy(), self.b.copy(), self.sign.copy()
+        a[rows[is_point]] = point[which[is_point]]
+        b[rows], sign[rows] = a[rows], np.where(is_point, 0, -1)  # z_a - z_a is exactly 0
+        Z = np.concatenate([self.Z, V[some]]) if some.any() else self.Z  # which may be shared
+        return PairGraph(Z, a, b, sign)
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """``<A_i, Psi o A_i>`` of every row, from as many vectors at a time as stay in the cache of one core."""

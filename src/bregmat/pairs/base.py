@@ -108,9 +108,9 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
     def _distances(self, given: PointTuples, first: int, second: int) -> np.ndarray:
         """Learned distances between the points at two positions of each tuple."""
         points, i, j = given.points, given.index[:, first], given.index[:, second]
-        C, out = self.components_, np.empty(len(i))
+        mapped, out = self.get_metric().mapped, np.empty(len(i))
         for part in blocks(len(i), points.shape[1], CHUNK):
-            out[part] = np.linalg.norm(np.asarray((points[i[part]] - points[j[part]]) @ C.T), axis=1)
+            out[part] = np.linalg.norm(np.asarray(mapped(points[i[part]] - points[j[part]])), axis=1)
         return out
 
     def _learn(self, learner: MetricLearner, points: Any, constraints: Constraints) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from bregmat._kernels import descent
 from bregmat.base.checks import as_column, as_matrix, check_finite
+from bregmat.kernels.definite import way_out
 
 # Largest difference of two mirrored entries, relative to the diagonal entries of their rows. It is not the tolerance of base.checks,
 # because A is never copied or averaged, and the scale of its rows may differ.
@@ -28,7 +29,7 @@ def check_entries(A: np.ndarray) -> None:
         low = float(np.linalg.eigvalsh([[A[i, i], A[i, j]], [A[i, j], A[j, j]]])[0])
         raise ValueError(
             f"A is not positive semidefinite: rows and columns {i} and {j} alone have the eigenvalue {low:.6g}, "
-            f"because A[{i}, {j}]^2 = {A[i, j] ** 2:.6g} is more than A[{i}, {i}] A[{j}, {j}] = {A[i, i] * A[j, j]:.6g}."
+            f"because A[{i}, {j}]^2 = {A[i, j] ** 2:.6g} is more than A[{i}, {i}] A[{j}, {j}] = {A[i, i] * A[j, j]:.6g}.{way_out(A)}"
         )
 
 

@@ -88,9 +88,8 @@ class MultiplicativeUpdates:
                 reached, passes = None, passes + 1
         if reached is None:
             reached = problem.at(state.following)
-        return self._state(
-            problem, reached, state.multiplier, total=state.total, tol=state.tol, n_passes=passes, memory=state.memory
-        )
+        more = {"total": state.total, "tol": state.tol, "memory": state.memory, "steps": state.steps + 1}
+        return self._state(problem, reached, state.multiplier, n_passes=passes, **more)
 
     def _state(
         self, problem: SplitProgram, point: Point, multiplier: float, *, total: float = 0.0, tol: float, **more: Any
@@ -103,7 +102,8 @@ class MultiplicativeUpdates:
             extra = np.where(diagonal == 0, (problem.unit + abs(multiplier)) * v / (v.max() or 1.0), 0.0)
             positive, negative = positive + extra, negative + extra
         slope_at_zero = problem.slope(point, multiplier) - diagonal * v
-        lower = clamped_lower(v, slope_at_zero, problem.vanishing(v, self.clamp))
+        vanishing = problem.vanishing(v, self.clamp)
+        lower = clamped_lower(v, slope_at_zero, vanishing)
         parts = {"positive": positive, "negative": negative, "lower": lower, "upper": upper}
         if signs is None:
             following = step(v, problem.b, **parts)
@@ -113,8 +113,8 @@ class MultiplicativeUpdates:
             )
         # The residual treats clamped variables as zero, and variables that rounding keeps below their bound as at the bound.
         settled = np.where(v >= upper * (1.0 - 1e-12), upper, v)
-        settled = np.where(v <= 2.0 * problem.vanishing(v, self.clamp), 0.0, settled)
-        scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else abs(multiplier))
+        settled = np.where(v <= 2.0 * vanishing, 0.0, settled)
+        scale = point.p + point.q + np.abs(problem.b) + (0.0 if signs is None else np.abs(multiplier * signs))
         residual = problem.violation(settled, problem.slope(point, multiplier), scale)
         return UpdatesState(
             point=point,
@@ -168,7 +168,7 @@ def _ones(problem: SplitProgram) -> Point:
     v = np.minimum(1.0, 0.5 * upper)
     if problem.signs is not None:
         sides = [problem.signs > 0, problem.signs < 0]
-        sums = [float(v[side].sum()) for side in sides]
+        sums = [float(np.abs(problem.signs[side]) @ v[side]) for side in sides]
         for side, own in zip(sides, sums, strict=True):
             v[side] *= min(sums) / own if own > 0 else 0.0
     point = problem.at(v)

@@ -40,7 +40,7 @@ class Request:
 
     @classmethod
     def of(cls, solver: Any, E: np.ndarray, **limits: Any) -> Request:
-        """Check solver and limits; the updates accept no equality rows E."""
+        """Check solver and limits; the updates accept one equality row E."""
         updates = solver if isinstance(solver, MultiplicativeUpdates) else None
         name = solver if updates is None else MultiplicativeUpdates.name
         if not isinstance(name, str):
@@ -49,8 +49,8 @@ class Request:
             raise ValueError(f"solver must be one of {', '.join(SOLVERS)}; got {name!r}.")
         if name == MultiplicativeUpdates.name:
             updates = updates or MultiplicativeUpdates()
-            if len(E):
-                raise TypeError('solver="multiplicative" takes no equality; use solver="auto".')
+            if len(E) > 1:
+                raise TypeError(f'solver="multiplicative" takes one equality row; got {len(E)}; use solver="auto".')
         check_limits(fewest=1, **limits)
         return cls(name, updates, limits["tol"], limits["max_iter"])
 
@@ -136,6 +136,11 @@ def _run_updates(
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
     program = DenseUpdates(problem, is_rough=log.is_late())
+    if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
+        total = float(problem.e[0])
+        points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
+        points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
+        start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
     found = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
     name = found.solver + (" + anderson" if settings.anderson else "")
     x = found.certificate.x
@@ -143,7 +148,8 @@ def _run_updates(
         proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)
         unbounded = _outcome(proof, request, log, ExitReason.CERTIFICATE, name, found.n_iter)
         return replace(unbounded, status=Status.UNBOUNDED)
-    end = Minimum(x, tol=request.tol, directions=[x, *program.directions])
+    multiplier = np.full(problem.m, found.certificate.state.multiplier)
+    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *program.directions])
     return _outcome(problem.certify(end), request, log, found.exit_reason, name, found.n_iter)
 
 

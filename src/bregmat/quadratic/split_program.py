@@ -11,10 +11,14 @@ from bregmat.base.linalg import EPS, cholesky, cholesky_solve
 from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
-from bregmat.quadratic.program import QuadraticProgram
+from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.program import Minimum
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import spread
 from bregmat.run.loop import State
+
+CLOSE = 1e-6  # optimality residual below which rounding may hide the proof
+LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,7 @@ class UpdatesState(State):
     finished: bool = False
     signal: float = np.inf
     n_passes: int = 1
+    steps: int = 0
     total: float = 0.0  # of the sum constraint
     tol: float = 0.0
     memory: Any = None  # of the acceleration; a step changes it
@@ -88,8 +93,8 @@ class SplitProgram(Problem):
     b : ndarray, shape (n,)
     upper : float or ndarray, shape (n,), optional
         Bounds >= 0, in the units of the variables.
-    signs : ndarray of +-1, shape (n,), optional
-        Coefficients of the sum constraint; ``total`` is the sum of the start.
+    signs : ndarray, shape (n,), optional
+        Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
     """
 
     is_certified: ClassVar[bool] = False
@@ -106,6 +111,7 @@ class SplitProgram(Problem):
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
         self.diagonal = np.maximum(split.diagonal, 0.0)
+        self.is_flat = self.diagonal == 0
         self.length = np.sqrt(self.diagonal)
         self.unit = float(np.abs(self.b).max(initial=0.0)) or 1.0
         # If the optimum is 0, variables count as zero relative to the minima along single variables, |b_i| / A_ii.
@@ -125,8 +131,9 @@ class SplitProgram(Problem):
         return self.is_certified
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
-        """Whether to certify this step: every one if the gap ends the run."""
-        return self.is_certified
+        """Whether to certify this step, if the gap ends the run: every one; of small programs the first, then fewer as steps go on."""
+        stride = 1 if self.split.n >= LARGE else 1 << max(state.steps.bit_length() - 7, 0)
+        return self.is_certified and state.steps % stride == 0
 
     def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
         """F, with the optimality residual as the violation."""
@@ -134,7 +141,11 @@ class SplitProgram(Problem):
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
         """The certificate of a state."""
-        proof, F = self.prove(state.point), state.objective
+        return self.certificate(state, self.prove(state.point))
+
+    def certificate(self, state: UpdatesState, proof: Any) -> UpdatesCertificate:
+        """The certificate of a state with a proof of its point, or None."""
+        F = state.objective
         return UpdatesCertificate(
             dual=self.slope(state.point, state.multiplier),
             objective=F if proof is None else proof.objective,
@@ -151,14 +162,15 @@ class SplitProgram(Problem):
         if self.signs is None:
             rows = np.flatnonzero(free & (self.b < 0))[:1]
         else:
-            sides = [np.flatnonzero(free & (self.signs == s)) for s in (1, -1)]
-            rows = np.array([side[np.argmin(self.b[side])] for side in sides if len(side)], dtype=np.int64)
-            if len(rows) < 2 or self.b[rows].sum() >= 0:
-                return None
+            size = np.where(self.signs == 0, 1.0, np.abs(self.signs))
+            sides = [np.flatnonzero(free & (np.sign(self.signs) == s)) for s in (1, -1)]
+            rows = np.array([side[np.argmin((self.b / size)[side])] for side in sides if len(side)], dtype=np.int64)
+            if len(rows) < 2 or (self.b / size)[rows].sum() >= 0:
+                rows = np.flatnonzero(free & (self.signs == 0) & (self.b < 0))[:1]
         if len(rows) == 0:
             return None
         ray = np.zeros(self.split.n)
-        ray[rows] = 1.0
+        ray[rows] = 1.0 if self.signs is None else 1.0 / size[rows]
         return Proof(ray, rows, Status.UNBOUNDED)
 
     # ---------------------------------------------------------------- for the updates
@@ -176,9 +188,10 @@ class SplitProgram(Problem):
     def violation(self, v: np.ndarray, g: np.ndarray, scale: np.ndarray) -> float:
         """Largest ``|v - clip(v - g / A_ii, 0, upper)| A_ii / scale``: 0 if the conditions hold; g alone if ``A_ii = 0``."""
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            moved = self.diagonal * (v - np.clip(v - g / self.diagonal, 0.0, self.upper))
-            edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < self.upper, np.maximum(-g, 0.0), 0.0)
-            size = np.abs(np.where(self.diagonal > 0, moved, edge))
+            size = np.abs(self.diagonal * (v - np.minimum(np.maximum(v - g / self.diagonal, 0.0), self.upper)))
+            if self.is_flat.any():
+                edge = np.where(v > 0, np.maximum(g, 0.0), 0.0) + np.where(v < self.upper, np.maximum(-g, 0.0), 0.0)
+                size = np.where(self.is_flat, edge, size)
             return float(np.where(size == 0, 0.0, size / scale).max(initial=0.0))
 
     def vanishing(self, v: np.ndarray, clamp: float) -> np.ndarray:
@@ -198,20 +211,23 @@ class SplitProgram(Problem):
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint holds up to rounding."""
-        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(v.sum()))
+        return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(np.abs(self.signs) @ v))
 
 
 class DenseUpdates(SplitProgram):
-    """A quadratic program without equality rows for the updates, which certifies every step.
+    """A quadratic program with at most one equality row for the updates, with its certificates.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
 
     is_certified = True
 
-    def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        super().__init__(DenseSplit(problem.A), problem.b, upper=problem.upper)
+    def __init__(self, problem: NonnegativeQP, *, is_rough: bool) -> None:
+        super().__init__(
+            DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
+        )
         self.problem, root = problem, problem.root
+        self.tried = np.inf  # residual at which a proof was last sought with more effort
         self.directions: list[np.ndarray] = []
         if (root > 0).all() and not is_rough:
             if (problem.A >= 0).all():
@@ -220,8 +236,18 @@ class DenseUpdates(SplitProgram):
             if definite:
                 self.directions.append(cholesky_solve(factor, root))
 
-    def prove(self, point: Point) -> QPCertificate:
-        """The certificate of a point."""
+    def certify(self, state: UpdatesState) -> UpdatesCertificate:
+        """The certificate of a state. If rounding may hide the proof, more is done for it each time that the residual is a fourth."""
+        multiplier = np.full(self.problem.m, state.multiplier)
+        proof = self.proof(state.point, multiplier)
+        if not proof.gap <= state.tol and state.residual <= min(CLOSE, 0.25 * self.tried):
+            self.tried = state.residual
+            end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
+            proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
+        return self.certificate(state, proof)
+
+    def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
+        """The certificate of a point and a multiplier of the row."""
         x, product = point.v, point.p - point.q
         directions = [(x, product), *((w, None) for w in self.directions)]
-        return Evidence(self.problem, x, np.zeros(0), product=product).certificate(directions)
+        return Evidence(self.problem, x, multiplier, product=product).certificate(directions)

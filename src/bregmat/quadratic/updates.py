@@ -78,7 +78,8 @@ def balanced_step(
     Parameters
     ----------
     v, b, positive, negative, signs, total, lower, upper, multiplier
-        As for :func:`step`; ``signs`` are +-1, and the search starts at ``multiplier``, that of the previous update.
+        As for :func:`step`; ``signs`` are coefficients, +-1 for a machine. The search starts at ``multiplier``, that of the
+        previous update.
 
     Returns
     -------
@@ -93,7 +94,7 @@ def balanced_step(
         c = b + shift * signs
         free = _times(v, factors(c, positive=positive, negative=negative))
         new = np.clip(free, lower, upper)
-        return new, np.where((new == free) & (free > 0), free / np.hypot(c, side), 0.0)
+        return new, np.where((new == free) & (free > 0), signs**2 * free / np.hypot(c, side), 0.0)
 
     unit = float(np.abs(b).max(initial=0.0)) or 1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -106,14 +107,14 @@ def spread(v: np.ndarray, *, signs: np.ndarray, total: float = 0.0, upper: np.nd
     Parameters
     ----------
     v, signs, total, upper
-        v is nonnegative, and ``signs`` are +-1.
+        v is nonnegative, and ``signs`` are any coefficients.
     """
     signs = np.asarray(signs, dtype=float)
 
     def moved(shift: float) -> tuple[np.ndarray, np.ndarray]:
         free = _times(v, np.exp(-shift * signs))
         new = np.minimum(free, upper)
-        return new, np.where(new == free, free, 0.0)
+        return new, np.where(new == free, signs**2 * free, 0.0)
 
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         return _falling_root(moved, signs, total, start=0.0, unit=1.0)[0]
@@ -136,7 +137,7 @@ def _falling_root(
     leap, t, x = unit, start, np.zeros(0)
     for _ in range(200):
         x, rate = moved(t)
-        miss, slope, scale = float(signs @ x) - total, float(rate.sum()), float(np.abs(x).sum()) + abs(total)
+        miss, slope, scale = float(signs @ x) - total, float(rate.sum()), float(np.abs(signs) @ np.abs(x)) + abs(total)
         if not np.isfinite(scale) or abs(miss) <= 2.0 * EPS * scale:
             return x, t
         ends[0 if miss > 0 else 1] = (t, miss, x)

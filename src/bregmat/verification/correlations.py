@@ -88,8 +88,8 @@ class Correlation(EntryProof):
         elif self.n_factors is not None and not result.dual.any():
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
-        allowed = CLOSE * size + lost + self._vague(size)
-        found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible)
+        allowed = CLOSE * size + self._vague(size)
+        found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
 
     def _entries(self, found: Verification) -> None:
         """Check that the prescribed entries are the unit diagonal and the fixed entries."""

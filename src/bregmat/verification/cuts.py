@@ -1,4 +1,4 @@
-"""Verification of balanced cuts: sizes, weight, and the eigenvalue bound of the multipliers."""
+"""Verification of balanced cuts: weights of the sides, weight of the cut, and the eigenvalue bound of the multipliers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import scipy
 
 from bregmat.applications.cut.result import CutResult
 from bregmat.certificates.status import Status
-from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import Verification, check_arguments, recompute
 
 LARGEST = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
+ROOM = 1e-9  # of the heaviest free vertex: rounding of the weights and the target
 MOST_UNITS = 10**6  # largest weight in units, if weights are multiples of a unit only up to rounding
 
 
@@ -32,55 +33,115 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
     n, labels = A.shape[0], np.asarray(result.labels)
     if len(labels) != n:
         raise ValueError(f"the result has {len(labels)} vertices; the graph has {n}.")
-    if not np.isin(labels, (0, 1)).all() or abs(2 * int(labels.sum()) - n) > n % 2:
-        found.problem("the sides are not of equal size", Status.UNKNOWN)
-    apart = labels[A.row] != labels[A.col]
-    cut = math.fsum(A.data[apart]) / 2
+    sides = _Sides(n, problem)
+    if not np.isin(labels, (0, 1)).all() or (labels != sides.fixed)[sides.fixed >= 0].any():
+        found.problem("a vertex is on no side, or not on the side to which it is fixed", Status.UNKNOWN)
+    if abs(sides.excess(labels)) > sides.heaviest / 2:
+        found.problem("the weights of the sides are not balanced", Status.UNKNOWN)
+    cut = math.fsum(A.data[labels[A.row] != labels[A.col]]) / 2
     total = math.fsum(A.data) / 2
     found.compare("cut", cut, 1e-13 * total)
-    found.compare("imbalance", abs(2 * int(labels.sum()) - n), 0.0)
+    found.compare("imbalance", float(2 * abs(sides.excess(labels))), 1e-13 * float(sides.total))
     found.compare("unit", cut or 1.0, 1e-13 * total)
-    relaxed = _relaxation(A, result.dual, n, found)
+    relaxed = cut if sides.only else _relaxation(A, result.dual, sides, found)
     if relaxed is None:
         return
-    allowed = 1e-12 * total + 1e-15 * float(np.abs(result.dual).sum())
+    allowed = 1e-12 * total
     found.figures["relaxation_bound"] = (result.relaxation_bound, relaxed)
     if not result.relaxation_bound <= relaxed + allowed:
         found.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
-    bound = max(min(_rounded_up(A, relaxed - allowed), cut), 0.0)
+    bound = max(min(_rounded_up(A, relaxed - allowed, sides.n_side), cut), 0.0)
     found.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
     if found.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
         found.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
     found.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)
 
 
-def _relaxation(A: Any, y: np.ndarray, n: int, found: Verification) -> float | None:
-    """``(size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to e."""
-    size = n + n % 2
-    if len(y) != size:
-        found.problem(f"there are {len(y)} multipliers for {size} vertices", Status.FEASIBLE)
+class _Sides:
+    """Which cuts are balanced, in fractions.
+
+    The sum of the weights of the free vertices on side 1, minus that of those on side 0, is between ``low`` and ``high``. If the
+    weights have a common unit, they are counted in it, and the sum has ``n_values`` values.
+    """
+
+    def __init__(self, n: int, problem: Any) -> None:
+        given, fixed = problem.get("vertex_weights"), problem.get("fixed")
+        given = np.ones(n) if given is None else numbers(given)
+        self.given = [Fraction(w) for w in given.tolist()]
+        self.fixed = np.full(n, -1) if fixed is None else numbers(fixed).astype(int)
+        self.total, self.target = sum(self.given), Fraction(float(problem.get("target", 0.5)))
+        unit = _common_unit(given)
+        self.weights = [Fraction(round(w / unit)) for w in given.tolist()] if unit > 0.0 else self.given
+        pairs = list(zip(self.weights, self.fixed, strict=True))
+        free = [w for w, own in pairs if own < 0]
+        reach, held = (
+            sum(free, Fraction(0)),
+            sum((w * (1 if own == 1 else -1) for w, own in pairs if own >= 0), Fraction(0)),
+        )
+        room = max(free) * (1 + Fraction(ROOM))
+        goal = sum(self.weights) * (2 * self.target - 1) - held
+        self.low, self.high = max(goal - room, -reach), min(goal + room, reach)
+        self.n_values: float = math.inf
+        if unit > 0.0:
+            step = 2 * math.gcd(*map(int, free))
+            first, last = math.ceil((self.low + reach) / step), math.floor((self.high + reach) / step)
+            self.low, self.high, self.n_values = step * first - reach, step * last - reach, last - first + 1
+        self.heaviest = max(w for w, own in zip(self.given, self.fixed, strict=True) if own < 0) * (1 + Fraction(ROOM))
+        # whether all free vertices on one side is the only balanced cut
+        least = 2 * min(free) * (1 - Fraction(ROOM))
+        self.only = self.low > reach - least or self.high < least - reach
+        self.n_side = None
+        if self.n_values == 1 and min(free) == max(free):
+            self.n_side = int((self.fixed == 1).sum() + (self.low + reach) / free[0] / 2)
+
+    def excess(self, labels: np.ndarray) -> Fraction:
+        """The weight of side 1 minus its target."""
+        ones = sum(w for w, side in zip(self.given, labels, strict=True) if side == 1)
+        return ones - self.target * self.total
+
+
+def _relaxation(A: Any, y: np.ndarray, sides: _Sides, found: Verification) -> float | None:
+    """``base + (size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to a.
+
+    L is the Laplacian of the signed graph in which the terminal stands for the fixed vertices: edges of those on side 0 count
+    negatively there, and ``base`` is the weight of the edges that are cut if all free vertices are on side 1.
+    """
+    free = np.flatnonzero(sides.fixed < 0)
+    m, middle, width = len(free), (sides.low + sides.high) / 2, (sides.high - sides.low) / 2
+    has_terminal = bool(m < len(sides.fixed) or middle != 0)
+    size, n_slack = len(y), len(y) - m - has_terminal
+    if not (n_slack == 2 or (n_slack == 1 and sides.n_values <= 2) or (n_slack == 0 and sides.n_values == 1)):
+        found.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
         return None
-    if size > LARGEST:
-        found.unchecked.append(f"the bound was not recomputed: {n} vertices are more than {LARGEST}")
+    if max(size, A.shape[0]) > LARGEST:
+        found.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {LARGEST}")
         return None
     real = arithmetic(60.0 * size**3)
     found.precision = precision_text(real)
-    L = np.zeros((size, size), dtype=real)
-    np.subtract.at(L, (A.row, A.col), A.data)
-    L = (L + L.T) / 2
-    L[np.diag_indices(size)] = 0
-    L[np.diag_indices(size)] = -L.sum(axis=1)
-    M = L + np.diag(y.astype(real))
-    top = float(np.abs(M).max()) * size
-    if top == 0.0:
-        return -math.fsum(y) / 4
-    mean = M.mean(axis=0)
-    P = M - mean - mean[:, None] + mean.mean() + real(top) / size  # e has the eigenvalue `top`
-    low = float(eigenvalues((P + P.T) / 2)[0]) - unit_of(real) * size * top
-    return (size * min(low, 0.0) - math.fsum(y)) / 4
+    place = np.where(sides.fixed < 0, np.cumsum(sides.fixed < 0) - 1, m)
+    sign = np.where(sides.fixed == 0, -1, 1)
+    row, column = place[A.row], place[A.col]
+    W, y = np.zeros((size, size), dtype=real), y.astype(real)
+    np.add.at(W, (row, column), A.data * (sign[A.row] * sign[A.col]))
+    W[np.diag_indices(size)] = 0
+    M = np.diag(W.sum(axis=1) + y) - (W + W.T) / 2
+    is_zero = sides.fixed == 0
+    value = 2 * math.fsum(A.data[is_zero[A.row] != is_zero[A.col]]) - float(y.sum())
+    top = float(np.sqrt(np.sum(M * M)))  # at least all eigenvalues
+    if top > 0.0:
+        weights: list[Fraction] = (
+            [sides.weights[i] for i in free] + [-middle] * has_terminal + [width / 2 * (3 - n_slack)] * n_slack
+        )
+        a = np.array([real(w.numerator) / real(w.denominator) for w in weights])
+        a /= np.sqrt(np.sum((a / np.abs(a).max()) ** 2)) * np.abs(a).max()
+        v = M @ a
+        P = M - np.outer(a, v) - np.outer(v, a) + (a @ v + real(top)) * np.outer(a, a)  # a has the eigenvalue `top`
+        low = float(eigenvalues((P + P.T) / 2)[0]) - unit_of(real) * size * top
+        value += size * min(low, 0.0)
+    return value / 4
 
 
-def _rounded_up(A: Any, bound: float) -> float:
+def _rounded_up(A: Any, bound: float, n_side: int | None) -> float:
     """The bound, raised to the next possible weight of a cut if all weights are multiples of a unit; cuts may have a parity."""
     w = A.data[A.data != 0]
     unit = _common_unit(w)
@@ -93,8 +154,8 @@ def _rounded_up(A: Any, bound: float) -> float:
     offset, step = 0.0, unit
     if not odd.any():
         step *= 2
-    elif odd.all():  # a side has half of the vertices
-        offset, step = step * ((A.shape[0] // 2) % 2), 2 * step
+    elif odd.all() and n_side is not None:  # side 1 has that many vertices
+        offset, step = step * (n_side % 2), 2 * step
     return max(bound, offset + step * math.ceil((bound - spread - offset) / step - 1e-9) - spread)
 
 

@@ -155,12 +155,26 @@ class Verification:
         span = float(soft.max() / soft.min()) if len(soft) else 1.0
         self.compare("weight_span", span, CLOSE * span)
 
-    def conclude(self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool) -> None:
-        """Compare objective, bound, unit and gap; the objective of a point that is not feasible is not a claim."""
+    def conclude(
+        self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool, lost: float = 0.0
+    ) -> None:
+        """Compare objective, bound, unit and gap; the objective of a point that is not feasible is not a claim.
+
+        Parameters
+        ----------
+        figures : tuple of float
+            Objective, bound, unit and gap.
+        allowed : float
+            Difference that rounding of the problem and of the point explains. It must not grow with the dual weights, which are part
+            of the claim.
+        is_feasible : bool
+        lost : float
+            Rounding of the bound, which grows with the dual weights.
+        """
         objective, bound, unit, gap = figures
         if is_feasible:
             self.compare("objective", objective, allowed)
-        self.bound_from_below("dual_bound", bound, allowed)
+        self.bound_from_below("dual_bound", bound, allowed + min(lost, unit))
         self.compare("unit", unit, EXACT * unit + allowed)
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 

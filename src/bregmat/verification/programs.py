@@ -187,11 +187,14 @@ class Program:
         self._convexity(result, found)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
+        terms = float(
+            self.sizes(x) @ x + np.abs(self.b) @ x
+        )  # without the multipliers of the rows, which are part of the claim
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0
         allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
-        found.compare("objective", float(objective), allowed)
+        found.compare("objective", float(objective), min(allowed, CLOSE * max(abs(float(objective)), terms)))
         if not is_alone:
             # least squares with the bound 0 may use the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]

@@ -13,9 +13,9 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.coordinates.priors import Coordinates, Factored
+from bregmat.coordinates.priors import Coordinates, Factor, Factored
 from bregmat.run.result import MatrixResult, Result
-from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import (
     CLOSE,
     EXACT,
@@ -29,9 +29,11 @@ from bregmat.verification.figures import (
 )
 from bregmat.verification.written_rows import WrittenRows
 
+REPEATED = 1e-7  # distance of joined points, relative to the root mean square distance from the mean
 SIZE = 1e-3  # the unit of the gap is at least this times ``|C| max |b_i| / |A_i|``
-SLACK = 64.0  # rounding errors up to which eigenvalues of ``C + A*(mu)`` may be negative
+SLACK = 64.0  # rounding errors up to which eigenvalues of ``C + A*(mu)`` may be negative, in units of its columns
 LEVEL = 64.0  # rounding errors up to which a row counts as constant along a direction
+CANCELLED = 1e-6  # rounding of an objective, relative to its unit, from which on the point proves nothing
 FALLING = 1e-9  # the objective must decrease along a direction by this fraction of its absolute terms
 
 
@@ -94,7 +96,8 @@ class _Program:
         loss = (gamma * q * q).sum() / 2
         objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
         size = max(abs(objective), self.natural_size())
-        rounding = unit_of(self.real) * len(X) * terms + CLOSE * size
+        is_feasible &= ROUNDING * terms <= CANCELLED * size  # an objective made of rounding is none
+        rounding = min(ROUNDING * len(X) * terms, CANCELLED * size) + CLOSE * size
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
@@ -115,11 +118,13 @@ class _Program:
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
         """The bound ``-b . mu - sum mu^2 unit^2 / (2 gamma)`` of weights with the right signs, and its rounding."""
-        N = self.rows.adjoint(mu, absolute=True)
         C = self.P.T @ self.C @ self.P
-        S, size = C + self.rows.adjoint(mu), float(np.linalg.norm(C)) + float(np.linalg.norm(N))
-        rows = 1 + np.count_nonzero(mu)
-        if not float(eigenvalues((S + S.T) / 2)[0]) >= -SLACK * np.sqrt(rows) * ROUNDING * size:
+        S, N = C + self.rows.adjoint(mu), self.rows.adjoint(mu, absolute=True)
+        # The terms have size 1 in every column, so the rounding error is the same in all.
+        s = np.abs(C).sum(axis=1) + np.abs(N).sum(axis=1)
+        scale = 1 / np.sqrt(np.where(s > 0, s, 1))
+        S, rounding = scale[:, None] * S * scale, SLACK * np.sqrt(1 + np.count_nonzero(mu)) * len(S) * ROUNDING
+        if not float(eigenvalues((S + S.T) / 2)[0]) >= -rounding:
             return -np.inf, 0.0
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
         soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
@@ -153,7 +158,9 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     n = len(X)
     if len(result.factor) != n:
         raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")
-    if not _are_neighbours(X, result.pairs, given["n_neighbors"]):
+    first, group = _joined(X)
+    is_known = np.isin(result.pairs, first).all()
+    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), given["n_neighbors"]):
         found.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
         return
     difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
@@ -163,6 +170,8 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     found.compare("n_components", given["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
+    if not np.abs(G - G[first][group]).max() <= CLOSE * np.sqrt(lengths.max(initial=0.0)):
+        found.problem("repeated points have different places", Status.UNKNOWN)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
     if not off <= CLOSE * lengths.max(initial=0.0) or (np.diff(lengths) > CLOSE * lengths.max(initial=0.0)).any():
         found.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
@@ -172,7 +181,9 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     rows = distance_rows(result.pairs, result.sq_distances, result.rtol)
     unit = float(result.sq_distances.mean()) * n**2
-    N = np.linalg.svd(np.eye(n) - 1.0 / n)[0][:, : n - 1]
+    # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
+    root = np.sqrt(np.bincount(group))
+    N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]
     weight = given.get("slack_weight", np.inf)
     if given.get("objective", "divergence") == "variance":
         found.compare("prior_scale", 0.0, 0.0)
@@ -182,13 +193,25 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     found.compare("prior_scale", scale, 1e-12 * scale)
     names = (*(f.name for f in fields(Result)), "dual", "values", "violation")
     shared = {name: getattr(result, name) for name in names}
-    place = Coordinates(G, np.ones(n - 1))
-    inner = MatrixResult(**shared, iterate=Factored(np.eye(G.shape[1]), 0.0), coordinates=place)
-    # The prior is a matrix here, because the result has a factor of its own instead of a map of a factor of the prior.
-    arguments = {"prior": scale * (N @ N.T), "constraints": rows, "slack_weight": weight}
+    G0 = np.sqrt(scale) * N
+    inner = MatrixResult(
+        **shared, iterate=Factored(N.T @ G / np.sqrt(scale), 0.0), coordinates=Coordinates(G0, np.ones(N.shape[1]))
+    )
+    arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
     found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
     found.result = result
+
+
+def _joined(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The first of each group of points that chains of distances which are rounding join, and the number of the group of each point."""
+    near = np.array([((X - x) ** 2).sum(axis=1) for x in X]) <= (REPEATED**2) * ((X - X.mean(axis=0)) ** 2).sum() / len(
+        X
+    )
+    group = np.arange(len(X))
+    while (lowest := np.where(near, group, len(X)).min(axis=1)).tolist() != group.tolist():
+        group = lowest
+    return np.unique(group, return_inverse=True)
 
 
 def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:

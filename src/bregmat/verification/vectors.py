@@ -82,10 +82,9 @@ class Distribution:
         found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
         terms = float((np.abs(entropy) + x + self.x0).sum())
-        allowed = CLOSE * size + lost + 8 * ROUNDING * terms
         if is_feasible:
-            found.compare("objective", float(objective), allowed)
-        found.bound_from_below("dual_bound", float(bound), CLOSE * 1e-2 * size + lost)
+            found.compare("objective", float(objective), CLOSE * size + 8 * ROUNDING * terms)
+        found.bound_from_below("dual_bound", float(bound), CLOSE * 1e-2 * size + min(lost, size))
         found.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:

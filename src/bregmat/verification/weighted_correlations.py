@@ -61,8 +61,8 @@ class WeightedCorrelation(EntryProof):
         objective = float((self.h2 * (X - self.C) ** 2).sum() / 2)
         bound, terms = self._bound(S)
         unit = max(float(self.h2.max(initial=0)) or 1.0, abs(objective))
-        allowed = CLOSE * unit + unit_of(self.real) * self.n * terms
-        found.conclude((objective, bound, unit, (objective - bound) / unit), allowed, is_feasible)
+        lost = unit_of(self.real) * self.n * terms
+        found.conclude((objective, bound, unit, (objective - bound) / unit), CLOSE * unit, is_feasible, lost)
 
     def _multiplier(self) -> np.ndarray:
         """The multiplier S, made semidefinite by raising its smallest eigenvalue to 0 on the rows that are not 0."""

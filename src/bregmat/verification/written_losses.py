@@ -110,7 +110,10 @@ def least_of_lagrangian(D: SpectralDivergence, l: np.ndarray, A: np.ndarray) -> 
     if D.is_congruence_invariant:
         T = np.eye(len(l), dtype=A.dtype) + A
         gain, size = log_determinant(T), float(np.abs(np.diag(A)).sum()) + len(l)
-        return (float(gain), size, np.linalg.inv(T.astype(float))) if np.isfinite(gain) else (-np.inf, 0.0, None)
+        try:
+            return (float(gain), size, np.linalg.inv(T.astype(float))) if np.isfinite(gain) else (-np.inf, 0.0, None)
+        except np.linalg.LinAlgError:  # T is definite by its last digits in extended precision at most
+            return -np.inf, 0.0, None
     t0 = evaluate(D.link, l)
     t, U = eigenpairs(np.diag(t0) - A)
     # Whether the exponential overflows must not depend on the units, so the domain is tested in units of the largest eigenvalue.

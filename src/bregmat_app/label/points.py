@@ -59,7 +59,10 @@ class LabelPoints:
         return text if len(text) <= MOST_TEXT else text[:MOST_TEXT] + " …"
 
     def picture(self, i: int, size: int = SMALL) -> bytes | None:
-        """Return the picture of a point as PNG of at most `size` pixels a side; None if there is none or it cannot be read."""
+        """Return the picture of a point as PNG of at most `size` pixels a side; None if there is none or it cannot be read.
+
+        A picture that is too large raises ValueError.
+        """
         if self.pictures is None:
             return None
         return _small_picture(self, i) if size == SMALL else _picture(self, i, size)
@@ -80,9 +83,11 @@ def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
         try:
             with Image.open(given, formats=("PNG", "JPEG", "GIF", "WEBP", "BMP")) as image:
                 if image.width * image.height > MOST_PIXELS:
-                    return None
+                    raise Image.DecompressionBombError
                 image.thumbnail((size, size))
                 image.convert("RGBA").save(out, "PNG")
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+            raise ValueError(f"{given.name}: a picture of more than {MOST_PIXELS:,} pixels is not shown") from error
         except (OSError, ValueError, SyntaxError):  # what Pillow raises for files that are no pictures
             return None
         return out.getvalue()

@@ -104,7 +104,10 @@ def make_app(session: Session, access: AccessControl) -> Starlette:
     async def picture(request: Request) -> Response:
         i = request.path_params["i"]
         size = LARGE if "large" in request.query_params else SMALL
-        data = await asyncio.to_thread(session.points.picture, i, size) if i < session.points.n else None
+        try:
+            data = await asyncio.to_thread(session.points.picture, i, size) if i < session.points.n else None
+        except ValueError as error:
+            return PlainTextResponse(str(error), 422)
         if data is None:
             raise HTTPException(404)
         return Response(data, media_type="image/png")

@@ -28,41 +28,49 @@ static void move_inplace(Vector<double> x, Vector<double> gain, Index v, Vector<
     }
 }
 
-double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-    Vector<const double> data, double least, Index patience, Index max_passes) {
-    const Index n = x.size;
+double refine_inplace(Vector<double> x, Vector<const double> weight, Vector<const double> range,
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least, Index patience,
+    Index max_passes) {
+    const Index n = x.size, m = weight.size;
     const Buffer<double> gains(n);
     const auto gain = gains.vector();  // by how much the cut falls when a vertex alone changes sides
     for (Index i = 0; i < n; i++)
         for (Index k = indptr[i]; k < indptr[i + 1]; k++) gain[i] += x[indices[k]] != x[i] ? data[k] : -data[k];
+    const auto excess = [&](double sum) { return std::max({range[0] - sum, sum - range[1], 0.0}); };
     std::vector<char> free(n);
-    std::vector<Index> order(n);
-    double total = 0.0;
+    std::vector<Index> order(m);
+    double total = 0.0, sum = 0.0;
+    for (Index i = 0; i < m; i++) sum += weight[i] * x[i];
+    const auto turn = [&](Index v) {
+        sum -= 2.0 * weight[v] * x[v];
+        move_inplace(x, gain, v, indptr, indices, data);
+    };
     for (Index pass = 0; pass < max_passes; pass++) {
-        std::fill(free.begin(), free.end(), true);
+        std::fill(free.begin(), free.begin() + m, true);
         std::vector<Entry> sides[2];
-        for (Index i = 0; i < n; i++) sides[x[i] > 0.0].push_back({-gain[i], i});
-        Heap right({}, std::move(sides[0])), left({}, std::move(sides[1]));
+        for (Index i = 0; i < m; i++) sides[x[i] > 0.0].push_back({-gain[i], i});
+        Heap right({}, std::move(sides[1])), left({}, std::move(sides[0]));
         Index moved = 0, kept = 0;
         double gained = 0.0, most = least;
-        for (Index pair = 0; pair < n / 2; pair++) {
+        while (moved < m) {
             const Index a = best(left, gain, free), b = best(right, gain, free);
-            const bool first = a >= 0 && (b < 0 || gain[a] >= gain[b]);
-            for (const bool from_left : {first, !first}) {
-                const Index v = best(from_left ? left : right, gain, free);
-                free[v] = false;
-                gained += gain[v];
-                move_inplace(x, gain, v, indptr, indices, data);
-                for (Index k = indptr[v]; k < indptr[v + 1]; k++) {
-                    const Index j = indices[k];
-                    if (free[j]) (x[j] > 0.0 ? left : right).push({-gain[j], j});
-                }
-                order[moved++] = v;
+            Index v = a >= 0 ? a : b;
+            if (a >= 0 && b >= 0) {
+                const double up = excess(sum + 2.0 * weight[a]), down = excess(sum - 2.0 * weight[b]);
+                if (down < up || (down == up && gain[b] >= gain[a])) v = b;
             }
-            if (gained > most) most = gained, kept = moved;
+            free[v] = false;
+            gained += gain[v];
+            turn(v);
+            for (Index k = indptr[v]; k < indptr[v + 1]; k++) {
+                const Index j = indices[k];
+                if (free[j]) (x[j] > 0.0 ? right : left).push({-gain[j], j});
+            }
+            order[moved++] = v;
+            if (gained > most && excess(sum) == 0.0) most = gained, kept = moved;
             else if (moved - kept > 2 * patience) break;
         }
-        for (Index k = moved - 1; k >= kept; k--) move_inplace(x, gain, order[k], indptr, indices, data);
+        for (Index k = moved - 1; k >= kept; k--) turn(order[k]);
         if (kept == 0) break;
         total += most;
     }

@@ -37,13 +37,15 @@ void adjacency_inplace(Vector<int64_t> ptr, Vector<int32_t> edge, Vector<int32_t
 // (benchmarks/bench_cut.py), and 64 starts want refinement.
 namespace cut {
 
-// Kernighan-Lin: in every pass all vertices change sides once, best pair next; the best prefix of the pass is kept.
+// Kernighan-Lin: in every pass all vertices change sides once, best vertex next; the best prefix of the pass is kept.
 //
-// x (n,) is +-1 with equal numbers of each. A pair is the best vertex of either side and then the best of the other, whose gain
-// includes the effect of the first. A pass ends `patience` pairs after its best prefix, the search when a pass gains no more
-// than `least`. Returns by how much the cut fell. O(m log n) a pass.
-double refine_inplace(Vector<double> x, Vector<const int32_t> indptr, Vector<const int32_t> indices,
-    Vector<const double> data, double least, Index patience, Index max_passes);
+// x (n,) is +-1. The first m vertices may change sides; their weights (m,) keep the sum of weight x in range (2,) = least, largest.
+// Next is the best vertex of the side whose change leaves the smaller excess over the range; if the excesses are equal, the better
+// one. For equal weights and halves, these are the pairs of Kernighan and Lin. A pass ends `2 patience` vertices after its best
+// prefix, the search when a pass gains no more than `least`. Returns by how much the cut fell. O(m log n) a pass.
+double refine_inplace(Vector<double> x, Vector<const double> weight, Vector<const double> range,
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least, Index patience,
+    Index max_passes);
 
 // out = (diag(diagonal) - A) D and the inner products of its rows with those of R, along; out, D, R (n, k); along, diagonal (n,).
 void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, get_args
 
-import numpy as np
+from numpy.typing import ArrayLike
 
 from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
@@ -23,6 +23,9 @@ FALLBACK = 1500  # vertices up to which the central path is followed if the fact
 def balanced_cut(
     graph: Graph,
     *,
+    vertex_weights: ArrayLike | None = None,
+    target: float = 0.5,
+    fixed: ArrayLike | None = None,
     refine: bool = True,
     random_state: RandomState = None,
     solver: CutSolverName = "auto",
@@ -32,11 +35,13 @@ def balanced_cut(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> CutResult:
-    """Split a graph into two halves with a small weight between them, and prove a lower bound of that weight.
+    """Split a graph into two parts with a small weight between them, and prove a lower bound of that weight.
 
-    ``minimize x'Lx / 4`` over vectors x of +1 and -1 with ``|e'x| <= n mod 2``. The bound is that of the semidefinite relaxation
-    ``minimize tr(LX) / 4``, ``X_ii = 1``, ``e'Xe = 0``, ``X >= 0``, whose central path is a LogDet nearness problem (Kulis 2009,
-    section 6.4). Partitioners such as METIS find cuts faster and prove nothing.
+    ``minimize x'Lx / 4`` over vectors x of +1 and -1 for which the weight of side 1 differs from ``target`` times the weight of all
+    vertices by at most half of the weight of the heaviest free vertex. For halves without vertex weights this is
+    ``|e'x| <= n mod 2``. The bound is that of the semidefinite relaxation ``minimize tr(LX) / 4``, ``X_ii = 1``, ``a'Xa = 0``,
+    ``X >= 0``, with a = e for halves; its central path is a LogDet nearness problem (Kulis 2009, section 6.4). Partitioners such as
+    METIS find cuts faster and prove nothing.
 
     Parameters
     ----------
@@ -44,6 +49,12 @@ def balanced_cut(
         Undirected, with nonnegative weights and no self loops. For a networkx graph the edge attribute "weight" is used (1 if it is
         missing), and the labels are in the order of ``graph.nodes``. networkx's karate club is weighted: its least cut is 23, and 10
         for ``networkx.to_numpy_array(graph, weight=None)``.
+    vertex_weights : array-like of float, shape (n,), optional
+        Positive; None: all are 1.
+    target : float
+        Share of side 1 in the weight of all vertices, between 0 and 1.
+    fixed : array-like of int, shape (n,), optional
+        For each vertex 0 or 1, the side on which it has to be, or -1 if it is free. Fixed vertices count in the weights of the sides.
     refine : bool
         Kernighan-Lin refinement of every rounded cut.
     random_state : None, int, Generator or RandomState
@@ -71,12 +82,14 @@ def balanced_cut(
     Raises
     ------
     ValueError, TypeError
-        If the argument is not an undirected graph with nonnegative weights.
+        If the argument is not an undirected graph with nonnegative weights, or if the fixed vertices allow no balanced cut.
 
     Notes
     -----
     The paper works in the range of L, which is too small if the graph is not connected, and for odd n no balanced cut has
-    ``e'Xe = 0``. Here the whole space orthogonal to e is used, with an isolated dummy vertex for odd n. First, multipliers of which
+    ``e'Xe = 0``. Here the whole space orthogonal to a is used. The vector a has the weights of the free vertices, then that of a
+    terminal, which stands for all fixed vertices and for the target, and then those of slack vertices without edges: one if the
+    weight of a side can have two values, as for odd n, and two if it can have more. First, multipliers of which
     the best cut is a null vector are tested; for clear communities they prove it optimal without a relaxation.
 
     Every bound is proven in floating-point arithmetic (``applications/cut/proof.py``) by a Cholesky factorisation: of a dense matrix
@@ -100,7 +113,7 @@ def balanced_cut(
     check_flag("refine", refine)
     check_integer("n_roundings", n_roundings, 0, optional=False)
     as_choice("solver", solver, get_args(CutSolverName))
-    work = read_graph(graph)
+    work = read_graph(graph, vertex_weights, target, fixed)
     problem = BalancedCut(work, refine=refine, n_roundings=n_roundings, tol=tol, rng=generator(random_state))
     is_small = solver == "central_path" or (solver == "auto" and work.size <= SMALL)
     methods = [] if is_small else [LOW_RANK]
@@ -109,12 +122,12 @@ def balanced_cut(
     plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
     outcome = solve_in_turn(problem, plan, tol=tol, log=log)
     proof = outcome.certificate
-    labels = (proof.x != proof.x[0]).astype(np.int64)[: work.n]
+    labels = work.balance.labels(proof.x)
     name = outcome.solver if outcome.n_iter else "certificate of the cut"
     return CutResult(
         **outcome.shared() | {"solver": name},
         labels=labels,
-        imbalance=abs(work.n - 2 * int(labels.sum())),
+        imbalance=work.balance.imbalance(labels),
         relaxation_bound=proof.relaxation_bound,
         dual=proof.dual,
     )

@@ -1,7 +1,8 @@
-"""A checked graph with an even number of vertices and scaled weights, and the weights that its cuts can have."""
+"""A checked graph with scaled weights, in which one vertex stands for all fixed ones, and the weights that its cuts can have."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -9,54 +10,79 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.applications.cut.balance import Balance, read_balance
+from bregmat.applications.cut.units import steps_of
 from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
 
 # of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
 ASYMMETRY = 1e-12
-MOST_UNITS = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph with an even number of vertices; if the given number is odd, an isolated dummy vertex is the last one.
+    """The free vertices of a graph, a terminal for the fixed ones and the target, and slack vertices without edges.
 
-    With the dummy vertex every balanced cut divides the vertices into equal halves, so that ``e'x = 0``, which the relaxation of
-    Kulis 2009, section 6.4, requires.
+    The terminal z_0 = 1 stands for a vertex on side 1, and its negative for a vertex on side 0. An edge of weight A between i and a
+    vertex on side 0 adds ``A (1 + z_i z_0) / 2`` to the cut, which is A plus the share of an edge of weight -A between i and the
+    terminal. So a balanced cut weighs ``z'Lz / 4 + base``, with ``a'z = 0``: for halves of an even number of vertices this is the
+    relaxation of Kulis 2009, section 6.4, with a = e.
 
     Attributes
     ----------
-    n : int
-        Number of vertices of the given graph.
+    balance : Balance
+        The equation ``a'z = 0``.
+    given : csr_array, shape (n, n)
+        Weights of the given graph divided by ``scale``.
     A : csr_array, shape (size, size)
-        Weights divided by ``scale``: symmetric, nonnegative, with a zero diagonal; the largest is in [1, 2).
-    degree : ndarray, shape (size,)
-        Row sums of A.
+        Weights in z'Lz: symmetric, with a zero diagonal; negative at most between the terminal and free vertices.
+    degree, size_of_row : ndarray, shape (size,)
+        Sums of the rows of A, and of their absolute values.
     scale : float
-        A power of two, so that the division is exact.
+        A power of two, so that the division is exact; the largest given weight becomes a number in [1, 2).
+    base : float
+        In the units of the given graph.
     step, offset, spread : float
         Every balanced cut differs from ``offset`` plus a multiple of ``step`` by at most ``spread``, the rounding of the weights. In
         the units of the given graph; step is 0 if the weights have no common unit.
     """
 
-    n: int
+    balance: Balance
+    given: Any
     A: Any
     degree: np.ndarray
+    size_of_row: np.ndarray
     scale: float
+    base: float
     step: float
     offset: float
     spread: float
 
     @property
     def size(self) -> int:
-        """Number of vertices with the dummy vertex, which is even."""
+        """Number of vertices with the terminal and the slack."""
         return self.A.shape[0]
 
+    @cached_property
+    def a(self) -> np.ndarray:
+        """The coefficients of the balance, with a mean square of 1."""
+        return self.balance.a
+
+    @cached_property
+    def La(self) -> np.ndarray:
+        """``L a``."""
+        return self.laplacian_times(self.a)
+
     def cut(self, x: np.ndarray) -> float:
-        """The weight between the two sides of ``x`` (size,), with entries +1 and -1, in the units of the given graph."""
-        apart = np.repeat(x, np.diff(self.A.indptr)) != x[self.A.indices]
-        return 0.5 * float(self.A.data[apart].sum()) * self.scale
+        """The weight between the two sides, in the units of the given graph; x (m,) is +1 and -1 for the free vertices."""
+        labels, A = self.balance.labels(x), self.given
+        apart = np.repeat(labels, np.diff(A.indptr)) != labels[A.indices]
+        return 0.5 * float(A.data[apart].sum()) * self.scale
+
+    def total(self, value: float) -> float:
+        """``value / 4 + base`` in the units of the given graph, for a value of ``z'Lz``."""
+        return 0.25 * value * self.scale + self.base
 
     def laplacian_times(self, X: np.ndarray) -> np.ndarray:
         """``L X``."""
@@ -78,8 +104,13 @@ class Graph:
         return max(bound, self.offset + self.step * n_steps - self.spread)
 
 
-def read_graph(graph: Any) -> Graph:
-    """Check a graph and scale its weights; vertices of networkx graphs are in the order of the nodes.
+def read_graph(graph: Any, vertex_weights: Any = None, target: Any = 0.5, fixed: Any = None) -> Graph:
+    """Check the arguments of :func:`balanced_cut` and scale the weights; vertices of networkx graphs are in the order of the nodes.
+
+    Parameters
+    ----------
+    graph, vertex_weights, target, fixed
+        The arguments.
 
     Raises
     ------
@@ -111,15 +142,34 @@ def read_graph(graph: Any) -> Graph:
         raise ValueError(f"graph: the sum of the weights must be below 1e300; the largest is {largest}.")
     scale = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
     A.data /= scale
-    lattice = [scale * value for value in _steps(A, n)]
-    if n % 2:
-        A.resize((n + 1, n + 1))
-    A.sort_indices()
     if A.nnz >= 2**31:
         raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
+    balance = read_balance(n, vertex_weights, target, fixed)
+    lattice = [scale * value for value in steps_of(A, balance.n_side)]
+    given = A
+    A, base = _merged(given, balance)
+    A.sort_indices()
     # the kernels need 32-bit indices
     A.indptr, A.indices = A.indptr.astype(np.int32, copy=False), A.indices.astype(np.int32, copy=False)
-    return Graph(n, A, np.asarray(A.sum(axis=1)).ravel(), scale, *lattice)
+    degree, size_of_row = (np.asarray(B.sum(axis=1)).ravel() for B in (A, abs(A)))
+    return Graph(balance, given, A, degree, size_of_row, scale, base * scale, *lattice)
+
+
+def _merged(A: Any, balance: Balance) -> tuple[Any, float]:
+    """The graph with the terminal in place of the fixed vertices, and the weight between the sides when all free ones are on side 1."""
+    sides, size = balance.sides, balance.size
+    free, fixed = np.flatnonzero(sides < 0), np.flatnonzero(sides >= 0)
+    inner = A[free][:, free] if len(fixed) else A.copy()
+    inner.resize((size, size))
+    if not len(fixed):
+        return inner, 0.0
+    sign = np.where(sides[fixed] == 1, 1.0, -1.0)
+    pull = np.zeros(size)
+    pull[: len(free)] = A[free][:, fixed] @ sign
+    near = np.flatnonzero(pull)
+    edges = scipy.sparse.csr_array((pull[near], (near, np.full(len(near), len(free)))), shape=(size, size))
+    base = math.fsum(A[fixed[sign < 0]][:, np.flatnonzero(sides != 0)].data)
+    return scipy.sparse.csr_array(inner + edges + edges.T), base
 
 
 def _matrix(graph: Any) -> Any:
@@ -144,43 +194,3 @@ def _matrix(graph: Any) -> Any:
     if scipy.sparse.issparse(graph):
         return as_matrix("graph", graph, square=True, finite=False, sparse="csr", copy=True)
     return scipy.sparse.csr_array(as_matrix("graph", graph, square=True, finite=False, booleans=True), dtype=float)
-
-
-def _steps(A: Any, n: int) -> tuple[float, float, float]:
-    """``step``, ``offset`` and ``spread`` of a graph: the common unit of its weights, or twice the unit if parities are known.
-
-    In units, the weight of a cut (S, T) has the parity of the sum of the degrees in S, where edges inside S count twice. If all degrees
-    are even, the cut is even. If all are odd, n is even and S has n / 2 vertices, so the cut has the parity of n / 2.
-    """
-    unit, is_exact = _common_unit(np.unique(A.data)) if len(A.data) else (0.0, True)
-    if unit == 0.0:
-        return 0.0, 0.0, 0.0
-    counts = scipy.sparse.csr_array((np.rint(A.data / unit), A.indices, A.indptr), shape=A.shape)
-    # every edge is in A twice; the second term bounds the rounding of the first one
-    spread = 0.5 * float(np.abs(A.data - unit * counts.data).sum() + EPS * A.data.sum())
-    if counts.data.sum() >= 2.0**52 or (not is_exact and spread > 0.01 * unit):
-        return 0.0, 0.0, 0.0
-    odd = np.asarray(counts.sum(axis=1)).ravel() % 2
-    step = unit if odd.any() and not odd.all() else 2.0 * unit
-    return step, unit * ((n // 2) % 2) if odd.all() else 0.0, 0.0 if is_exact else spread
-
-
-def _common_unit(weights: np.ndarray) -> tuple[float, bool]:
-    """The greatest common divisor of ascending positive weights, by Euclid's algorithm, and whether it divides them exactly.
-
-    It is exact for whole numbers and halves, and up to rounding for tenths. It is 0 if there is none.
-    """
-    largest = float(weights[-1])
-    # sums and differences of multiples of the grid are exact
-    grid = 2.0 ** (np.floor(np.log2(weights.sum())) - 51)
-    is_exact = bool((weights == grid * np.rint(weights / grid)).all())
-    unit = float(weights[0])
-    while is_exact or unit >= largest / MOST_UNITS:
-        left = np.abs(weights - unit * np.rint(weights / unit))
-        # a unit that is a difference of rounded weights is wrong by the rounding of the largest one
-        rounding = 0.0 if is_exact else 4.0 * EPS * weights * (largest / unit)
-        left = left[left > rounding]
-        if not len(left):
-            return largest / float(np.rint(largest / unit)), is_exact
-        unit = float(left.min())
-    return 0.0, False

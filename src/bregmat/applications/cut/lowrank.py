@@ -26,7 +26,7 @@ PATIENCE = 80  # limit on steps; 20 are many
 
 
 class LowRank:
-    """``minimize tr(R'LR) / 2`` over R (n x k) with unit rows and ``e'R = 0``, where ``X = RR'`` (Burer and Monteiro).
+    """``minimize tr(R'LR) / 2`` over R (n x k) with unit rows and ``a'R = 0``, where ``X = RR'`` (Burer and Monteiro).
 
     For k above ``sqrt(2 n)`` and nearly all L every local minimum is global (Boumal, Voroninski, Bandeira 2016). The rank here is
     smaller; the multipliers prove their bound for every rank. A step is a Newton step by conjugate gradients, which stop at negative
@@ -51,9 +51,7 @@ class LowRank:
         self.graph = graph
         n = graph.size
         self.coarse = 1.0 if n <= LARGE else 100.0
-        self.R = self._retract(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, RANK))))
-        if n > LARGE:
-            self.R = self._smoothed(self.R)
+        self.R = self._start(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, RANK))))
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else FIRST_LOOK), 0
@@ -63,46 +61,67 @@ class LowRank:
         """Compute the value, the gradient and the multipliers at R."""
         self.LR = self.graph.laplacian_times(self.R)
         # the value of a point that is not balanced is no upper bound; near rank one, balance is only attained approximately
-        is_balanced = np.abs(self.R.sum(axis=0)).max() <= 1e-5 * len(self.R)
+        is_balanced = np.abs(self.graph.a @ self.R).max() <= 1e-5 * len(self.R)
         self.value = float(np.vdot(self.R, self.LR)) if is_balanced else np.inf
-        n, k = self.R.shape
-        gram = n * np.eye(k) - self.R.T @ self.R
-        self.inner = np.linalg.pinv(gram, rcond=1e-10, hermitian=True)
+        self.inner = self._inner(self.R, self.graph.a, 1e-10)
         self.gradient, a = self._tangent(self.R, 0.0)
         self.y = -a
 
     def _tangent(self, D: np.ndarray, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-        """Projection ``U - a R - e b'`` of ``U = (L + diag y) D`` onto the tangent space, and a (n,)."""
+        """Projection ``U - diag(t) R - a b'`` of ``U = (L + diag y) D`` onto the tangent space, and t (n,)."""
         U, along, A = np.empty_like(D), np.empty(len(D)), self.graph.A
         cut.curved_inplace(U, along, D, self.R, self.graph.degree + y, A.indptr, A.indices, A.data)
-        b = (U.sum(axis=0) - along @ self.R) @ self.inner
-        along -= self.R @ b
+        a = self.graph.a
+        b = (a @ U - (a * along) @ self.R) @ self.inner
+        along -= a * (self.R @ b)
         U -= along[:, None] * self.R
-        U -= b
+        U -= np.outer(a, b)
         return U, along
 
-    @staticmethod
-    def _retract(R: np.ndarray) -> np.ndarray:
-        """Scale the rows to length 1 with the sum of all rows 0, by Newton's method."""
-        n, k = R.shape
+    def _inner(self, R: np.ndarray, a: np.ndarray, rcond: float) -> np.ndarray:
+        """The inverse of ``a'a I - R' diag(a^2) R``, the matrix of the equations for the multipliers of ``a'R = 0``."""
+        aR = a[:, None] * R
+        return np.linalg.pinv(float(a @ a) * np.eye(R.shape[1]) - aR.T @ aR, rcond=rcond, hermitian=True)
+
+    def _retract(self, R: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Scale the rows to length 1 with ``a'R = 0``, by Newton's method."""
         for _ in range(10):
             R = R / np.linalg.norm(R, axis=1, keepdims=True)
-            s = R.sum(axis=0)
-            if np.abs(s).max() <= 1e-13 * n:
+            s = a @ R
+            if np.abs(s).max() <= 1e-13 * len(R):
                 break
-            b = np.linalg.pinv(n * np.eye(k) - R.T @ R, rcond=1e-8, hermitian=True) @ s
-            R = R - b
+            b = self._inner(R, a, 1e-8) @ s
+            # R - a b' without its part along R, which would shorten the row of a terminal
+            R = R * (1.0 + a * (R @ b))[:, None] - np.outer(a, b)
         return R / np.linalg.norm(R, axis=1, keepdims=True)
 
-    def _smoothed(self, R: np.ndarray) -> np.ndarray:
-        """A start that hardly changes along edges, which saves half of the Newton steps on grids.
+    def _start(self, R: np.ndarray) -> np.ndarray:
+        """Unit rows, smooth for large graphs; if there is a terminal, they are turned towards it as far as the balance requires."""
+        balance, a = self.graph.balance, self.graph.a
+        m = len(balance.weights)
+        if len(R) > LARGE:
+            smooth = self._smoothed(R[:m], a[:m])
+            R = np.concatenate([smooth, R[m:, : smooth.shape[1]]])
+        if balance.n_terminal:
+            share = -a[m] / np.abs(np.delete(a, m)).sum()
+            R = R * (np.sqrt(1.0 - share**2) / np.linalg.norm(R, axis=1, keepdims=True))
+            R = np.column_stack([R, np.full(len(R), share)])
+            R[m] = np.eye(R.shape[1])[-1]
+        return self._retract(R, a)
 
-        Chebyshev polynomials of L keep the directions of small eigenvalues. The degree grows as long as the value falls by half.
+    def _smoothed(self, R: np.ndarray, a: np.ndarray) -> np.ndarray:
+        """Rows of the free vertices that hardly change along edges, which saves half of the Newton steps on grids.
+
+        Chebyshev polynomials of L on the complement of a keep the directions of small eigenvalues. The degree grows as long as the value
+        falls by half.
         """
-        A, top, value = self.graph.A, 2.0 * float(self.graph.degree.max(initial=0.0)), np.inf
+        m = len(a)
+        A, diagonal, value = self.graph.A[:m, :m], self.graph.size_of_row[:m], np.inf
+        top = 2.0 * float(diagonal.max(initial=0.0))
+        R = self._retract(R, a)
         for degree in DEGREES if top > 0 else ():
             low = top * min(0.5, (2.5 / degree) ** 2)  # directions of larger eigenvalues shrink to a few hundredths
-            shifted, along = self.graph.degree - 0.5 * (top + low), np.empty(len(R))
+            shifted, along = diagonal - 0.5 * (top + low), np.empty(m)
             start = R
             if value < np.inf and R.shape[1] > FEW:  # the last polynomial helped, so few eigenvalues matter
                 start = R @ np.linalg.eigh(R.T @ R)[1][:, -FEW:]
@@ -112,21 +131,24 @@ class LowRank:
                 cut.curved_inplace(new, along, now, start, shifted, A.indptr, A.indices, A.data)
                 new *= (-4.0 if k else -2.0) / (top - low)
                 new -= last
+                new -= np.outer(a, a @ new / (a @ a))
                 last, now = (now if k else start), new
-            narrow = self._without_short_columns(now)
-            now = self._retract(now if narrow is None else narrow)
-            new_value = float(np.vdot(now, self.graph.laplacian_times(now)))
+            now = self._retract(self._without_short_columns(now), a)
+            new_value = float(np.vdot(now, (diagonal * now.T).T - A @ now))
             if not new_value < 0.5 * value:
                 break
             R, value = now, new_value
         return R
 
     @staticmethod
-    def _without_short_columns(R: np.ndarray) -> np.ndarray | None:
-        """R rotated to its right singular vectors, without short columns; None unless these are the majority."""
+    def _without_short_columns(R: np.ndarray, n_long: int = 0) -> np.ndarray:
+        """R rotated to its right singular vectors, without short columns if these are the majority.
+
+        ``n_long`` is the number of columns that are long whatever the others are: that of the terminal.
+        """
         sizes, V = np.linalg.eigh(R.T @ R)
-        kept = 2 * int((sizes > DEAD**2 * sizes[-1]).sum()) + 2
-        return R @ V[:, -kept:] if 2 * kept <= len(sizes) else None
+        kept = 2 * int((sizes > DEAD**2 * sizes[-1 - min(n_long, len(sizes) - 1)]).sum()) + 2
+        return R @ V[:, -kept:] if 2 * kept <= len(sizes) else R
 
     @property
     def residual(self) -> float:
@@ -135,9 +157,9 @@ class LowRank:
 
     def step(self) -> None:
         """One step, after short columns have been removed if they are the majority."""
-        narrow = self._without_short_columns(self.R)
-        if narrow is not None:
-            self.R = self._retract(narrow)
+        narrow = self._without_short_columns(self.R, self.graph.balance.n_terminal)
+        if narrow is not self.R:
+            self.R = self._retract(narrow, self.graph.a)
             self._derivatives()
         self._trust()
         self.n_steps += 1
@@ -156,7 +178,7 @@ class LowRank:
         noise = 1e-14 * abs(before[2]) if before[2] < np.inf else 0.0
         slope, share = float(np.vdot(self.gradient, move)), 1.0
         while True:  # a shorter step in the same direction costs two products, another direction up to a hundred
-            self.R = self._retract(before[0] + share * move)
+            self.R = self._retract(before[0] + share * move, self.graph.a)
             self._derivatives()
             fall = 0.5 * (self.value - before[2]) if before[2] < np.inf else -np.inf
             if fall - noise <= SUFFICIENT * share * slope or share < SHORTEST:
@@ -210,8 +232,8 @@ class LowRank:
             """The bound minus the last possible weight of a cut below the value, in scaled units of ``4 cut``; -inf if there is none."""
             if graph.step == 0 or not self.value < np.inf:
                 return -np.inf
-            last = graph.round_up(0.25 * graph.scale * self.value) - graph.step
-            return n * min(ritz, 0.0) - total - 4.0 * last / graph.scale
+            last = graph.round_up(graph.total(self.value)) - graph.step
+            return n * min(ritz, 0.0) - total - 4.0 * (last - graph.base) / graph.scale
 
         def is_hopeless(ritz: float) -> bool:
             """Whether the bound of a Ritz value is too low for a factorisation; smaller eigenvalues give lower bounds."""

@@ -15,8 +15,8 @@ SHRINK = 0.1  # factor of eps from one point of the path to the next
 class CentralPath:
     """``minimize tr(LX) - eps logdet(V'XV)`` over ``X = V(V'XV)V'``, ``X_ii = 1``, for decreasing eps.
 
-    V is an orthonormal basis of the complement of e. The solution is the LogDet-nearest matrix to ``eps V (V'(L + t I)V)^-1 V'`` for
-    any t > 0, because tr X = n is fixed (Kulis 2009, section 6.4, with the complement of e in place of the range of L). With
+    V is an orthonormal basis of the complement of a. The solution is the LogDet-nearest matrix to ``eps V (V'(L + t I)V)^-1 V'`` for
+    any t > 0, because tr X = n is fixed (Kulis 2009, section 6.4, with the complement of a in place of the range of L). With
     multipliers y, ``X = eps S`` with ``S = V (V'(L + diag y)V)^-1 V'``, and y maximises ``-sum y + eps logdet V'(L + diag y)V``.
 
     The best feasible X gives ``value``, and its gap to the dual tends to ``eps (n - 1)``. A Newton step costs about 2 n^3
@@ -36,13 +36,13 @@ class CentralPath:
 
     def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
         self.graph, self.rng = graph, rng
-        self.eps = max(float(graph.degree.mean()), 1e-3)
-        self.y = np.full(graph.size, self.eps)
+        self.eps = max(float(graph.size_of_row.mean()), 1e-3)
+        self.y = graph.size_of_row - graph.degree + self.eps  # L + diag(y - eps) is diagonally dominant
         self.factor, self.c, self.trace = self._factor(self.y)
         self.value, self.stalled, self.is_new = np.inf, False, False
 
     def _factor(self, y: np.ndarray) -> tuple[np.ndarray | None, float, float]:
-        """The Cholesky factor of the projected matrix, or None, its eigenvalue c of e, and its trace."""
+        """The Cholesky factor of the projected matrix, or None, its eigenvalue c of a, and its trace."""
         B, c = projected(self.graph, y)
         trace = float(np.trace(B))
         if not (np.isfinite(trace) and c > 0):
@@ -55,7 +55,7 @@ class CentralPath:
         n = self.graph.size
         S = scipy.linalg.lapack.dpotri(self.factor, lower=1)[0]
         S = np.tril(S) + np.tril(S, -1).T
-        S -= 1.0 / (n * self.c)
+        S -= np.outer(self.graph.a / (n * self.c), self.graph.a)
         s = S.diagonal().copy()
         S *= S
         add_diagonal(S, 1e-14 * float(np.square(s).max()))
@@ -92,4 +92,4 @@ class CentralPath:
     def sample(self) -> np.ndarray:
         """A normal vector with covariance X / eps, whose signs are those of a random hyperplane."""
         v = scipy.linalg.solve_triangular(self.factor, self.rng.normal(size=self.graph.size), lower=True, trans="T")
-        return v - v.mean()
+        return v - self.graph.a * float(self.graph.a @ v / self.graph.size)

@@ -48,7 +48,7 @@ class CutState(State):
 
 
 class BalancedCut(Problem):
-    """``minimize x'Lx / 4`` over vectors x of +1 and -1 with ``e'x = 0``; it keeps the best cut and the best bound.
+    """``minimize z'Lz / 4 + base`` over vectors z of +1 and -1 with ``a'z = 0``; it keeps the best cut and the best bound.
 
     Parameters
     ----------
@@ -65,7 +65,9 @@ class BalancedCut(Problem):
     def __init__(self, graph: Graph, *, refine: bool, n_roundings: int, tol: float, rng: np.random.Generator) -> None:
         self.graph, self.n_roundings, self.tol, self.rng = graph, n_roundings, tol, rng
         self.best = BestCut(graph, refine)
-        self.bound, self.dual = 0.0, np.zeros(graph.size)  # L is positive semidefinite, which proves the bound 0
+        # L + diag(y) is diagonally dominant, which proves what each free vertex costs on the better side; 0 if none is fixed
+        self.bound, self.dual = bound_of(graph, graph.size_of_row - graph.degree, 0.0)
+        self.bound = max(self.bound, 0.0)
 
     def certify(self, state: CutState) -> CutCertificate:
         """Compute the bound of the method's multipliers, and round its matrix to cuts."""
@@ -102,7 +104,7 @@ class BalancedCut(Problem):
         for _ in range(min(times, self.n_roundings)):
             if self.is_proven:
                 return
-            self.best.offer(method.sample())
+            self.best.offer(self.graph.balance.oriented(method.sample()))
             self.n_roundings -= 1
 
     @property
@@ -134,7 +136,7 @@ class BalancedCut(Problem):
 
     def is_solved(self, value: float, coarse: float) -> bool:
         """Whether the relaxation cannot raise the bound by more than the tolerance, or to the next possible weight."""
-        value = 0.25 * value * self.graph.scale
+        value = self.graph.total(value)
         if value == np.inf:
             return False
         if value - self.bound <= coarse * self.tol * self.best.value:
@@ -165,7 +167,9 @@ class RelaxationSolver:
         """The cuts of a random vector and of the Fiedler vector, unless an earlier run has found them; the method is constructed later."""
         if problem.best.value == np.inf:
             problem.best.offer(problem.rng.normal(size=problem.graph.size))
-            problem.best.offer(fiedler(problem.graph, problem.rng))
+            vector = fiedler(problem.graph, problem.rng)
+            for sign in (1.0, -1.0)[: 1 + problem.graph.balance.n_terminal]:
+                problem.best.offer(sign * vector)
         return CutState()
 
     def step(self, problem: BalancedCut, state: CutState) -> CutState:

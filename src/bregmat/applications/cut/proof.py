@@ -1,9 +1,9 @@
 """Lower bounds of balanced cuts that are proven in floating-point arithmetic.
 
-Let ``lam`` be at most the smallest eigenvalue of ``M = L + diag(y)`` on the space orthogonal to e. For any y and any balanced
-vector x of +1 and -1 (``e'x = 0``)::
+Let ``lam`` be at most the smallest eigenvalue of ``M = L + diag(y)`` on the space orthogonal to a. For any y and any balanced
+vector z of +1 and -1 (``a'z = 0``)::
 
-    4 cut(x) = x'L x = x'M x - sum y  >=  n lam - sum y
+    4 (cut(z) - base) = z'L z = z'M z - sum y  >=  n lam - sum y
 
 The same holds for all matrices of the relaxation. Eigenvalue routines do not prove that there is no smaller eigenvalue. A Cholesky
 factorisation that succeeds proves it, up to a bound of its rounding: of the dense matrix, or of the matrix that is left after the
@@ -29,22 +29,26 @@ DENSE_LIMIT = 8000  # vertices up to which a dense factorisation is then used: a
 
 
 def projected(graph: Graph, y: np.ndarray) -> tuple[np.ndarray, float]:
-    """``P (L + diag y) P + c ee'/n`` with ``P = I - ee'/n``, as a new array, and c, the mean of its other eigenvalues.
+    """``P M P + c uu'`` with ``P = I - uu'``, ``u = a / |a|``, as a new array, and c, the mean of its other eigenvalues.
 
-    Its eigenvalues are c and those of M on the space orthogonal to e.
+    Its eigenvalues are c and those of M on the space orthogonal to a.
     """
-    n = graph.size
-    B = graph.dense - (y[:, None] + y) / n
-    c = float((graph.degree + y).sum() - y.sum() / n) / (n - 1)
-    B += y.sum() / n**2 + c / n
+    u = graph.a / np.sqrt(graph.size)
+    v = graph.La / np.sqrt(graph.size) + y * u
+    inner = float(u @ v)
+    c = (float((graph.degree + y).sum()) - inner) / (graph.size - 1)
+    v -= 0.5 * (inner + c) * u
+    # P M P + c uu' = M - uv' - vu'
+    B = graph.dense - np.outer(u, v)
+    B -= np.outer(v, u)
     B[np.diag_indices_from(B)] += y
     return B, c
 
 
 def forming_error(graph: Graph, y: np.ndarray) -> float:
-    """A bound of the 2-norm of the rounding of L, whose degrees are sums, and of :func:`projected`."""
+    """A bound of the 2-norm of the rounding of L, whose degrees are sums, of a, and of :func:`projected`."""
     longest = int(np.diff(graph.A.indptr).max(initial=0))
-    size = 2.0 * graph.degree.max(initial=0.0) + 6.0 * np.abs(y).max(initial=0.0)
+    size = 8.0 * graph.size_of_row.max(initial=0.0) + 12.0 * np.abs(y).max(initial=0.0)
     return float(2.0 * (longest + 10) * UNIT * size)
 
 
@@ -59,7 +63,7 @@ def cholesky_error(n: int, trace: float) -> float:
 
 
 def is_above(graph: Graph, y: np.ndarray, level: float, *, sparse: bool | None = None) -> float:
-    """A proven lower bound, close to ``level``, of the smallest eigenvalue of M orthogonal to e; -inf if there is no proof.
+    """A proven lower bound, close to ``level``, of the smallest eigenvalue of M orthogonal to a; -inf if there is no proof.
 
     Parameters
     ----------
@@ -82,18 +86,20 @@ def is_above(graph: Graph, y: np.ndarray, level: float, *, sparse: bool | None =
 
 
 def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
-    """The same from ``LDL'`` of ``K = [[N, s e], [s e', -c]]``, ``N = M - level I``, for any s, c > 0.
+    """The same from ``LDL'`` of ``K = [[N, s a], [s a', -c]]``, ``N = M - level I``, for any s, c > 0.
 
     Vertices with few neighbours are eliminated first, then the border, whose pivot is negative. The rest is dense and is factorised
     by Cholesky's method. If this succeeds, ``K + E = LDL'`` has one negative eigenvalue. ``|E| <= g |L||D||L'|`` entry by
     entry (Higham 2002, "Accuracy and stability of numerical algorithms", theorems 9.3 and 10.3), with g from the largest number
     of terms of an entry; so the norm of E is at most ``e = g sum |d_k| |l_k|^2``. By Weyl ``K + e I`` has at most
-    one negative eigenvalue. For ``e < c`` this belongs to the last entry, so that ``N + e I + s^2 ee' / (c - e)`` has none, and on
-    the space orthogonal to e, M is at least ``level - e``.
+    one negative eigenvalue. For ``e < c`` this belongs to the last entry, so that ``N + e I + s^2 aa' / (c - e)`` has none, and on
+    the space orthogonal to a, M is at least ``level - e``.
     """
     n = graph.size
     diagonal = graph.degree + (y - level)
-    border, terms = np.full(n, n**-0.5), np.zeros(n, dtype=np.int64)
+    # s: the corner, which is a rounding of the pivots, is small beside what the pivot of the terminal adds to it
+    border = graph.a * np.sqrt(np.abs(diagonal).max() / n)
+    terms = np.zeros(n, dtype=np.int64)
     A = graph.A
     try:
         left, block, corner, pivot, trace, total = elimination.eliminate_inplace(
@@ -111,4 +117,5 @@ def _by_elimination(graph: Graph, y: np.ndarray, level: float) -> float:
 def bound_of(graph: Graph, y: np.ndarray, lam: float) -> tuple[float, np.ndarray]:
     """The bound of every balanced cut, and multipliers ``y - lam`` with ``M >= 0``, both in the units of the given graph."""
     y = (y - lam) + 4.0 * UNIT * (np.abs(y) + abs(lam))
-    return float(np.nextafter(-0.25 * math.fsum(y) * graph.scale, -np.inf)), y * graph.scale
+    lost = 8.0 * UNIT * graph.base
+    return float(np.nextafter(graph.total(-math.fsum(y)) - lost, -np.inf)), y * graph.scale

@@ -20,11 +20,12 @@ class CutResult(Result):
     Attributes
     ----------
     labels : ndarray of int, shape (n,)
-        Side of every vertex, 0 or 1; the first vertex is on side 0. In node order for networkx graphs.
+        Side of every vertex, 0 or 1. For halves without fixed vertices, the first vertex is on side 0. In node order for networkx graphs.
     cut : float
         Weight of the edges between the sides.
-    imbalance : int
-        Difference of the sizes of the sides: 0, or 1 for an odd number of vertices.
+    imbalance : float
+        By how much the weights of both sides differ from their targets, added up. For halves this is the difference of the weights:
+        0, or 1 for an odd number of vertices without weights.
     lower_bound : float
         Proven: no balanced cut weighs less. If all weights are multiples of one unit, the bound of the relaxation is rounded up to a
         weight that a balanced cut can have.
@@ -32,9 +33,12 @@ class CutResult(Result):
         The bound before it is rounded up.
     gap : float
         ``(cut - lower_bound) / cut``, dimensionless; 0 for a cut of 0. Its unit is the cut, because weights have no natural size.
-    dual : ndarray, shape (n,), or (n + 1,) for odd n
-        The proof: y with ``L + diag(y)`` positive semidefinite orthogonal to e, and ``relaxation_bound = -sum(y) / 4``. L is the
-        Laplacian, for odd n with an isolated dummy vertex at the end.
+    dual : ndarray, shape (m + k,) for m free vertices
+        The proof: y with ``L + diag(y)`` positive semidefinite orthogonal to a. Without fixed vertices
+        ``relaxation_bound = -sum(y) / 4``, and L is the Laplacian with k <= 3 vertices without edges at the end: a terminal unless
+        the target is one half, and up to two slack vertices. For halves of an even number of vertices without weights, k = 0 and
+        a = e; for an odd number, k = 1. Edges to fixed vertices belong to the terminal, negatively for side 0, and what they weigh
+        if all free vertices are on side 1 is added to the bound.
     status : Status
         OPTIMAL: the gap is within ``tol``; FEASIBLE otherwise.
     exit_reason : ExitReason
@@ -57,7 +61,7 @@ class CutResult(Result):
     """
 
     labels: np.ndarray
-    imbalance: int
+    imbalance: float
     relaxation_bound: float
     dual: np.ndarray
 

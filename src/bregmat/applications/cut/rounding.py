@@ -9,6 +9,7 @@ import scipy
 
 from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
+from bregmat.applications.cut.proof import projected
 
 PATIENCE = 64  # further pairs that a pass of Kernighan-Lin tries without a gain, in addition to 5 % of the vertices
 MOST_PATIENCE = 200  # limit on these 5 %
@@ -20,41 +21,33 @@ LANCZOS_LOOK = 20  # steps between two Ritz values, or a twentieth of all steps
 
 
 class BestCut:
-    """The best balanced cut so far: ``x`` (size,) of +1 and -1, and its weight ``value`` in the units of the given graph."""
+    """The best balanced cut so far: ``x`` (m,) of +1 and -1 for the free vertices, and its weight ``value`` in the given units."""
 
     def __init__(self, graph: Graph, refine: bool) -> None:
         self.graph, self.refine = graph, refine
-        self.x = np.ones(graph.size)
+        self.x = np.ones(len(graph.balance.weights))
         self.value = np.inf
 
     def offer(self, scores: np.ndarray) -> None:
-        """Cut at the median of the scores, refine the cut, and keep it if it is the best one."""
-        x = balanced(scores)
+        """Split the vertices by their scores, refine the cut, and keep it if it is the best one."""
+        balance, A = self.graph.balance, self.graph.A
+        x = balance.split(scores)
         if self.refine:
-            A = self.graph.A
-            least = 1e-12 * max(1.0, float(self.graph.degree.sum()))
-            patience = PATIENCE + min(len(x) // 20, MOST_PATIENCE)
-            cut.refine_inplace(x, A.indptr, A.indices, A.data, least, patience, PASSES)
+            z = balance.completed(x)
+            least = 1e-12 * max(1.0, float(self.graph.size_of_row.sum()))
+            patience = PATIENCE + min(len(z) // 20, MOST_PATIENCE)
+            cut.refine_inplace(z, balance.weights, balance.limits, A.indptr, A.indices, A.data, least, patience, PASSES)
+            x = z[: len(x)]
         value = self.graph.cut(x)
         if value < self.value:
             self.x, self.value = x, value
 
 
-def balanced(scores: np.ndarray) -> np.ndarray:
-    """+1 for the half with the largest scores, -1 for the others; ties are resolved by position."""
-    half = len(scores) // 2
-    median = np.partition(scores, half)[half]
-    x = np.where(scores > median, 1.0, -1.0)
-    ties = np.flatnonzero(scores == median)
-    x[ties[len(ties) - (len(x) - half - int((x > 0).sum())) :]] = 1.0
-    return x
-
-
 def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
-    """An eigenvector of the second smallest eigenvalue of the Laplacian, to low accuracy for large graphs."""
+    """An eigenvector of the smallest eigenvalue of L on the complement of a, to low accuracy for large graphs."""
     n = graph.size
     if n <= DENSE_FIEDLER:
-        return np.linalg.eigh(graph.dense)[1][:, 1]
+        return np.linalg.eigh(projected(graph, np.zeros(n))[0])[1][:, 0] if n > 1 else np.ones(n)
     apply, start = _flipped(graph, np.zeros(n))[0], rng.normal(size=n)
     flipped = scipy.sparse.linalg.LinearOperator((n, n), matvec=apply, dtype=float)
     try:
@@ -66,7 +59,7 @@ def fiedler(graph: Graph, rng: np.random.Generator) -> np.ndarray:
 def smallest(
     graph: Graph, y: np.ndarray, rng: np.random.Generator, is_enough: Callable[[float], bool] = lambda ritz: False
 ) -> float:
-    """The smallest Ritz value of ``L + diag y`` on the complement of e, by Lanczos's method.
+    """The smallest Ritz value of ``L + diag y`` on the complement of a, by Lanczos's method.
 
     It is an upper bound of the smallest eigenvalue, and nearly equal to it unless the method stops early.
 
@@ -106,29 +99,37 @@ def smallest(
 
 
 def _flipped(graph: Graph, y: np.ndarray) -> tuple[Callable[[np.ndarray], np.ndarray], float]:
-    """The product with ``top I - L - diag y`` on the complement of e, and ``top``, which exceeds all eigenvalues of ``L + diag y``."""
-    top = 2.0 * float(graph.degree.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
-    diagonal = top - graph.degree - y
+    """The product with ``top I - L - diag y`` on the complement of a, and ``top``, which exceeds all eigenvalues of ``L + diag y``."""
+    top = 2.0 * float(graph.size_of_row.max(initial=0.0)) + float(np.abs(y).max(initial=0.0)) + 1.0
+    diagonal, a, n = top - graph.degree - y, graph.a, graph.size
 
     def apply(v: np.ndarray) -> np.ndarray:
         v = np.ravel(v)
-        v = v - v.mean()
+        v = v - a * (float(a @ v) / n)
         u = graph.A @ v
         v *= diagonal
         u += v
-        u -= u.mean()
+        u -= a * (float(a @ u) / n)
         return u
 
     return apply, top
 
 
 def certifying(graph: Graph, x: np.ndarray) -> np.ndarray:
-    """Multipliers ``y = x (w - L x)``, for which x is a null vector of M, so that ``-sum y = 4 cut``.
+    """Multipliers ``y = z (w a - L z)``, for which z is a null vector of M up to a multiple of a, so that ``base - sum y / 4 = cut``.
 
-    If M is positive semidefinite on the complement of e, x is optimal, and one factorisation proves it. w, the multiplier of
-    ``e'x = 0``, is free; it is chosen so that the mean diagonal of M is equal on the two sides.
+    If M is positive semidefinite on the complement of a, the cut is optimal, and one factorisation proves it. w, the multiplier of
+    ``a'z = 0``, is free; it is chosen so that the mean diagonal of M is equal on the two sides. It is 0 if the cut is no limit of the
+    balance: two slack vertices are between -1 and +1, or would be at less cost.
     """
-    out = x * graph.laplacian_times(x)
-    surplus = graph.degree - out
-    w = 0.5 * (surplus[x < 0].mean() - surplus[x > 0].mean())
-    return x * w - out
+    balance, a = graph.balance, graph.a
+    z = balance.completed(x)
+    out = z * graph.laplacian_times(z)
+    surplus, turned = graph.degree - out, a * z
+    w = 0.0
+    minus, plus = turned < 0, turned > 0
+    if minus.any() and plus.any():
+        w = (surplus[minus].mean() - surplus[plus].mean()) / (turned[plus].mean() - turned[minus].mean())
+    if balance.n_slack == 2 and (abs(z[-1]) < 1.0 or w * z[-1] < 0.0):
+        w = 0.0
+    return w * turned - out

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
 from bregmat.run.loop import MatrixState
@@ -122,7 +123,9 @@ class LogDetPath:
             return replace(state, stalled=True)
         idle = state.idle + 1 if new.signal > SLOW * state.signal else 0
         is_far = not np.abs(new.L).max() < MAX_ENTRY
-        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far)
+        # along a direction in which the objective is constant, the matrix would grow by rounding alone
+        is_rounded = new.signal <= EPS * float(np.vdot(np.abs(problem.C), np.abs(new.iterate.matrix())))
+        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far or is_rounded)
 
 
 class _NewtonSystem:
@@ -215,8 +218,8 @@ def _state(
     # complementarity of the point and its dual weights, and the residuals of their equations
     products = float(np.linalg.norm(R.T @ L) ** 2) + float((slack * np.abs(m))[losses.sense != 0].sum())
     missing = P.C + P.operator.adjoint(m / P.unit) - R @ R.T
-    unmet = (
-        float(np.abs(mu) @ (rows.violation(p) * rows.unit)) + abs(float(np.vdot(L, missing @ L))) * P.reach * P.worth
-    )
-    signal = products * P.reach * P.worth + unmet
+    # a soft row may exceed its bound up to the relaxed one
+    excess = np.maximum(excess_of(p / (P.unit * P.reach), P.bound + P.relaxation * m, losses.sense), 0.0)
+    unmet = float(np.abs(m) @ excess) + abs(float(np.vdot(L, missing @ L)))
+    signal = (products + unmet) * P.reach * P.worth
     return PathState(Factored(F, 0.0), mu, p, objective, signal, P, L, R, slack, m)

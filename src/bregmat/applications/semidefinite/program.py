@@ -10,20 +10,15 @@ import numpy as np
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
+from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.linalg import EPS, eigh, eigvalsh, symmetrize
 from bregmat.base.threads import tells_interrupts
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
-from bregmat.operators.linear_maps import Operator, smat, svec
 from bregmat.run.loop import Outcome, RunLog, solve
 from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 from bregmat.typing import Table, Values
-
-RANGE = 1e-6  # eigenvalues of a direction, and values of rows, that count as 0, relative to the largest one
-CLEAR = 1e-6  # least decrease of the objective, relative to the sum of the sizes of its terms
-ROUNDINGS = 16.0  # largest value of a row that has to be 0, in roundings of its points
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -107,7 +102,9 @@ def semidefinite_program(
     Primal-dual Newton steps in the scaling of Nesterov and Todd. A step costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations and
     ``c^2`` numbers of memory, for c rows of a few terms each. The lower bound is computed from the dual weights alone. If the slack
     ``C + sum_i dual_i A_i`` has a negative eigenvalue and semidefinite rows bound the trace, such as a given diagonal, the weights of
-    these rows are raised until it has none. Otherwise a negative eigenvalue means that nothing is proven.
+    these rows are raised until it has none. Otherwise nothing is proven by a negative eigenvalue that is more than rounding of the
+    entries; what rounding costs at matrices of a trace up to 1e4 times the largest ``|b_i| / |A_i|`` is subtracted from the bound. Along
+    ``ray``, rows are 0 up to 16 roundings of their terms.
 
     Examples
     --------
@@ -133,12 +130,11 @@ def semidefinite_program(
     ray = None
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     if is_open and outcome.exit_reason not in (ExitReason.INTERRUPTED, ExitReason.TIME):
-        ray = _find_ray(problem, constraints)
+        ray = find_ray(problem, constraints, log)
     if ray is not None:
-        point = outcome.certificate
-        if not point.is_feasible:  # the iterates diverge along the direction
-            any_feasible = replace(problem, C=np.zeros_like(objective))
-            point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol).certificate)
+        # the iterates diverge along the direction, so a point is sought without the objective
+        any_feasible, quiet = replace(problem, C=np.zeros_like(objective)), log.beside(is_quiet=True)
+        point = problem.certify(solve(any_feasible, LogDetPath(), tol=tol, log=quiet).certificate)
         if point.is_feasible:
             unbounded = replace(point, dual_bound=-np.inf, upper=np.inf)
             outcome = replace(
@@ -176,54 +172,3 @@ def result_of(
         weight_span=problem.rows.weight_span,
         ray=ray,
     )
-
-
-def _find_ray(problem: SemidefiniteProgram, constraints: Constraints) -> np.ndarray | None:
-    """A factor G (n, k) with ``tr(C G G') < 0`` that violates no row of bound 0, up to rounding; None if none is found.
-
-    It is the solution of the program with all bounds 0 and a trace of 1, restricted to its range and corrected so that rows that are
-    nearly 0 are 0 up to rounding.
-    """
-    n = problem.rows.r
-    level = replace(constraints, bound=np.zeros(constraints.n_constraints), weight=np.ones(constraints.n_constraints))
-    rows = level + Constraints.trace(1.0)
-    program = SemidefiniteProgram.build(problem.C, bind(rows, np.eye(n)), rows, np.inf)
-    iterate = solve(program, LogDetPath(), tol=1e-6).certificate.iterate
-    G = _settled(iterate.F @ iterate.F.T, problem.rows.operator, constraints.sense)
-    if G is None:
-        return None
-    X = G @ G.T
-    if not float(np.vdot(problem.C, X)) < -CLEAR * float(np.vdot(np.abs(problem.C), np.abs(X))):
-        return None
-    # violations of rows with bound 0 are relative to the sum of the squared norms of their points
-    return G if (level.violation(G) <= ROUNDINGS * EPS).all() else None
-
-
-def _settled(X: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray | None:
-    """A factor of a matrix near X at which equalities, and inequalities that are nearly 0, are 0 up to rounding."""
-    values, U = eigh(X)
-    N = U[:, values > RANGE * values[-1]]
-    p, unit = operator.values(X), operator.norms() * float(np.trace(X))
-    active = np.flatnonzero((sense == 0) | (np.abs(p) <= RANGE * unit))
-    if not len(active):
-        return N * np.sqrt(values[-N.shape[1] :])
-    # if a semidefinite row is 0 at a matrix, its range is orthogonal to that of the matrix
-    some, definite = operator.restrict(active), []
-    for k in range(some.c):
-        A = some.restrict(np.array([k])).adjoint(np.ones(1))
-        t = eigvalsh(A)
-        size = np.abs(t).max()
-        if size > 0 and t[0] * t[-1] >= -RANGE * size**2:
-            definite.append(A / size if np.trace(A) > 0 else -A / size)
-    if definite:
-        t, V = eigh(sum(definite))
-        keep = V[:, t <= 1e-12 * t[-1]]
-        t, V = eigh(symmetrize(keep.T @ X @ keep))
-        N = keep @ V[:, t > RANGE * values[-1]]
-    if not N.shape[1]:
-        return None
-    M = symmetrize(N.T @ X @ N)
-    Phi = some.congruence(N).features(None) / np.maximum(some.norms(), 1e-300)[:, None]
-    M -= smat(np.linalg.lstsq(Phi, Phi @ svec(M), rcond=1e-10)[0], len(M))
-    t, V = eigh(M)
-    return N @ (V * np.sqrt(t)) if t[0] > 0 else None

@@ -11,6 +11,7 @@ import scipy
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.linalg import EPS
+from bregmat.base.threads import cached_property
 from bregmat.certificates.infeasibility import CLEAR
 from bregmat.certificates.problem import FEASIBLE, Certificate, Problem, Proof
 from bregmat.constraints.columns import sense_codes
@@ -132,6 +133,16 @@ class NearestDistribution(Problem):
         """-1 for ">=", else 1: ``sign * mu >= 0`` wherever a row is an inequality."""
         return np.where(self.sense < 0, -1.0, 1.0)
 
+    @cached_property
+    def varies(self) -> np.ndarray:
+        """Whether a row can change: with a fixed sum, rows of one number repeated have one value, and no weight of theirs moves x."""
+        if self.total is None:
+            return np.ones(len(self.b), dtype=bool)
+        high, low = (getattr(self.A, name)(axis=1) for name in ("max", "min"))
+        if not isinstance(self.A, np.ndarray):
+            high, low = high.toarray().ravel(), low.toarray().ravel()
+        return high - low > MODEST * EPS * np.maximum(np.abs(high), np.abs(low))
+
     def row(self, j: int) -> tuple[Any, np.ndarray]:
         """The columns of a row and its entries there."""
         if isinstance(self.A, np.ndarray):
@@ -154,7 +165,12 @@ class NearestDistribution(Problem):
 
     def log_point(self, T: np.ndarray) -> np.ndarray:
         """The logarithm of ``x ~ exp(T)`` with the sum ``total``."""
-        return T if self.total is None else T - log_sum(T) + np.log(self.total)
+        if self.total is None:
+            return T
+        T = (
+            T - T.max()
+        )  # steps along rows that have little left to change are large: the rounding of a common part must not stay in x
+        return T - np.log(np.exp(T).sum()) + np.log(self.total)
 
     def bound(self, mu: np.ndarray, v: np.ndarray) -> float:
         """The dual bound g(mu) with ``v = A'mu``."""
@@ -210,8 +226,13 @@ class NearestDistribution(Problem):
                 part = self.A[rows, first : first + 8192] - mean[:, None]
                 H += (part * x[first : first + 8192]) @ part.T
         else:
-            part = self.A[rows]
-            H = ((part * x[None, :]) @ part.T).toarray() - np.outer(p[rows], mean)
+            # the mean is subtracted from the few columns with much of x, where the difference of moments would cancel
+            heavy = np.flatnonzero(x > x.sum() / 64) if self.total is not None else np.zeros(0, dtype=int)
+            part, light = self.A[rows], x.copy()
+            light[heavy] = 0.0
+            centred, moment = part[:, heavy].toarray() - mean[:, None], part @ light
+            cross = np.outer(moment - 0.5 * light.sum() * mean, mean)
+            H = ((part * light[None, :]) @ part.T).toarray() - cross - cross.T + (centred * x[heavy]) @ centred.T
         return H * np.multiply.outer(self.sign[rows], self.sign[rows])
 
     # ------------------------------------------------------------------ certificates
@@ -300,7 +321,7 @@ class NearestDistribution(Problem):
         for _ in range(8):
             margin = np.where(equal, 0.0, 1e-6 * worst + 1e-13) * self.unit
             q = -(self.excess(p) + margin)
-            rows = np.flatnonzero(equal | (y > 0) | (q < 0.1 * self.unit))
+            rows = np.flatnonzero(self.varies & (equal | (y > 0) | (q < 0.1 * self.unit)))
             H = self.hessian(rows, x, p)
             H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + 1e-300
             d = np.zeros_like(p)

@@ -7,13 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.simplex.problem import DistributionState, NearestDistribution
+from bregmat.applications.simplex.problem import MODEST, DistributionState, NearestDistribution
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
+from bregmat.base.linalg import EPS
 from bregmat.certificates.problem import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 
 MAX_CHANGE = 50.0  # largest change of an exponent in a step towards a bound that no vector attains
+MAX_STEP = 1e4  # the same in a Newton step: larger dual weights have a rounding above usual tolerances of the gap
 
 
 def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float) -> float:
@@ -58,23 +60,29 @@ class VectorNewton(_VectorSolver):
         sign, bounded = problem.sign, problem.sense != 0
         q = -problem.excess(state.p)  # gradient of -g in y = sign * mu
         y = sign * state.mu
-        rows = np.flatnonzero((y != 0) | ~bounded | (q < 0.1 * problem.unit))
+        rows = np.flatnonzero(problem.varies & ((y != 0) | ~bounded | (q < 0.1 * problem.unit)))
         H = problem.hessian(rows, state.x, state.p)
         D = np.maximum(np.diag(H), 1e-300 + 1e-14 * np.diag(H).max(initial=0.0))
         move = np.maximum(-q[rows] / D, np.where(bounded, -y, -np.inf)[rows])
         norm = float(np.sqrt(move @ (D * move)))
         largest = max(state.largest, norm)
         proximal = self.settings.proximal * min(1.0, norm / max(largest, 1e-300)) + 1e-10
-        H[np.diag_indices_from(H)] += proximal * D
+        # rounding of the gradient would be divided by the curvature of dependent rows, which vanishes as x nears a vertex
+        H[np.diag_indices_from(H)] += proximal * D + MODEST * EPS * (
+            abs(problem.A[rows]) @ state.x + np.abs(problem.b[rows])
+        )
         d = np.zeros_like(q)
         d[rows] = newton_direction(H, q[rows], y[rows], bounded[rows])
         slope = float(q @ d)
         if not slope < 0:
             return replace(state, stalled=True)
-        new = self._moved(problem, y, d, 1.0)
+        v = problem.adjoint(sign * d)
+        reach = float(np.ptp(v) if problem.total is not None else np.abs(v).max())
+        step = min(1.0, MAX_STEP / max(reach, 1e-300))
+        new = self._moved(problem, y, d, step)
         if not (-problem.excess(new.p) @ d <= -0.1 * slope and new.objective >= state.objective):
-            alpha = step_to_row(state.logx, problem.adjoint(sign * d), float(sign * d @ problem.b), problem.total)
-            if 0 < alpha < 1:
+            alpha = step_to_row(state.logx, v, float(sign * d @ problem.b), problem.total)
+            if 0 < alpha < step:
                 new = self._moved(problem, y, d, alpha)
         has_gained = new.objective > state.objective + 1e-15 * max(problem.mass, abs(state.objective))
         idle = 0 if has_gained else state.idle + 1

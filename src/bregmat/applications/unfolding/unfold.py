@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 import scipy
+from scipy.spatial.distance import pdist, squareform
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
@@ -27,6 +28,8 @@ from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
 DETOUR, TYPICAL_DETOUR = 5.0, 10.0
+SMALLEST_START = 1e-3  # squared distance, over the mean, from which on slacks start at the width of the band
+REPEATED = 1e-7  # distance of points that count as one, relative to their spread: its square is rounding
 
 
 @tells_interrupts
@@ -56,7 +59,7 @@ def unfold(
     X : array-like, shape (n, d)
         Points.
     n_neighbors : int
-        Number of nearest points to which each point keeps its distance.
+        Number of nearest different points to which each point keeps its distance.
     n_components : int
         Dimensions of the embedding, 1 to n - 1.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
@@ -100,8 +103,9 @@ def unfold(
 
     Notes
     -----
-    ``K = N M N'`` with an orthonormal basis N of the vectors whose entries sum to 0, so that no constraint is needed to centre K. Each
-    of the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c rows, two for each pair of neighbours.
+    Points that are repeated, up to rounding, are joined: they have the same row of the factor. ``K = N M N'`` with an orthonormal basis
+    N of the vectors that are the same at joined points and whose entries sum to 0, so that no constraint is needed to centre K. Each of
+    the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c rows, two for each pair of neighbours.
 
     Examples
     --------
@@ -120,20 +124,25 @@ def unfold(
     as_choice("objective", objective, get_args(UnfoldObjective))
     for name, value in (("n_neighbors", n_neighbors), ("n_components", n_components)):
         check_integer(name, value, 1, optional=False)
-        if value >= n:
-            raise ValueError(f"{name} must be below the number of points, {n}; got {value}.")
     check_positive("slack_weight", slack_weight)
     check_positive("rtol", rtol, finite=True, zero=True)
-    pairs, sq = neighbour_pairs(points, n_neighbors)
-    _warn_of_short_cuts(points, n_neighbors, pairs, sq)
-    rows, N = distance_rows(pairs, sq, rtol), centred_basis(n)
+    first, group = distinct_points(points)
+    for name, value in (("n_neighbors", n_neighbors), ("n_components", n_components)):
+        if value >= len(first):
+            kind = "points" if len(first) == n else "different points"
+            raise ValueError(f"{name} must be below the number of {kind}, {len(first)}; got {value}.")
+    pairs, sq = neighbour_pairs(points[first], n_neighbors)
+    _warn_of_short_cuts(points[first], first, n_neighbors, pairs, sq)
+    pairs = first[pairs]
+    rows, N = distance_rows(pairs, sq, rtol), centred_basis(group)
     largest = float(n**2 * sq.mean())  # exceeds the largest eigenvalue of an unfolded surface
     scale = 0.0
     if objective == "variance":
-        program = SemidefiniteProgram.build(-np.eye(n - 1), bind(rows, N), rows, slack_weight * largest)
-        start = np.tile(rtol * sq, 2) if rtol > 0 else None
+        r = N.shape[1]
+        program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
+        start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
         outcome = solve(program, LogDetPath(), start=start, **limits)
-        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(n - 1)))
+        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
@@ -156,6 +165,13 @@ def unfold(
         rtol=float(rtol),
         n_components=int(n_components),
     )
+
+
+def distinct_points(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ascending numbers of points that stand for all, and for each point the place of its representative among them."""
+    near = pdist(X) <= REPEATED * np.sqrt(float(((X - X.mean(axis=0)) ** 2).sum()) / len(X))
+    label = scipy.sparse.csgraph.connected_components(squareform(near), directed=False)[1]
+    return np.unique(np.unique(label, return_index=True)[1][label], return_inverse=True)
 
 
 def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.ndarray]:
@@ -183,10 +199,10 @@ def neighbour_pairs(X: np.ndarray, n_neighbors: int) -> tuple[np.ndarray, np.nda
     return pairs, sq
 
 
-def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
+def _warn_of_short_cuts(X: np.ndarray, names: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: np.ndarray) -> None:
     """Warn of pairs, with squared distances sq, that may join layers of a folded surface.
 
-    Their points are far apart along the edges of the graph of half as many neighbours.
+    Their points are far apart along the edges of the graph of half as many neighbours. ``names`` are their numbers in the message.
     """
     from sklearn.neighbors import kneighbors_graph
 
@@ -197,7 +213,7 @@ def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: 
     around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
     ratio = np.where(around > TYPICAL_DETOUR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
     if (ratio > DETOUR).any():
-        i, j = pairs[np.argmax(ratio)]
+        i, j = names[pairs[np.argmax(ratio)]]
         warnings.warn(
             f"{int((ratio > DETOUR).sum())} edges of the neighbourhood graph look like short cuts between layers: points {i} and {j} are "
             f"{ratio.max():.0f} times as far apart along edges of fewer neighbours. Lower n_neighbors, or take more points.",
@@ -206,8 +222,13 @@ def _warn_of_short_cuts(X: np.ndarray, n_neighbors: int, pairs: np.ndarray, sq: 
         )
 
 
-def centred_basis(n: int) -> np.ndarray:
-    """Orthonormal basis (n, n - 1) of the vectors whose entries sum to 0: a reflection that maps e to the first axis, without that axis."""
-    v = np.full(n, 1.0 / np.sqrt(n))
+def centred_basis(group: np.ndarray) -> np.ndarray:
+    """Orthonormal basis (n, u - 1) of the vectors that are constant on each of the u groups and whose entries sum to 0.
+
+    A reflection maps the roots of the sizes of the groups to the first axis. Its other axes are the basis, spread over the groups.
+    """
+    size = np.bincount(group)
+    v = np.sqrt(size / len(group))
     v[0] += 1.0
-    return np.eye(n)[:, 1:] - np.outer(v, v[1:] / v[0])
+    H = np.eye(len(v))[:, 1:] - np.outer(v, v[1:] / v[0])
+    return (H / np.sqrt(size)[:, None])[group]
