@@ -6,7 +6,7 @@ correlation matrix. corr_nearest stops when the smallest eigenvalue of its matri
 results as it is written there (``eigh``). It never is met in rounded arithmetic where the optimum is singular, so corr_nearest ends at
 its iteration limit with a warning: its default of 100 n at n = 100, but n at n = 500, where the default would take half an hour.
 
-    python benchmarks/bench_correlation.py [--sizes 100 500] [--large 2000] [--skip-rival]
+    python benchmarks/bench_correlation.py [--sizes 100 500] [--large 2000] [--banded 150] [--skip-rival]
 """
 
 from __future__ import annotations
@@ -54,6 +54,19 @@ def definite(C: np.ndarray, low: float = 0.01) -> np.ndarray:
     t, U = np.linalg.eigh(C)
     A = (U * np.maximum(t, low)) @ U.T
     return (A + A.T) / 2
+
+
+def banded(n: int, lag: int = 10, observations: int = 60, phi: float = 0.85) -> np.ndarray:
+    """Sample correlations of an autoregressive process in order of its lag, set to 0 beyond a lag."""
+    rng = np.random.default_rng(0)
+    X = np.zeros((observations, n))
+    X[:, 0] = rng.normal(size=observations)
+    for k in range(1, n):
+        X[:, k] = phi * X[:, k - 1] + np.sqrt(1 - phi**2) * rng.normal(size=observations)
+    C = np.corrcoef(X.T)
+    C = np.where(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= lag, (C + C.T) / 2, 0.0)
+    np.fill_diagonal(C, 1.0)
+    return C
 
 
 def meets_rule(X: np.ndarray) -> bool:
@@ -133,6 +146,18 @@ def weighted(sizes: list[int]) -> None:
     harness.print_table("Weights per entry", ["matrix", "n", "CPU", "steps", "status", "gap", "target"], rows)
 
 
+def fixed_entries(sizes: list[int]) -> None:
+    """Entries beyond lag 10 fixed at 0: nearly all of them."""
+    rows = []
+    for n in sizes:
+        C = banded(n)
+        run = harness.timed(lambda C=C: nearest_correlation(C, fixed=C == 0))
+        r = run.value
+        word = f"10 s: {harness.verdict_word(run.cpu_median < 10.0 and r.gap <= 1e-6)}"
+        rows.append([n, harness.seconds(run.cpu_median), r.n_iter, str(r.status), f"{r.gap:.1e}", r.solver, word])
+    harness.print_table("Fixed entries", ["n", "CPU", "steps", "status", "gap", "solver", "target"], rows)
+
+
 def factors(sizes: list[int], k: int = 5) -> None:
     """As many factors as the model of ``noisy`` has, and the share of the objective that the bound proves."""
     rows = []
@@ -177,12 +202,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[100, 500])
     parser.add_argument("--large", type=int, nargs="*", default=[2000])
+    parser.add_argument("--banded", type=int, nargs="*", default=[140, 150, 160, 180, 200])
     parser.add_argument("--skip-rival", action="store_true")
     given = parser.parse_args()
     print(harness.machine())
     harness.one_thread()
     divergences([*given.sizes, *given.large])
     weighted([*given.sizes, 1000])
+    fixed_entries(given.banded)
     factors(given.sizes)
     frobenius(given.sizes, not given.skip_rival)
 

@@ -7,8 +7,6 @@ rivals that get the same pairs as must-link and cannot-link: COP-KMeans (Wagstaf
 the transitive closure), written out below after their papers. PCKMeans weighs a broken pair against squared distances: 1 is its
 usual setting, "scaled" is the mean squared distance to the mean, so that a broken pair costs about as much as a bad assignment.
 
-"Pairs spread": LogDet with `bregmat.spread_pairs`, soft rows from the same pairs for the points near their ends.
-
 Normalised mutual information, mean and standard error over 20 draws of pairs: on all points, and on points in no pair.
 
     python benchmarks/bench_semisupervised.py                    # with BREGMAT_DATA: UCI pendigits, 317 points; else 8 x 8 images
@@ -139,7 +137,7 @@ def main() -> None:
 
 def run(title, X, y, numbers, repeats) -> None:
     """One table: all methods on draws of pairs of one data set."""
-    from bregmat import Constraints, nearest_kernel, spread_pairs
+    from bregmat import Constraints, nearest_kernel
     from bregmat.coordinates.priors import Factor
     from bregmat.estimators import KernelKMeans
 
@@ -175,14 +173,7 @@ def run(title, X, y, numbers, repeats) -> None:
                     result = nearest_kernel(Factor(X), given, divergence=divergence, slack_weight=SOFT, tol=1e-4)
                 if result.status != "OPTIMAL":
                     short.append(f"{divergence}, {n_pairs} pairs: {result.status}, gap {result.gap:.1e}")
-                results = {name: result}
-                if divergence == "logdet":
-                    result = nearest_kernel(Factor(X), spread_pairs(X, given), slack_weight=SOFT, tol=1e-4)
-                    if result.status != "OPTIMAL":
-                        short.append(f"spread, {n_pairs} pairs: {result.status}, gap {result.gap:.1e}")
-                    results["logdet, pairs spread"] = result
-                for name, result in results.items():
-                    found[name] = KernelKMeans(k, n_init=STARTS, random_state=seed).fit_predict(result.factor)
+                found[name] = KernelKMeans(k, n_init=STARTS, random_state=seed).fit_predict(result.factor)
             for name, label in found.items():
                 if label is None:
                     failed[name] = failed.get(name, 0) + 1

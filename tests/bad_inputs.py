@@ -183,6 +183,8 @@ def fitted(name, **settings):
     if name == "OnlinePCA":
         return bregmat.OnlinePCA(2, eta=0.1, **settings).partial_fit(X / 10)
     machine = getattr(bregmat, name)(**FEW.get(name, {}) | settings)
+    if name == "RetrievalLearner":
+        return machine.fit(X, X)
     return machine.fit(X) if name == "KernelKMeans" else machine.fit(X, Y)
 
 
@@ -198,6 +200,8 @@ def with_setting(name):
         machine = getattr(bregmat, name)(**good | settings)
         if name == "KernelKMeans":
             return machine.fit(X)
+        if name == "RetrievalLearner":
+            return machine.fit(X, X)
         if name == "MatrixExponentiatedGradient":
             return machine.partial_fit([[0, 1], [1, 2]], [0.1, 0.2])
         return (
@@ -268,6 +272,21 @@ LEARNER = {
     "verbose": VERBOSE,
 }
 POINTS = table(X, square=False)
+RELEVANT = {
+    "far": [[0, 9]],
+    "negative": [[0, -1]],
+    "half": [[0, 0.5]],
+    "nan": [[0, NAN]],
+    "text": [["a", "b"]],
+    "three": [[0, 1, 2]],
+    "flat": [0, 1],
+    "truths": [[True, False]],
+    "none relevant": np.zeros((0, 2), dtype=int),
+    "sparse, other shape": sp.csr_array(np.eye(5)),
+    "sparse, negative": sp.csr_array(-np.eye(6)),
+    "sparse, nan": sp.csr_array(NAN * np.eye(6)),
+    "thing": Thing(),
+}
 PROGRAM = {
     "x0": column(4, none=True, low=-1.0),
     "upper": dict(column(4, none=True, low=-1.0).items()),
@@ -351,7 +370,7 @@ ENTRIES = {
         | {"fixed": {"number": 3, "word": "x", "small": np.zeros((2, 2), bool), "numbers": EYE, "thing": Thing()}}
         | {"weights": {"number": 3, "word": "x", "small": np.ones((2, 2)), "below": -np.ones((4, 4)), "thing": Thing()}}
         | {"bounds": {"number": 3, "three": (1, 2, 3), "crossed": (0.5, 0.4), "word": ("x", None), "thing": Thing()}}
-        | {"repair": WORD, "floor": POSITIVE, "scale": MAYBE}
+        | {"scale": MAYBE}
         | LIMITS,
     ),
     "factor_correlation": Entry(
@@ -456,16 +475,6 @@ ENTRIES = {
         },
         free=("unlabeled",),
     ),
-    "spread_pairs": Entry(
-        bregmat.spread_pairs,
-        {"X": X, "constraints": PAIR},
-        {"X": POINTS, "constraints": {k: v for k, v in ROWS.items() if k != "none"}}
-        | {
-            "n_neighbors": count(1, none=False),
-            "reach": number(-1.0) | {"zero": 0.0},
-            "weight": number(-1.0) | {"zero": 0.0},
-        },
-    ),
     "Factor": Entry(
         lambda G0: bregmat.nearest_kernel(Factor(G0), PAIR),
         {"G0": X},
@@ -498,6 +507,11 @@ ENTRIES = {
         }
         | {"weight": PAIR_INDEX["weight"]},
         {"values": "values|bound"},
+    ),
+    "Constraints.entries": Entry(
+        Constraints.entries,
+        {"C": EYE},
+        {"C": {k: v for k, v in table(EYE, square=True).items() if k != "nan"}, "weight": PAIR_INDEX["weight"]},
     ),
     "Constraints.trace": Entry(
         Constraints.trace,
@@ -577,6 +591,7 @@ ENTRIES = {
                 "one column": {"a": [0, 1]},
                 "no pairs": {"a": [], "b": []},
             },
+            "scores": WORD,
             "X": table(X, none=True) | {"short": X[:3]},
             "sample_id": SAMPLES,
             "random_state": SEED,
@@ -838,6 +853,38 @@ ENTRIES = {
     ),
     "MarginSVC.decision_function": Entry(
         of_class("MarginSVC", "decision_function"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
+    ),
+    "RetrievalLearner": Entry(
+        with_setting("RetrievalLearner"),
+        {},
+        {
+            "temperature": POSITIVE | {"word": "low"},
+            "slack_weight": POSITIVE | {"word": "low"},
+            "n_negatives": count(0, none=False),
+            "n_passes": count(1, none=False),
+            "random_state": SEED,
+            "tol": POSITIVE,
+            "max_iter": count(1),
+            "verbose": VERBOSE,
+            "callback": CALLABLE,
+        },
+    ),
+    "RetrievalLearner.fit": Entry(
+        lambda **given: bregmat.RetrievalLearner().fit(**given),
+        {"queries": X, "documents": X},
+        {"queries": POINTS, "documents": POINTS | {"features": np.ones((6, 5))}, "relevant": RELEVANT},
+    ),
+    "RetrievalLearner.score": Entry(
+        of_class("RetrievalLearner", "score"),
+        {"queries": X, "documents": X},
+        {
+            "queries": POINTS | {"features": np.ones((6, 5))},
+            "documents": POINTS | {"features": np.ones((6, 5))},
+            "relevant": RELEVANT,
+        },
+    ),
+    "RetrievalLearner.transform": Entry(
+        of_class("RetrievalLearner", "transform"), {"X": X}, {"X": POINTS | {"features": np.ones((3, 5))}}
     ),
 }
 PAIRS, TARGETS = [[0, 1], [1, 2]], [0.1, 0.2]
@@ -1174,6 +1221,7 @@ COMMANDS = {
             "--out": {"absent/out.csv": "absent", "out.txt": "txt"},
             "--min-eig": NUMBERS | {"1": "{}"},
             "--weights": FILES | {"points.csv": "points.csv"},
+            "--fixed": FILES | {"points.csv": "points.csv"},
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
             "--target": FILES | {"points.csv": "points.csv"},

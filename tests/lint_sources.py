@@ -20,7 +20,7 @@ TREE = """
 plots
 io
 verification
-online pairs
+online pairs retrieval
 estimators
 applications
 from_labels

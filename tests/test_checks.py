@@ -8,20 +8,24 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints
+from bregmat import Constraints, MetricLearner, nearest_correlation
 from bregmat.base import checks, points
 
 NAN, INF = np.nan, np.inf
 SKEW = [[1.0, 0.5], [0.25, 1.0]]
 
 REFUSED = {
-    "ragged": (lambda: checks.as_matrix("A", [[1.0], [1.0, 2.0]]), TypeError, "A must be numeric; got list: setting"),
+    "ragged": (
+        lambda: checks.as_matrix("A", [[1.0], [1.0, 2.0]]),
+        TypeError,
+        "A must have rows of one length; got shape (1,) in row 0 and (2,) in row 1.",
+    ),
     "words": (lambda: checks.as_matrix("A", [["a", "b"]]), TypeError, "A must be numeric; got ndarray with dtype <U1."),
     "a word": (lambda: checks.as_column("b", "far", 3), TypeError, "b must be numeric; got 'far'."),
     "numbers as text": (
         lambda: checks.as_matrix("A", np.array([["1", 2.0]], dtype=object)),
         TypeError,
-        "A must be numeric; got ndarray with dtype object: it holds text, in column 0 ('1' in row 0).",
+        "A must be numeric; got ndarray with dtype object, in column 0 ('1' in row 0); the argument must be free of strings",
     ),
     "none": (lambda: checks.as_matrix("A", None), TypeError, "A must be numeric; got None."),
     "complex": (lambda: checks.as_matrix("A", 1j * np.eye(2)), TypeError, "A must be real; got complex numbers."),
@@ -200,20 +204,53 @@ def test_what_is_wrong_in_a_data_frame_is_named_by_its_columns(kind):
     """Which column holds text, and which has gaps: the first mistakes with a table of one's own."""
     with pytest.raises(
         TypeError,
-        match=r"X must be numeric; .*text, in columns 'id' .*'town' \('Ulm' in row 0\); encode .*OneHotEncoder",
+        match=r"X must be numeric; got DataFrame, in columns 'id' .*'town' \('Ulm' in row 0\); encode .*OneHotEncoder",
     ):
         points.check_numeric("X", kind({"id": ["p0", "p1"], "a": [1.0, 2.0], "town": ["Ulm", "Bonn"]}))
     with pytest.raises(
         ValueError, match=r"X must be finite; .* columns 'b' \(2\), 'c' \(1\): rows 0, 2, counted from 0"
     ):
         points.check_numeric("X", kind({"a": [1.0, 2.0, 3.0], "b": [NAN, 1.0, NAN], "c": [1.0, 2.0, INF]}))
-    with pytest.raises(TypeError, match=r"text, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more"):
+    with pytest.raises(
+        TypeError, match=r"numeric; got DataFrame, in columns 'c0' .*'c4' \('x' in row 0\) and 2 more; encode"
+    ):
         points.check_numeric("X", kind({f"c{k}": ["x"] for k in range(7)}))
 
 
-def test_a_missing_number_of_pandas_is_named():
-    with pytest.raises(TypeError, match=r"NAType', in column 'b' \(<NA> in row 1\)"):
-        points.check_numeric("X", pd.DataFrame({"a": [1, 2], "b": pd.array([1, None], dtype="Int64")}))
+@pytest.mark.parametrize("dtype", ["Int64", "Float64", object])
+def test_a_missing_number_of_pandas_is_missing_as_nan_is(dtype):
+    column = pd.array([1, pd.NA], dtype=dtype)
+    frame = pd.DataFrame({"a": [1, 2], "b": column})
+    with pytest.raises(ValueError, match=r"X must be finite; got NaN or infinity in column 'b' \(1\): row 1, counted"):
+        points.check_numeric("X", frame)
+    with pytest.raises(ValueError, match="X must be finite; got NaN or infinity in row 1"):
+        points.as_points("X", frame)
+    with pytest.raises(ValueError, match="bound must be finite; got nan in row 1"):
+        Constraints.sq_distance([0, 1], [1, 2], column, "<=")
+    C = pd.DataFrame([[1.0, 0.5], [0.5, 1.0]]).astype("Float64" if dtype == "Int64" else dtype)
+    C.iloc[0, 1] = C.iloc[1, 0] = pd.NA
+    assert np.array_equal(nearest_correlation(C, weights=np.eye(2)).matrix, np.eye(2))
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pd.date_range("2026-01-01", periods=2),
+        pd.date_range("2026-01-01", periods=2, tz="UTC"),
+        pd.to_timedelta([1, 2], unit="h"),
+    ],
+)
+@pytest.mark.parametrize("columns", [{}, {"a": [1.0, 2.0]}])
+def test_times_are_refused_with_the_way_to_numbers(times, columns):
+    with pytest.raises(TypeError, match=r"X must be numeric; got .*; give times as numbers, .*timedelta64") as raised:
+        points.check_numeric("X", pd.DataFrame(columns | {"t": times}))
+    assert "float()" not in str(raised.value) and (not columns or "in column 't' (Time" in str(raised.value))
+
+
+def test_two_columns_of_one_name_are_refused():
+    frame = pd.DataFrame([[1.0, 2.0, 3.0], [4.0, 5.0, 7.0]], columns=["a", "b", "a"])
+    with pytest.raises(ValueError, match="X must have columns of different names; column 'a' occurs twice"):
+        MetricLearner().fit(frame, [0, 1])
 
 
 def test_a_check_of_a_random_state_advances_nothing():

@@ -283,6 +283,98 @@ def test_triplets(bregmat, points, tmp_path):
     assert str(first).startswith("sq_dist(0, 1) + ") and str(first).endswith("<= sq_dist(0, 40)") and first.bound < 0
 
 
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--prior", "varience"), "--prior must be one of 'auto', 'identity', .*; got 'varience'; is it 'variance'?"),
+        (("--divergence", "logdt"), "--divergence must be one of 'logdet', .*; got 'logdt'; is it 'logdet'?"),
+        (("--loss", "squard"), "--loss must be one of 'relative_slack', .*; got 'squard'; is it 'squared'?"),
+        (("--solver", "newton"), "--solver must be one of 'auto', .*; got 'newton'"),
+        (("--strategy", "neighbor"), "--strategy must be .*; got 'neighbor'; is it 'neighbors'?"),
+        (("--missing", "medain"), "--missing must be .*; got 'medain'; is it 'median'?"),
+        (("--labels", "Kind"), "points.csv: no column 'Kind'; is it 'kind'?; the columns are"),
+    ],
+)
+def test_words_that_are_not_known_are_told_with_what_is_like_them(bregmat, points, option, message):
+    done = bregmat("learn", points, *(() if option[0] == "--labels" else ("--labels", "kind")), *option)
+    assert done.exit_code == 2 and re.search(message.replace("?", r"\?"), done.stderr), done.output
+    assert "object such as" not in done.stderr and "array" not in done.stderr  # which a command line cannot pass
+
+
+def test_names_with_blanks_are_quoted_in_advice(bregmat, data, tmp_path):
+    names = [f"p {k}" for k in range(60)]
+    columns = {"Listing ID": names, "the maker": np.where(data[1] == 1, "yes", "no")}
+    X = np.column_stack([data[0], np.arange(60.0)])
+    write_points(tmp_path / "points.csv", X, names=[*"abcd", "row key"], columns=columns)
+    done = bregmat("learn", "points.csv", "--labels", "the maker", "--folds", "0")
+    assert done.exit_code == 0, done.output
+    assert "--id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["learn", "label"])
+def test_help_names_all_formats_and_common_options_first(bregmat, command):
+    shown = bregmat(command, "--help").stdout
+    assert all(ending in shown for ending in (".csv", ".tsv", ".gz", ".parquet", ".feather", ".npy"))
+    common = [shown.index(f"--{name} ") for name in ("labels", "id")]
+    assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
+    if command == "learn":
+        common += [shown.index(f"--{name} ") for name in ("constraints", "out", "report")]
+        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol", "points"))
+
+
+def test_triplets_are_judged_by_their_order(bregmat, tmp_path):
+    """The margins of such a table are measured: more of them may be missed where more triplets are in order."""
+    rng = np.random.default_rng(0)
+    X, scale = rng.normal(size=(80, 6)), np.array([3.0, 2.0, 1.0, 0.2, 0.2, 0.2])
+    a, b, c = np.array([rng.choice(80, 3, replace=False) for _ in range(400)]).T
+    first, second = (np.linalg.norm((X[a] - X[other]) * scale, axis=1) for other in (b, c))
+    near, far = np.where(first < second, b, c), np.where(first < second, c, b)
+    write_points(tmp_path / "points.csv", X, names=list("uvwxyz"))
+    write(tmp_path, "judged.csv", "head,winner,loser", *(f"{i},{j},{k}" for i, j, k in zip(a, near, far)), "5,5,6")
+    done = bregmat("learn", "points.csv", "--constraints", "judged.csv", "--out", "m")
+    assert done.exit_code == 0, done.output
+    assert "1 of 401 rows name a point twice, as attention checks do, and are left out" in done.stderr
+    line = next(line for line in done.stdout.splitlines() if "the near point is closer than the far one" in line)
+    before, scaled, after = (float(cell) for cell in re.findall(r"\d\.\d+|\b1\b", line))
+    Z = load("m").transform(X)
+    order = np.linalg.norm(Z[a] - Z[near], axis=1) < np.linalg.norm(Z[a] - Z[far], axis=1)
+    assert after == pytest.approx(order.mean(), abs=1e-3) and after > before + 0.1 and after > scaled
+    assert "constraints met" not in done.stdout and "more than any metric can give" not in done.stderr
+
+
+def test_a_missed_margin_is_not_a_lost_order():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 3.0], [0.0, 1.0]])
+    rows = Constraints.from_triplets([(0, 1, 2), (0, 3, 2)], 5.0)
+    assert rows.satisfied(X).all() and not rows.satisfied(X / 2).any()
+    assert measure.fewer_met(rows, X, X / 2) is None and measure.fewer_met(rows, X, X[[0, 2, 1, 3]]) is not None
+    name, *shares = measure.comparisons_in_order(rows, (X, X / 2, X * [0.0, 1.0]))[0]
+    assert name == "the near point is closer than the far one" and shares == [1.0, 1.0, 1.0]
+    assert measure.comparisons_in_order(Constraints.sq_distance(0, 1, 1.0, "<="), (X, X, X)) == []
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_column_without_a_name_names_the_rows(suffix, bregmat, data, tmp_path):
+    """As `DataFrame.to_csv` and `to_parquet` write an index."""
+    pd = pytest.importorskip("pandas")
+    X = data[0][:6]
+    frame = pd.DataFrame(X, columns=list("abcd"), index=["u", "v", "w", "x", "y", "z"])
+    path = tmp_path / f"points{suffix}"
+    frame.to_csv(path) if suffix == ".csv" else frame.to_parquet(path)
+    write(tmp_path, "pairs.csv", "a,b,match", "u,v,match", "w,z,distinct")
+    for option in ([], ["--id", ""], ["--id", "index"]):
+        done = bregmat("learn", path.name, "--constraints", "pairs.csv", "--out", "m", *option)
+        assert done.exit_code == 0, done.output
+        assert [str(row).partition(" ")[0] for row in load("m").constraints_] == ["sq_dist(0,", "sq_dist(2,"]
+    write(tmp_path, "odd.csv", "a,b", "0,1")
+    done = bregmat("learn", path.name, "--constraints", "odd.csv")
+    assert done.exit_code == 2 and "column 'index' names the points" in done.stderr
+    filtered = pd.DataFrame(X, columns=list("abcd"), index=[3, 5, 8, 9, 20, 30])
+    filtered.to_csv(path) if suffix == ".csv" else filtered.to_parquet(path)
+    write(tmp_path, "pairs.csv", "a,b", "5,8")
+    assert bregmat("learn", path.name, "--constraints", "pairs.csv", "--out", "m").exit_code == 0
+    assert load("m").constraints_.index[:, :2].tolist() == [[1, 2]]
+
+
 def test_distances_of_pairs(bregmat, data, tmp_path):
     write_points(tmp_path / "points.npy", data[0], names=list("abcd"))
     write(tmp_path, "far.csv", "i,j,distance", "0,1,2", "2,3,0.5")
@@ -947,7 +1039,9 @@ def test_progress(monkeypatch, capsys, terminal):
         clock.now = 20.0
         progress(record)
     shown = capsys.readouterr().err
-    assert "learning: iteration 12, gap 3.2e−4, violation 0.0125, 20 s" in shown
+    assert (
+        "learning: step 12, at most 0.033 % from the optimum, largest violation of a constraint 0.0125, 20 s" in shown
+    )
     assert ("Ctrl-C keeps the best so far" in shown) is terminal
 
 

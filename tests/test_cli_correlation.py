@@ -149,6 +149,54 @@ def test_a_target_and_factors(correlation):
         assert done.exit_code == 2 and f"{options[0]} and {options[2]} exclude each other" in done.stderr, done.output
 
 
+@pytest.mark.parametrize("kind", ["lower", "upper", "short rows"])
+def test_a_triangle_is_mirrored(correlation, tmp_path, kind):
+    keep = np.triu(np.ones((3, 3))) if kind == "upper" else np.tril(np.ones((3, 3)))
+    pd.DataFrame(np.where(keep, BROKEN, np.nan), NAMES, NAMES).to_csv("half.csv")
+    if kind == "short rows":
+        lines = (tmp_path / "half.csv").read_text().splitlines()
+        (tmp_path / "half.csv").write_text("\n".join(line.rstrip(",") for line in lines) + "\n")
+    assert correlation("half.csv", "--out", "out.csv").exit_code == 0
+    assert correlation("broken.csv", "--out", "whole.csv").exit_code == 0
+    assert np.array_equal(read("out.csv"), read("whole.csv"))
+    half = read("half.csv")
+    half.iloc[2, 0] = half.iloc[0, 2] = np.nan  # a gap in the triangle is an unknown entry
+    half.to_csv("gap.csv")
+    done = correlation("gap.csv")
+    assert done.exit_code == 2 and "--weights FILE says which entries are unknown" in done.stderr
+
+
+def test_decimal_commas_come_back(correlation, tmp_path):
+    pd.DataFrame(BROKEN, NAMES, NAMES).to_csv("comma.csv", sep=";", decimal=",")
+    assert correlation("comma.csv", "--out", "out.csv").exit_code == 0
+    out = pd.read_csv("out.csv", sep=";", decimal=",", index_col=0)
+    assert np.array_equal(out.to_numpy(), nearest_correlation(BROKEN).matrix)
+    assert correlation("comma.csv", "--out", "out.tsv").exit_code == 0
+    assert "0,75" in (tmp_path / "out.tsv").read_text()
+
+
+def test_a_small_matrix_is_printed_if_it_is_not_written(correlation):
+    shown = correlation("broken.csv").stdout
+    for value in nearest_correlation(BROKEN).matrix[np.triu_indices(3, 1)]:
+        assert f"{abs(value):.4f}"[:5] in shown
+    assert shown.count("credit") >= 2 and "0.5822" not in correlation("broken.csv", "--out", "out.csv").stdout
+    names = [f"factor{k}" for k in range(11)]
+    pd.DataFrame(0.5 * np.eye(11) + 0.5, names, names).to_csv("large.csv")
+    assert "factor7" not in correlation("large.csv").stdout
+
+
+def test_fixed_entries_stay(correlation):
+    fixed = np.array([[1, 1, 0], [1, 1, 0], [0, 0, np.nan]])
+    pd.DataFrame(fixed, NAMES, NAMES).to_csv("mask.csv")
+    assert correlation("broken.csv", "--fixed", "mask.csv", "--out", "out.csv").exit_code == 0
+    mask = np.zeros((3, 3), dtype=bool)
+    mask[0, 1] = mask[1, 0] = True
+    assert np.array_equal(read("out.csv"), nearest_correlation(BROKEN, fixed=mask).matrix)
+    assert read("out.csv").iloc[0, 1] == 0.9
+    done = correlation("broken.csv", "--target", "identity", "--fixed", "mask.csv")
+    assert done.exit_code == 2 and "--target and --fixed exclude each other" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("table", "message"),
     [

@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from packaging.version import Version
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_wine
 from sklearn.metrics import pairwise_distances
@@ -157,6 +158,37 @@ def test_bad_frames_name_the_row(change, message):
         Constraints.from_frame(frame)
 
 
+@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+def test_times_name_samples(unit):
+    row = {"relation": ["sq_distance"] * 2, "bound": [1.0, 2.0], "sense": ["<="] * 2}
+    days = pd.to_datetime(["2026-01-01", "2026-01-02", "2026-01-03"]).as_unit(unit)
+    X = np.array([[0.0], [1.0], [3.0]])
+    c = Constraints.from_frame(pd.DataFrame(row | {"i": days[:2], "j": days[1:]}))
+    assert c.locate(days)[0].values(X).tolist() == [1.0, 4.0]
+    same(c, Constraints.sq_distance(days[:2], days[1:], [1.0, 2.0], "<="))
+    gap = pd.DataFrame(row | {"i": days[:2], "j": pd.DatetimeIndex([days[2], pd.NaT])})
+    with pytest.raises(ValueError, match="row 1: 'sq_distance' needs a sample in column 'j', which is empty"):
+        Constraints.from_frame(gap)
+
+
+@pytest.mark.parametrize(
+    "values", [["a", None], ["a", np.nan], pd.array([0, pd.NA], dtype="Int64"), pd.to_datetime(["2026-01-01", None])]
+)
+def test_missing_samples_are_named(values):
+    far = ["c", "d"] if isinstance(values, list) else [8, 9]
+    with pytest.raises(ValueError, match="i must hold row numbers or sample names; .* in row 1"):
+        Constraints.sq_distance(values, far, 1.0, "<=")
+
+
+def test_frames_with_two_columns_of_one_name_or_ragged_cells_are_refused():
+    with pytest.raises(ValueError, match="frame: column 'b' occurs twice"):
+        Constraints.from_frame(pd.DataFrame([[0, 1, 2]], columns=["a", "b", "b"]))
+    with pytest.raises(
+        TypeError, match=r"frame: column 'a' must have rows of one length; got shape \(1,\) in row 0 and"
+    ):
+        Constraints.from_frame({"a": [[0], [1, 2]], "b": [1, 2]})
+
+
 # ---------------------------------------------------------------- pairs and triplets as people write them
 LINKED = pd.DataFrame({"a": [0, 2, 4], "b": [1, 3, 5]})
 POINTS = np.random.default_rng(1).normal(size=(9, 3))
@@ -169,6 +201,7 @@ POINTS = np.random.default_rng(1).normal(size=(9, 3))
         ["must", "cannot", "must"],
         ["Must-Link", "cannot_link", "ML"],
         ["same", "different", "SAME"],
+        ["match", "distinct", "match"],
         ["yes", "no", "y"],
         [1, -1, 1],
         ["1.0", "-1", "+1"],
@@ -190,14 +223,105 @@ def test_all_pairs_belong_together_where_nothing_says_otherwise():
         Constraints.from_frame(LINKED)
 
 
-@pytest.mark.parametrize("names", [["anchor", "near", "far"], ["a", "p", "n"], ["i", "j", "l"], ["x", "y", "z"]])
-def test_triplets_by_name_or_by_place(names):
+@pytest.mark.parametrize(
+    "names", [["anchor", "near", "far"], ["a", "p", "n"], ["i", "j", "l"], ["head", "winner", "loser"]]
+)
+def test_triplets_by_name(names):
     rows = np.array([[0, 1, 2], [2, 3, 4], [1, 5, 0]])
     table = pd.DataFrame(rows, columns=names)
     expected = Constraints.from_triplets(rows, X=POINTS)
     same(Constraints.from_frame(table, X=POINTS), expected)
-    if names != ["x", "y", "z"]:
-        same(Constraints.from_frame(table[names[::-1]], X=POINTS), expected)
+    same(Constraints.from_frame(table[names[::-1]], X=POINTS), expected)
+
+
+def test_triplets_of_words_by_place():
+    words = np.array(list("uvwxyzqrs"))
+    table = pd.DataFrame(words[[[0, 1, 2], [2, 3, 4]]], columns=["x", "y", "z"])
+    expected = Constraints.from_triplets(table, X=POINTS, sample_id=words)
+    same(Constraints.from_frame(table, X=POINTS, sample_id=words), expected)
+
+
+@pytest.mark.parametrize("rating", [[3, 5, 1], [3.5, 5, 1], [-1, 2, 7]])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_ratings_are_no_row_numbers(rating, is_named):
+    """Three columns of numbers could be triplets; no name says that they are."""
+    points = np.array(["u", "v", "w", "x"]) if is_named else np.arange(4)
+    table = {"q1": points[[0, 1, 2]], "q2": points[[1, 2, 3]], "rating": rating}
+    with pytest.raises(ValueError, match="'rating' do not say what the numbers in 'rating' are: call the three anchor"):
+        Constraints.from_frame(table, X=POINTS)
+
+
+@pytest.mark.parametrize("meaning", ["similarity", "distance"])
+def test_scores_of_pairs(meaning):
+    """The lowest and highest scores are bounded as pairs that belong together or not, the others are spread between."""
+    ratings = np.array([1, 7, 4, 2.5])
+    pairs = {"q1": [0, 1, 2, 3], "q2": [1, 2, 3, 4], "rating": ratings, "weight": [1.0, 2.0, 1.0, 3.0]}
+    c = Constraints.from_frame(pairs, scores=meaning, X=POINTS)
+    near, far = np.percentile(pairwise_distances(POINTS)[np.triu_indices(9, 1)] ** 2, (5, 95))
+    share = (ratings - 1) / 6 if meaning == "distance" else (7 - ratings) / 6
+    assert np.allclose(np.sqrt(c.bound), np.sqrt(near) + share * (np.sqrt(far) - np.sqrt(near)), rtol=1e-12)
+    assert c.sense.tolist() == ([1, -1, 0, 0] if meaning == "distance" else [-1, 1, 0, 0])
+    assert c.weight.tolist() == [1.0, 2.0, 1.0, 3.0]
+    name = {"similarity": "similarity", "distance": "dissimilarity"}[meaning]
+    same(Constraints.from_frame({name if k == "rating" else k: v for k, v in pairs.items()}, X=POINTS), c)
+
+
+def test_a_metric_learned_from_scores_orders_pairs_that_were_not_rated(rng):
+    X, scale = rng.normal(size=(80, 6)), np.array([2.0, 2.0, 1.0, 0.3, 0.3, 0.3])
+    pairs = rng.integers(0, 80, (500, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+
+    def distance(points, rows):
+        return np.linalg.norm(points[rows[:, 0]] - points[rows[:, 1]], axis=1)
+
+    true = distance(X * scale, pairs)
+    rating = np.digitize(true, np.quantile(true, np.arange(1, 7) / 7))
+    table = pd.DataFrame({"q1": pairs[:300, 0], "q2": pairs[:300, 1], "rating": rating[:300]})
+    rows = Constraints.from_frame(table, scores="distance", X=X)
+    learned = MetricLearner(prior="identity", slack_weight=1.0).fit(X, constraints=rows).transform(X)
+    before, after = (spearmanr(distance(points, pairs[300:]), rating[300:])[0] for points in (X, learned))
+    assert after > 0.9 and after > before + 0.2
+
+
+@pytest.mark.parametrize(
+    ("table", "scores", "message"),
+    [
+        ({"a": [0, 1], "b": [1, 2], "r": [4, 4]}, "distance", "all scores in 'r' are 4, so they order no pairs"),
+        ({"a": [0, 1], "b": [1, 2], "r": [4, None]}, "distance", "row 1: score '' in 'r' is not a finite number"),
+        ({"a": [0, 1], "b": [1, 2], "r": ["low", 1]}, "similarity", "row 0: score 'low' in 'r'"),
+        ({"a": [0, 1], "b": [1, 2]}, "similarity", "two columns of points and the scores, here in 'b'"),
+        ({"a": [0], "b": [1], "similarity": [2], "link": [1]}, None, "two columns of points and the scores"),
+        ({"weight": [1.0]}, "distance", "no columns make no table of pairs"),
+        ({"relation": ["trace"], "bound": [1.0], "sense": ["=="]}, "distance", "scores= is for a table of pairs"),
+        (
+            {"a": [0], "b": [1], "r": [1]},
+            "rating",
+            "scores must be one of None, 'similarity', 'distance'; got 'rating'",
+        ),
+    ],
+)
+def test_what_are_no_scores(table, scores, message):
+    with pytest.raises(ValueError, match=message):
+        Constraints.from_frame(table, scores=scores, X=POINTS)
+
+
+def test_triplets_of_attention_checks_are_left_out_and_counted(tmp_path):
+    rows = np.array([[0, 0, 2], [2, 3, 4], [1, 5, 1], [1, 5, 0], [6, 7, 7]])
+    table = pd.DataFrame(rows, columns=["head", "winner", "loser"]).assign(weight=[1.0, 2.0, 3.0, 4.0, 5.0])
+    expected = Constraints.from_triplets(rows[[1, 3]], X=POINTS, weight=[2.0, 4.0])
+    with pytest.warns(
+        UserWarning, match="frame was read as triplets.*3 of 5 rows name a point twice, as attention checks do"
+    ):
+        same(Constraints.from_frame(table, X=POINTS), expected)
+    table.to_csv(tmp_path / "judged.csv", index=False)
+    with pytest.warns(UserWarning, match="3 of 5 rows name a point twice"):
+        same(read_constraints(tmp_path / "judged.csv", X=POINTS), expected)
+    table["weight"] = [1.0, 2.0, 3.0, -4.0, 5.0]
+    table.to_csv(tmp_path / "judged.csv", index=False)
+    with pytest.raises(ValueError, match="judged.csv, line 5: weight '-4.0' must be positive"):
+        read_constraints(tmp_path / "judged.csv", X=POINTS)
+    with pytest.raises(ValueError, match="frame: each triplet names a point twice"):
+        Constraints.from_frame(table[:1], X=POINTS)
 
 
 def test_named_triplets():

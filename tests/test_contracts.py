@@ -307,7 +307,7 @@ def test_hard_loss():
     assert (Hard().relaxed(mu, b, g, g)[1] == 0).all()
     assert np.isinf(Hard().value(b + [0, 1e-6], b, g, g))
     assert Hard().value(b, b, g, g) == 0
-    with pytest.raises(TypeError, match="hard row"):
+    with pytest.raises(TypeError, match="hard constraint"):
         Hard().derivatives(b, b, g, g)
 
 

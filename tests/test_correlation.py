@@ -47,6 +47,13 @@ def broken(rng, n, noise=0.3):
     return C
 
 
+def clipped(C):
+    """The matrix with eigenvalues of at least 1e-6, symmetric to the last bit."""
+    values, Q = np.linalg.eigh(C)
+    C = (Q * values.clip(1e-6)) @ Q.T
+    return (C + C.T) / 2
+
+
 def definite(rng, n):
     X = rng.normal(size=(n, 2 * n))
     return X @ X.T / (2 * n)
@@ -339,21 +346,82 @@ def test_nearly_singular_blocks_of_four(rng):
         assert_claims_no_more_than_it_has(nearest_correlation(C, fixed=mask_of(8, pairs)), C, pairs)
 
 
-def test_a_written_entry_that_costs_an_eigenvalue_proves_nothing(rng):
-    """The certificate of a state whose matrix meets its entries and is not positive semidefinite is not feasible."""
+@pytest.mark.parametrize("is_interior_known", [True, False])
+def test_a_written_entry_that_costs_an_eigenvalue(rng, is_interior_known):
+    """The certificate moves the matrix towards the interior, if a matrix there is known; otherwise it is not feasible."""
     C = broken(rng, 10)
-    C[0, 1] = C[1, 0] = 0.3
-    entries = Entries(10, np.array([0]), np.array([1]))
+    pairs = [(0, 1)] if is_interior_known else [(0, 1), (1, 2)]
+    for i, j in pairs:
+        C[i, j] = C[j, i] = 0.3 if is_interior_known else 0.9  # with 0 at (0, 2), an eigenvalue is 1 - 0.9 sqrt(2)
+    entries = Entries(10, *np.array(pairs).T)
     problem = CorrelationProblem.frobenius(C, entries)
-    t, U = np.linalg.eigh(nearest_correlation(C, fixed=mask_of(10, [(0, 1)])).X)
+    t, U = np.linalg.eigh(nearest_correlation(C, fixed=mask_of(10, pairs)).X)
     for x in (0.0, -2e-9):
         X = U @ np.diag(np.append(x, np.maximum(t[1:], 0.0))) @ U.T
         entries.write_inplace(X, entries.wanted(C))
 
         class Given(DenseState):
-            dual, values, matrix = np.zeros(11), entries.of(X), lambda self, X=X: X.copy()
+            dual, values, matrix = np.zeros(problem.c), entries.of(X), lambda self, X=X: X.copy()
 
-        assert problem.certify(Given()).is_feasible == (x == 0.0)
+        certificate = problem.certify(Given())
+        assert certificate.is_feasible == (is_interior_known or x == 0.0)
+        assert (entries.of(certificate.X) == entries.wanted(C)).all()
+        if certificate.is_feasible:
+            assert np.linalg.eigvalsh(certificate.X)[0] > -1e-14
+
+
+def autoregressive(n, seed=0, observations=60, lag=10, phi=0.85):
+    """Sample correlations of a process in order of its lag, set to 0 beyond a lag: indefinite."""
+    rng = np.random.default_rng(seed)
+    X = np.zeros((observations, n))
+    X[:, 0] = rng.normal(size=observations)
+    for k in range(1, n):
+        X[:, k] = phi * X[:, k - 1] + np.sqrt(1 - phi**2) * rng.normal(size=observations)
+    C = np.corrcoef(X.T)
+    C = np.where(np.abs(np.subtract.outer(np.arange(n), np.arange(n))) <= lag, (C + C.T) / 2, 0.0)
+    np.fill_diagonal(C, 1.0)
+    return C
+
+
+@pytest.mark.parametrize("low", [0.0, 0.01])
+def test_many_fixed_entries(low):
+    """The dual is nearly degenerate: Newton's method alone takes hundreds of steps."""
+    C = autoregressive(110, seed=1, observations=30)
+    result = nearest_correlation(C, fixed=C == 0, min_eig=low)
+    assert_certified(result, C, fixed=C == 0, min_eig=low)
+    assert result.n_iter < 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [140, 150, 160, 200])
+def test_many_fixed_entries_of_large_matrices(n):
+    C = autoregressive(n)
+    assert_certified(nearest_correlation(C, fixed=C == 0), C, fixed=C == 0)
+
+
+def test_every_result_has_a_matrix_if_one_is_known():
+    """After any number of steps: the identity has the fixed entries."""
+    C = autoregressive(40, lag=4)
+    for max_iter in range(0, 12, 2):
+        result = nearest_correlation(C, fixed=C == 0, max_iter=max_iter)
+        assert result.status in ("OPTIMAL", "FEASIBLE")
+        assert (result.matrix[C == 0] == 0).all()
+        assert np.linalg.eigvalsh(result.matrix)[0] > -1e-14
+        assert result.objective >= result.dual_bound - 1e-12
+
+
+def test_no_matrix_with_the_fixed_entries_is_known(rng):
+    """The fixed entries with 0 elsewhere are indefinite; the interior-point method finds a matrix that has them."""
+    n = 40
+    G = rng.normal(size=(n, n // 2))
+    G /= np.linalg.norm(G, axis=1)[:, None]
+    mask = np.triu(rng.random((n, n)) < 0.8, 1)
+    mask |= mask.T
+    noise = 0.3 * rng.normal(size=(n, n))
+    C = np.where(mask, G @ G.T, G @ G.T + noise + noise.T)
+    np.fill_diagonal(C, 1.0)
+    assert np.linalg.eigvalsh(np.where(mask | np.eye(n, dtype=bool), C, 0.0))[0] < 0
+    assert_certified(nearest_correlation(C, fixed=mask), C, fixed=mask, low=1e-11)
 
 
 def test_slightly_indefinite_block_is_impossible():
@@ -365,13 +433,13 @@ def test_slightly_indefinite_block_is_impossible():
 def test_logdet_always_arrives(rng):
     """Priors with tiny eigenvalues, and variables of very different scale: every one allows a unit diagonal."""
     C = np.array([[1, 1.6, 1.3], [1.6, 1, 2.2], [1.3, 2.2, 1]])
-    result = nearest_correlation(C, divergence="logdet", repair="clip")
+    result = nearest_correlation(clipped(C), divergence="logdet")
     assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton")
     for _ in range(40):
         A = rng.normal(size=(6, 6))
         A = (A + A.T) / 2
         np.fill_diagonal(A, 1.0)
-        assert nearest_correlation(A, divergence="logdet", repair="clip").status == "OPTIMAL"
+        assert nearest_correlation(clipped(A), divergence="logdet").status == "OPTIMAL"
     for _ in range(10):
         A, d = definite(rng, 6), 10.0 ** rng.uniform(-3, 3, 6)
         result = nearest_correlation(d[:, None] * A * d, divergence="logdet")
@@ -476,26 +544,15 @@ def test_rank_finds_what_was_planted(rng):
     assert result.objective < 1e-12
 
 
-# ---------------------------------------------------------------- repairs, singular priors, factors
+# ---------------------------------------------------------------- indefinite and singular priors, factors
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
-def test_repair(rng, divergence):
+def test_the_message_on_an_indefinite_matrix_says_how_to_clip_it(rng, divergence):
     C = broken(rng, 14)
-    t, U = np.linalg.eigh(C)
-    with pytest.raises(ValueError, match=r"smallest eigenvalue is -.*repair=\"clip\""):
+    with pytest.raises(ValueError, match=r"smallest eigenvalue is -.*values\.clip\(1e-6\)\) @ Q\.T"):
         nearest_correlation(C, divergence=divergence)
-    result = nearest_correlation(C, divergence=divergence, repair="clip", floor=1e-3)
-    prior = (U * np.maximum(t, 1e-3)) @ U.T
-    assert result.repaired.kind == "clip"
-    assert result.repaired.n_eigenvalues == (t < 1e-3).sum()
-    assert result.repaired.size == pytest.approx(np.linalg.norm(prior - C), rel=1e-10)
-    assert result.repaired.floor == 1e-3
-    assert result.residual == pytest.approx(np.linalg.norm(result.X - C), rel=1e-12)
-    plain = nearest_correlation((prior + prior.T) / 2, divergence=divergence, scale=False)
-    assert_allclose(result.X, plain.X, atol=1e-7)
-    assert "eigenvalues raised" in result._repr_html_()
-    assert "Repair" in repr(result)
-    untouched = nearest_correlation(definite(rng, 5) + np.eye(5), divergence=divergence, repair="clip")
-    assert untouched.repaired is None
+    values, Q = np.linalg.eigh(C)
+    result = nearest_correlation((Q * values.clip(1e-6)) @ Q.T, divergence=divergence, scale=False)
+    assert result.status == "OPTIMAL" and verify({"C": clipped(C), "divergence": divergence}, result).holds
 
 
 # ---------------------------------------------------------------- frames, files, limits
@@ -687,7 +744,7 @@ def test_a_weighted_claim_that_is_changed_does_not_hold(rng):
     assert not verify(problem | {"bounds": (-0.6, 0.6)}, result).holds
 
 
-@pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}])
+@pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"min_eig": 0.01}])
 def test_state(rng, tmp_path, settings):
     C = pd.DataFrame(broken(rng, 6), index=list("abcdef"), columns=list("abcdef"))
     result = nearest_correlation(C, **settings)
@@ -695,7 +752,6 @@ def test_state(rng, tmp_path, settings):
     back = load(tmp_path / "result.bm")
     assert repr(back) == repr(result)
     assert back.matrix.equals(result.matrix)
-    assert back.repaired == result.repaired
     assert [r.iteration for r in back.history] == [r.iteration for r in result.history]
     impossible = nearest_correlation(2 * np.ones((2, 2)) - np.eye(2), fixed=~np.eye(2, dtype=bool))
     save(tmp_path / "proof.bm", impossible)
@@ -742,7 +798,7 @@ def test_nothing_is_changed(rng):
     C = broken(rng, 10)
     mask = mask_of(10, [(0, 1)])
     copy = C.copy()
-    for settings in ({}, {"fixed": mask}, {"rank": 2}, {"divergence": "logdet", "repair": "clip"}):
+    for settings in ({}, {"fixed": mask}, {"rank": 2}, {"min_eig": 0.01}):
         result = nearest_correlation(C, **settings)
         assert (copy == C).all()
         assert not np.shares_memory(result.X, C)
@@ -791,7 +847,7 @@ def changed(i, j, value, both=True):
         ("matrix", TypeError, "C must be numeric; got 'matrix'"),
         ([["1", "0"], ["0", "1"]], TypeError, "C must be numeric"),
         ([[1.0, "a"], ["a", 1.0]], TypeError, "C must be numeric"),
-        ([[1.0, 0.0], [1.0]], TypeError, "C must be numeric.*inhomogeneous"),
+        ([[1.0, 0.0], [1.0]], TypeError, "C must have rows of one length"),
         (None, TypeError, "C must be numeric; got None"),
         (4 * EYE, ValueError, r"4 at \[0, 0\].*scale=True"),
         (Factor(np.eye(3)), TypeError, "C must be a matrix; got a Factor"),
@@ -838,7 +894,7 @@ def test_good_kinds_of_matrices():
             ValueError,
             'weights and bounds need divergence="frobenius"',
         ),
-        ({"weights": np.ones((3, 3)), "rank": 2}, ValueError, "go neither with rank"),
+        ({"weights": np.ones((3, 3)), "rank": 2}, ValueError, "weights and bounds do not go with rank"),
         ({"bounds": 0.5}, TypeError, r"bounds must be a pair \(lower, upper\)"),
         ({"bounds": (0.5, 0.4)}, ValueError, r"lower <= upper.*0.5 and 0.4 at \[0, 1\]"),
         ({"bounds": (1.5, None)}, ValueError, r"lower <= upper.*1.5 and 1 at \[0, 1\]"),
@@ -857,9 +913,6 @@ def test_good_kinds_of_matrices():
         ({"min_eig": "0"}, TypeError, "min_eig must be a number"),
         ({"fixed": np.eye(3, dtype=bool), "divergence": "logdet"}, ValueError, "fixed needs .*Constraints.similarity"),
         ({"min_eig": 0.1, "divergence": "vonneumann"}, ValueError, "min_eig needs"),
-        ({"repair": "clip"}, ValueError, "is for LogDet and von Neumann"),
-        ({"repair": "shrink", "divergence": "logdet"}, ValueError, "one of None, 'clip'; got 'shrink'"),
-        ({"floor": 0.0}, ValueError, r"floor must be in \(0, 1\)"),
         ({"scale": 1.0}, TypeError, "scale must be None, True or False"),
         ({"divergence": "euclid"}, ValueError, "divergence must be one of"),
         ({"divergence": LogDet}, TypeError, "divergence"),

@@ -84,7 +84,7 @@ def test_exclude_and_features(text):
     [
         ("", "points.csv: the file is empty"),
         ("a,b\n", "points.csv: a header line, but no rows"),
-        ("a,b\n1,2\n3\n", "points.csv, line 3, column 'b': an empty cell is not a number"),
+        ("a,b\n1,2\n3\n", "points.csv: cannot be read as a table: Expected 2 fields in line 3, saw 1"),
         ("a,b\n1,2\n\n3,x\n", "points.csv, line 4, column 'b': 'x' is not a number"),
         (
             "a,b\n1,2\n3,\n",
@@ -188,6 +188,33 @@ def test_parquet_from_data_frames(tmp_path):
         assert points.columns["kind"].tolist() == ["x", "y"]
 
 
+@pytest.mark.parametrize("row", ["1", "1,2", "1,2,3,4"])
+def test_a_row_with_too_few_cells_is_refused_like_one_with_too_many(row, tmp_path):
+    path = tmp_path / "points.csv"
+    path.write_text(f"a,b,c\n0,1,2\n\n3,4,\n{row}\n")
+    for read in (read_points, read_constraints):
+        with pytest.raises(ValueError, match=f"points.csv: .* Expected 3 fields in line 5, saw {row.count(',') + 1}"):
+            read(path)
+    path.write_text("a,b,c\n0,1,2\n3,4,\n")
+    assert np.isnan(read_points(path, missing="drop").X).sum() == 0  # an empty cell is a missing one
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+def test_two_columns_of_one_name_are_refused(suffix, tmp_path):
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    path = tmp_path / f"twice{suffix}"
+    table = pa.table([[0.0, 1.0], [1.0, 2.0], [3.0, 5.0]], names=["a", "b", "b"])
+    if suffix == ".csv":
+        path.write_text("a,b,b\n0,1,3\n1,2,5\n")
+    else:
+        (parquet.write_table if suffix == ".parquet" else feather.write_feather)(table, path)
+    for read in (read_points, read_constraints):
+        with pytest.raises(ValueError, match=re.escape(f"twice{suffix}: column 'b' occurs twice")):
+            read(path)
+
+
 def test_bad_parquet(tmp_path):
     import pandas as pd
 
@@ -247,11 +274,6 @@ def test_missing_everywhere(text, tmp_path):
 def test_missing_truths(text):
     path = text("flag,a\nTrue,1\n,2\nfalse,3\nTRUE,4\n")
     assert read_points(path, missing="median").X[:, 0].tolist() == [1, 1, 0, 1]
-
-
-def test_rows_that_end_early_have_missing_cells(text):
-    points = read_points(text("a,b\n1,x\n\n2\n3,y\n"))
-    assert points.X.ravel().tolist() == [1, 2, 3] and points.columns["b"].tolist() == ["x", "", "y"]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])

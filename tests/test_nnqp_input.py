@@ -19,7 +19,7 @@ CASES = {
     "A empty": ({"A": np.ones((0, 0)), "b": []}, ValueError, "A must have at least one row and one column"),
     "A a vector": ({"A": np.ones(4)}, ValueError, "A must be square; got shape (4,)."),
     "A of words": ({"A": [["a", "b"], ["c", "d"]]}, TypeError, "A must be numeric"),
-    "A ragged": ({"A": [[1.0, 0.0], [0.0]]}, TypeError, "A must be numeric"),
+    "A ragged": ({"A": [[1.0, 0.0], [0.0]]}, TypeError, "A must have rows of one length"),
     "A sparse": (
         {"A": sparse.csr_array(I2)},
         TypeError,
@@ -53,7 +53,7 @@ CASES = {
     "equality ragged": (
         {"equality": ([[1.0, 2.0], [1.0]], [1.0, 1.0])},
         TypeError,
-        "equality[0] (E) must be numeric",
+        "equality[0] (E) must have rows of one length",
     ),
     "callback a number": ({"callback": 3}, TypeError, "callback must be callable; got 3."),
     "A complex": ({"A": 1j * I2}, TypeError, "A must be real; got complex numbers."),
@@ -148,7 +148,7 @@ DATA_CASES = {
         TypeError,
         "X must be real; got complex numbers.",
     ),
-    "X ragged": ({"X": [[1.0, 0.0], [0.0]]}, TypeError, "X must be numeric"),
+    "X ragged": ({"X": [[1.0, 0.0], [0.0]]}, TypeError, "X must have rows of one length"),
     "X masked": (
         {"X": np.ma.masked_array(I2, mask=I2 > 0)},
         ValueError,

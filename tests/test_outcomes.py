@@ -10,8 +10,12 @@ from sklearn.exceptions import ConvergenceWarning
 
 import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
+from bregmat.base.linalg import conjugate_gradients
+from bregmat.base.threads import time_limit
+from bregmat.certificates.nearest_matrix import pose_problem
 from bregmat.certificates.problem import Certificate
-from bregmat.coordinates.priors import iterate_at_prior
+from bregmat.certificates.restoration import restore
+from bregmat.coordinates.priors import iterate_at_prior, metric_coordinates
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
@@ -222,6 +226,26 @@ def test_time(points, pairs):
     assert result.n_iter == 0
     with pytest.warns(ConvergenceWarning, match="TIME.*max_seconds"):
         check(result)
+
+
+def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
+    """Restoration and conjugate gradients stop after the limit, and start again without one."""
+    G = rng.normal(size=(12, 12))
+    b, H = rng.normal(size=12), G @ G.T
+
+    def solved():
+        return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, most=500)
+
+    X = rng.normal(size=(20, 5))
+    rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")
+    problem = pose_problem(metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf).problem
+    start = iterate_at_prior(problem.divergence, problem.t0)
+    values = problem.operator.values_diagonal(problem.prior)
+    with time_limit(-1.0):
+        assert solved().steps == 0
+        assert restore(problem, start, values, np.ones(problem.c)) is None
+    assert solved().steps > 0
+    assert restore(problem, start, values, np.ones(problem.c)) is not None
 
 
 @pytest.mark.parametrize("name", SOFT_SOLVERS)

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.testing import assert_allclose
 from scipy.linalg import null_space, subspace_angles
 
-from bregmat import Constraints, ExitReason, Factor, LogDet, Status, VonNeumann, nearest_kernel, nearest_metric
+from bregmat import Constraints, ExitReason, Factor, LogDet, Status, VonNeumann, nearest_kernel, nearest_metric, verify
 from bregmat.coordinates.widen import widen_range
 
 BOTH = pytest.mark.parametrize("D", [LogDet(), VonNeumann()], ids=lambda D: D.name)
@@ -269,3 +270,54 @@ def test_tends_to_the_low_rank_optimum(rng):
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# ---------------------------------------------------------------- indefinite priors
+def on_simplex(t, total):
+    """The nearest nonnegative vector with this sum (Held, Wolfe and Crowder 1974)."""
+    u = np.sort(t)[::-1]
+    shift = (np.cumsum(u) - total) / np.arange(1, len(u) + 1)
+    return np.maximum(t - shift[np.flatnonzero(u > shift)[-1]], 0.0)
+
+
+@pytest.mark.parametrize("shift", [-6.0, 0.0, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 7, 20])
+def test_the_nearest_matrix_of_a_trace_to_an_indefinite_one(rng, n, shift):
+    """Frobenius: the eigenvalues are projected onto the simplex; without an active row, negative ones become 0."""
+    A = rng.normal(size=(n, n))
+    A = (A + A.T) / 2 + shift * np.eye(n)
+    t, U = np.linalg.eigh(A)
+    for rows, x in (
+        (Constraints.trace(1.0), on_simplex(t, 1.0)),
+        (Constraints.linear([np.eye(n)], 1e4, "<="), np.maximum(t, 0.0)),
+    ):
+        result = nearest_kernel(A, rows, divergence="frobenius", tol=1e-9)
+        assert result.status == "OPTIMAL"
+        assert_allclose(result.kernel(), (U * x) @ U.T, atol=1e-4)
+        assert_allclose(result.objective, ((x - t) ** 2).sum() / 2, rtol=1e-7)
+        assert not verify({"prior": A, "constraints": rows, "divergence": "frobenius"}, result).problems
+
+
+def test_the_nearest_density_matrix_under_a_linear_row(rng):
+    """A complex Hermitian matrix as a real one of twice the size; the optimality conditions, from the multipliers alone."""
+
+    def real(H):
+        return np.block([[H.real, -H.imag], [H.imag, H.real]])
+
+    n = 6
+    H, O = (G + G.conj().T for G in rng.normal(size=(2, n, n)) + 1j * rng.normal(size=(2, n, n)))
+    rows = Constraints.trace(2.0) + Constraints.linear([real(O)], 2 * 0.3, "==")
+    result = nearest_kernel(real(H), rows, divergence="frobenius", tol=1e-10)
+    K = result.kernel()
+    X = K[:n, :n] + 1j * K[n:, :n]
+    assert result.status == "OPTIMAL"
+    assert_allclose(K, real(X), atol=1e-6)
+    assert_allclose([np.trace(X).real, np.trace(X @ O).real], [1.0, 0.3], atol=1e-7)
+    t, U = np.linalg.eigh(H - result.dual[0] * np.eye(n) - result.dual[1] * O)
+    assert_allclose(X, (U * np.maximum(t, 0.0)) @ U.conj().T, atol=1e-5)
+
+
+def test_other_divergences_refuse_an_indefinite_prior(rng):
+    for divergence in ("logdet", "vonneumann"):
+        with pytest.raises(ValueError, match="smallest eigenvalue is -1"):
+            nearest_kernel(np.diag([1.0, -1.0]), Constraints.trace(1.0), divergence=divergence)

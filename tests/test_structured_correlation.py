@@ -9,7 +9,17 @@ import pytest
 import scipy.optimize
 from numpy.testing import assert_allclose
 
-from bregmat import Factor, factor_correlation, load, nearest_correlation, save, shrink_correlation, verify
+from bregmat import (
+    Constraints,
+    Factor,
+    factor_correlation,
+    load,
+    nearest_correlation,
+    nearest_kernel,
+    save,
+    shrink_correlation,
+    verify,
+)
 from bregmat.applications.correlation.rank import factor_bound
 from test_correlation import broken, correlations
 
@@ -236,3 +246,102 @@ def test_limits_of_the_searches(rng):
 def test_factors_that_are_none(C, k, error, message):
     with pytest.raises(error, match=message):
         factor_correlation(C, k)
+
+
+# ---------------------------------------------------------------- rounded diagonals, constant columns, gaps beside fixed entries
+def test_a_fixed_diagonal_may_be_rounded(rng):
+    C = np.corrcoef(rng.normal(size=(12, 8)))
+    np.fill_diagonal(C, 1.0 - 1e-15)
+    C = (C + C.T) / 2
+    result = nearest_correlation(C, fixed=np.eye(12, dtype=bool))
+    assert (result.status, set(np.diag(result.X))) == ("OPTIMAL", {1.0})
+    with pytest.raises(ValueError, match=r"scale=True divides"):
+        nearest_correlation(C + 1e-6 * np.eye(12), fixed=np.eye(12, dtype=bool))
+
+
+def test_constant_columns(rng):
+    """A variance of 0 stays 0, and the others are repaired as without it."""
+    X = rng.normal(size=(30, 6))
+    X[:, 2] = 4.0
+    S = np.cov(X.T) - 0.3 * np.eye(6) * (np.arange(6) != 2)
+    S[2] = S[:, 2] = 0.0
+    rest = np.delete(np.arange(6), 2)
+    for more in ({}, {"weights": np.ones((6, 6))}, {"min_eig": 0.1}):
+        result = nearest_correlation(S, scale=True, **more)
+        assert result.status == "OPTIMAL"
+        assert (result.covariance[2] == 0).all()
+        assert_allclose(np.diag(result.covariance), np.diag(S), rtol=1e-14)
+        few = {k: v[:5, :5] if k == "weights" else v for k, v in more.items()}
+        alone = nearest_correlation(S[np.ix_(rest, rest)], scale=True, **few)
+        assert_allclose(result.covariance[np.ix_(rest, rest)], alone.covariance, atol=1e-6)
+        assert not verify({"C": S, "scale": True} | more, result).problems
+    with pytest.raises(ValueError, match="scale=True keeps variances of 0"):
+        nearest_correlation(S, scale=False)
+
+
+def test_nan_on_the_diagonal(rng):
+    """Of a constant column, in tables of correlations."""
+    C = np.corrcoef(rng.normal(size=(5, 4)))
+    C[3] = C[:, 3] = np.nan
+    weights = np.where(np.isnan(C), 0.0, 1.0)
+    result = nearest_correlation(C, weights=weights)
+    assert (result.status, result.X[3, 3]) == ("OPTIMAL", 1.0)
+    assert not verify({"C": C, "weights": weights}, result).problems
+    with pytest.raises(ValueError, match="no variance at .3, 3."):
+        nearest_correlation(C, weights=weights, scale=True)
+
+
+def test_gaps_beside_fixed_entries_need_no_weights():
+    C = np.array([[1.0, 0.9, np.nan], [0.9, 1.0, -0.2], [np.nan, -0.2, 1.0]])
+    fixed = np.zeros((3, 3), dtype=bool)
+    fixed[0, 1] = fixed[1, 0] = True
+    result = nearest_correlation(C, fixed=fixed)
+    assert (result.status, result.X[0, 1], round(result.X[1, 2], 6)) == ("OPTIMAL", 0.9, -0.2)
+    assert not verify({"C": C, "fixed": fixed}, result).problems
+    fixed[0, 2] = fixed[2, 0] = True
+    with pytest.raises(ValueError, match="it is unknown"):
+        nearest_correlation(C, fixed=fixed)
+
+
+def test_an_indefinite_prior_is_told_what_repairs_it(rng):
+    S = np.diag([1.0, 4.0, 9.0]) + 3.0
+    S[0, 2] = S[2, 0] = 9.0
+    with pytest.raises(ValueError, match=r"nearest_correlation\(prior, scale=True\)\.covariance"):
+        nearest_kernel(S, Constraints.diagonal(np.ones(3)))
+    repaired = nearest_correlation(S, scale=True).covariance
+    assert nearest_kernel(repaired, Constraints.diagonal(np.ones(3)), divergence="frobenius").status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- completion, and Factors
+def test_completion_has_the_largest_determinant(rng):
+    """The inverse of the completion is 0 at the unknown entries (Dempster 1972), and its known entries are those of C."""
+    n = 30
+    truth = correlations(rng, n, 60)
+    known = np.triu(rng.random((n, n)) < 0.3, 1)
+    known |= known.T | np.eye(n, dtype=bool)
+    C = np.where(known, truth, np.nan)
+    for table in (C, pd.DataFrame(C)):
+        result = nearest_kernel(np.eye(n), Constraints.entries(table), tol=1e-10)
+        X = result.kernel()
+        assert result.status == "OPTIMAL"
+        assert_allclose(X[known], C[known], atol=1e-8)
+        inverse = np.linalg.inv(X)
+        assert_allclose(inverse[~known], 0.0, atol=1e-4 * np.abs(inverse).max())
+        assert np.linalg.slogdet(X)[1] >= np.linalg.slogdet(truth)[1]
+
+
+def test_entries_of_a_table_that_is_not_symmetric():
+    with pytest.raises(ValueError, match=r"only one of .0, 1. and .1, 0. is NaN"):
+        Constraints.entries([[1.0, np.nan], [0.5, 1.0]])
+    with pytest.raises(ValueError, match="symmetric"):
+        Constraints.entries([[1.0, 0.4], [0.5, 1.0]])
+    assert Constraints.entries([[1.0, np.nan], [np.nan, np.nan]]).n_constraints == 1
+
+
+def test_nearest_correlation_of_a_factor(rng):
+    """LogDet, in the range of the factor: the same matrix as that of the dense method for a factor of full rank."""
+    G = rng.normal(size=(9, 9))
+    result = nearest_kernel(Factor(G), Constraints.diagonal(np.ones(9)), tol=1e-10)
+    assert_allclose(result.kernel(), nearest_correlation(G @ G.T, divergence="logdet", tol=1e-10).X, atol=1e-6)
+    with pytest.raises(TypeError, match=r"nearest_kernel\(C, Constraints.diagonal"):
+        nearest_correlation(Factor(G))

@@ -27,7 +27,6 @@ PROOFS = {
         "rows",
         "divergence",
         "min_eig",
-        "repaired",
         "rank",
     },
     "MarginResult": {"status", "conflict", "alpha", "margin_bound"},
@@ -69,12 +68,13 @@ def other_statuses(rng):
     yield arguments, bregmat.nearest_correlation(**arguments)
     for more in (
         {"rank": 2},
-        {"divergence": "logdet", "repair": "clip"},
         {"min_eig": 0.1, "scale": True},
         {"weights": 1 + C**2, "bounds": (-0.8, 0.8)},
         {"bounds": (None, -0.6)},
     ):
         yield {"C": C} | more, bregmat.nearest_correlation(C, **more)
+    arguments = {"C": np.diag([1.0, 2.0, 3.0]) + 0.5, "divergence": "logdet"}
+    yield arguments, bregmat.nearest_correlation(**arguments)
     for more in ({"target": np.eye(3) + 0.3 - 0.3 * np.eye(3)}, {"min_eig": 0.1, "scale": True}):
         yield {"C": C} | more, bregmat.shrink_correlation(C, **more)
     for k in (1, 2):
@@ -129,8 +129,6 @@ def changed(name, value, result):
         return [replace_frame(value, times) for times in (np.nan, 1.1, 9.0)]
     if name == "coordinates":
         return [replace(value, scale=2.0 * value.scale)]
-    if name == "repaired":
-        return [bregmat.applications.correlation.result.Repair("clip", 1, 1.0, 1.0), None]
     if value is None:
         return {
             "conflict": [np.array([0])],

@@ -60,13 +60,13 @@ def others() -> None:
     solution = bregmat.nnqp(np.eye(2), [-1.0, -1.0], upper=1.0, solver="pivoting")
     assert_type(solution, bregmat.QPResult)
     print(solution.x, bregmat.nonnegative_least_squares(sp.csr_array(X), X[:, 0]).x)
-    print(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]], repair="clip").matrix)
+    print(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix)
     print(bregmat.balanced_cut(np.ones((4, 4)), random_state=0).labels)
     print(bregmat.nearest_distribution([0.5, 0.5], [[1.0, 0.0]], [0.3], "<=").x)
     assert_type(bregmat.widen_range(bregmat.Factor(X), 0.1), bregmat.Factor)
     assert_type(bregmat.widen_range(np.eye(2), 0.1), Array)
     drawn = bregmat.constraints_from_labels(X, y, strategy="neighbors", form="comparison")
-    assert_type(bregmat.spread_pairs(X, drawn), Constraints)
+    assert_type(drawn, Constraints)
 
 
 def streams() -> None:
@@ -102,7 +102,6 @@ def mistakes() -> None:
     problems().optimum  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     bregmat.MarginSVC(kernel="gauss")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.nnqp(np.eye(2), [1.0, 1.0], solver="simplex")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    bregmat.nearest_correlation(X, repair="shrink")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.MatrixExponentiatedGradient(mode="fast")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.KernelKMeans("3")  # pyright: ignore[reportArgumentType]
     bregmat.save(3, X)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

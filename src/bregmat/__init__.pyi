@@ -68,7 +68,6 @@ from .estimators import (
     MetricLearner as MetricLearner,
 )
 from .from_labels.labels import constraints_from_labels as constraints_from_labels
-from .from_labels.nearby import spread_pairs as spread_pairs
 from .io import ModelFileError as ModelFileError
 from .io import load as load
 from .io import save as save
@@ -103,6 +102,7 @@ from .quadratic import (
 from .quadratic import (
     nonnegative_least_squares as nonnegative_least_squares,
 )
+from .retrieval import RetrievalLearner as RetrievalLearner
 from .run.result import (
     ExitReason as ExitReason,
 )

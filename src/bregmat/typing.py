@@ -34,7 +34,6 @@ QPSolverName: TypeAlias = Literal["auto", "pivoting", "active_set", "multiplicat
 CutSolverName: TypeAlias = Literal["auto", "central_path", "low_rank"]
 UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
-RepairName: TypeAlias = Literal["clip"]
 OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
 OnlineMode: TypeAlias = Literal["auto", "lanczos", "eigh"]

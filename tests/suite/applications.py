@@ -75,6 +75,42 @@ def correlations(rng, repeats=False):
     )
 
 
+def banded(rng):
+    """Sample correlations of ordered variables; entries beyond a lag are fixed at 0, or at those of a definite matrix."""
+    n, lag = int(rng.integers(4, 60)), int(rng.integers(1, 8))
+    kind = str(rng.choice(["autoregressive", "moving", "common", "planted"]))
+    phi = float(rng.uniform(0.3, 0.98))
+    E = rng.normal(size=(int(rng.integers(3, 60)), n + 8))
+    X = E[:, :n].copy()
+    if kind in ("autoregressive", "planted"):
+        for k in range(1, n):
+            X[:, k] += phi * X[:, k - 1]
+    elif kind == "moving":
+        X = sum(E[:, k : k + n] for k in range(9))
+    else:
+        X += phi * E[:, -1:]
+    C = np.corrcoef(X.T)
+    far = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
+    truth = phi**far if kind == "planted" else np.eye(n)  # definite, with the fixed entries
+    C = np.where(far > lag, truth, (C + C.T) / 2)
+    np.fill_diagonal(C, 1.0)
+    low = float(rng.choice([0.0, 0.0, 0.01 * np.linalg.eigvalsh(truth)[0]]))
+    arguments = {"C": C, "fixed": far > lag, "min_eig": low}
+
+    def wrong(result):
+        if result.status == "UNKNOWN" and kind != "planted":
+            return "no matrix, though the identity has the fixed entries"
+        return None
+
+    return Case(
+        solve=lambda: bregmat.nearest_correlation(**arguments, max_seconds=SECONDS),
+        arguments=arguments,
+        known=lambda result: 0.5 * float(((truth - C) ** 2).sum()) if result.status != "OPTIMAL" else None,
+        judge=wrong,
+        text=f"{kind} n {n} lag {lag} phi {phi:.2f} min_eig {low:g}",
+    )
+
+
 def cuts(rng):
     """Graphs of 2 to 14 vertices, all of whose cuts are tried: whole, real and rounded weights, paths, stars, empty ones, any scale."""
     n = int(rng.integers(2, 15))
@@ -355,7 +391,7 @@ def categories(rng, repeats=False):
     return Case(solve=lambda: learner.fit(X, y).result_, expected=("OPTIMAL", "FEASIBLE"), judge=wrong, text=text)
 
 
-FAMILIES = {f.__name__: f for f in (cuts, cuts_with_sides, distributions, vertices)}
+FAMILIES = {f.__name__: f for f in (banded, cuts, cuts_with_sides, distributions, vertices)}
 FAMILIES |= with_repeats(correlations, boosting, streams, categories)
 COUNTS = {
     "categories": 60,

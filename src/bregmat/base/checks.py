@@ -13,7 +13,10 @@ for messages about other allowed values or the way out; ``labels`` are the names
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral, Number, Real
+from datetime import date, timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,11 @@ from bregmat.base.arrays import array_space
 SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
 NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
+
+TIMES = "; give times as numbers, for example (t - t.min()) / numpy.timedelta64(1, 'D')"
+
+# with the words that scikit-learn's checks look for
+OBJECTS = "; the argument must be free of strings and other objects, with numbers only"
 
 Labels = tuple[list[Any], list[Any]] | None  # of rows and columns, from a DataFrame
 
@@ -127,7 +135,8 @@ def as_choice(name: str, value: Any, options: Iterable[Any], *, hint: str = "") 
     known = list(options)
     if not (value is None or isinstance(value, str)) or value not in known:
         shown = ", ".join(repr(option) for option in known)
-        raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}.")
+        like = similar_name(value, [option for option in known if option is not None])
+        raise ValueError(f"{name} must be one of {shown}{hint}; got {value!r}{like or '.'}")
     return value
 
 
@@ -196,8 +205,9 @@ def as_numbers(
 ) -> np.ndarray:
     """A dense float64 array of any shape; complex128 for complex numbers.
 
-    Raises for text, ragged lists, sparse and masked arrays, and for booleans and complex numbers unless they are allowed. Finiteness and
-    shape are checked by :func:`as_column`, :func:`as_matrix` and :func:`bregmat.base.points.as_points`.
+    Raises for text, times, ragged lists, sparse and masked arrays, and for booleans and complex numbers unless they are allowed. Among
+    objects, None and ``pandas.NA`` are NaN. Finiteness and shape are checked by :func:`as_column`, :func:`as_matrix` and
+    :func:`bregmat.base.points.as_points`.
 
     Parameters
     ----------
@@ -214,23 +224,53 @@ def as_numbers(
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
     if not isinstance(values, np.ndarray | float | int):
         values = to_numpy(name, values)
-    try:
-        array = np.asarray(values)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}.") from error
+    array = as_rectangular(name, values)
     kind = array.dtype.kind
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")
     if kind == "b" and not booleans:
         raise TypeError(f"{name} must be numeric; got truth values.")
     if kind not in "biufcO" or values is None:
-        raise TypeError(f"{name} must be numeric; got {given_text(values if array.ndim == 0 else array)}.")
+        shown = given_text(values if array.ndim == 0 else array)
+        raise TypeError(f"{name} must be numeric; got {shown}{TIMES if kind in 'mM' else ''}.")
+    if kind == "O":
+        return _from_objects(name, values, array)
+    return array.astype(complex if kind == "c" else float, copy=copy)
+
+
+def as_rectangular(name: str, values: Any) -> np.ndarray:
+    """``np.asarray(values)``, or ``TypeError`` for lists of different lengths and for what NumPy does not convert."""
     try:
-        if kind == "O" and any(isinstance(value, str | bytes) for value in array.flat):
-            raise TypeError("it holds text")  # which NumPy would convert to numbers if it can
-        return array.astype(complex if kind == "c" else float, copy=copy)
+        return np.asarray(values)
     except (TypeError, ValueError) as error:
-        text = f"{name} must be numeric; got {given_text(values)}: {str(error).rstrip('.')}"
+        shapes = [np.shape(row) for row in values] if isinstance(values, list | tuple) and _are_regular(values) else []
+        odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+        if odd is None:
+            raise TypeError(f"{name} must be an array or a list of one shape; got {given_text(values)}.") from error
+        got = f"shape {shapes[0]} in row 0 and {shapes[odd]} in row {odd}"
+        raise TypeError(f"{name} must have rows of one length; got {got}.") from error
+
+
+def _are_regular(rows: Any) -> bool:
+    """Whether each row has a shape of its own."""
+    try:
+        return all(np.shape(row) is not None for row in rows)
+    except (TypeError, ValueError):
+        return False
+
+
+def _from_objects(name: str, values: Any, array: np.ndarray) -> np.ndarray:
+    """An array of objects as numbers, with NaN for missing ones."""
+    try:
+        if any(isinstance(value, str | bytes) for value in array.flat):
+            raise TypeError("text, which NumPy would convert to numbers if it can")
+        return (
+            np.where([is_missing(value) for value in array.flat], np.nan, array.ravel())
+            .astype(float)
+            .reshape(array.shape)
+        )
+    except (TypeError, ValueError) as error:
+        text = f"{name} must be numeric; got {given_text(values)}"
         raise TypeError(f"{text}{_not_numbers_text(values, array)}.") from error
 
 
@@ -450,10 +490,27 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
     top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
     if low < -tol * top or (definite and not low > tol * top):
         words = "definite" if definite else "semidefinite"
-        raise ValueError(f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.")
+        raise ValueError(
+            f"{name} must be positive {words}; its smallest eigenvalue is {low:.3g}.{nearest_hint(name, definite=definite)}"
+        )
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, NaT or pandas.NA."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return True
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return bool(np.isnat(value))
+    return isinstance(value, float | np.floating) and value != value
 
 
 # ---------------------------------------------------------------------- texts for messages
+def nearest_hint(name: str, *, definite: bool = False) -> str:
+    """The end of a message that a matrix is indefinite: the call that gives the nearest matrix that is not."""
+    low = ", min_eig=1e-6" if definite else ""
+    return f" If its diagonal is positive, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
+
+
 def rows_text(rows: np.ndarray, most: int = 5) -> str:
     """The first few of the given row numbers: "rows 0, 3 and 2 more"."""
     head = ", ".join(map(str, rows[:most].tolist()))
@@ -466,6 +523,15 @@ def entry_text(i: Any, j: Any, labels: Labels = None) -> str:
     return place if labels is None else f"{place} ({labels[0][int(i)]!r}, {labels[1][int(j)]!r})"
 
 
+def similar_name(name: Any, known: Any) -> str:
+    """``; is it 'b'?`` if a known name resembles an unknown one, both strings; else the empty string."""
+    if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
+        return ""
+    plain = {str(other).strip().casefold(): str(other) for other in known}
+    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
+    return f"; is it {plain[found[0]]!r}?" if found else ""
+
+
 def given_text(value: Any) -> str:
     """The given value, or its type."""
     if value is None or isinstance(value, str | bytes | Real):
@@ -475,17 +541,22 @@ def given_text(value: Any) -> str:
 
 
 def _not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
-    """The first columns of a table with an entry that is no number, with the first such entry of each."""
-    if array.ndim != 2:
+    """The first columns of a table with an entry that is no number, with the first such entry of each; that entry of a column."""
+    if array.ndim not in (1, 2):
         return ""
-    names, found = list(getattr(values, "columns", range(array.shape[1]))), []
+    names, found = list(getattr(values, "columns", range(array.shape[-1]))), []
     hint = ""
-    for name, column in zip(names, array.T):
+    for name, column in zip(names, array.T if array.ndim == 2 else [array]):
         for row, value in enumerate(column):
-            if value is not None and not isinstance(value, Number | np.bool_):
-                found.append(f"{name!r} ({value!r} in row {row})")
+            if not isinstance(value, Real | Decimal | np.bool_) and not is_missing(value):
+                found.append(f"{name!r} ({value!r} in row {row})" if array.ndim == 2 else f"{value!r} in row {row}")
                 if isinstance(value, str) and hasattr(values, "columns"):
                     hint = "; encode columns of words, for example with sklearn.preprocessing.OneHotEncoder"
+                elif isinstance(value, np.datetime64 | np.timedelta64 | date | timedelta):
+                    hint = hint or TIMES
                 break
+    hint = hint or OBJECTS
+    if array.ndim == 1:
+        return f": {found[0]}{hint}" if found else ""
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}{hint}" if found else ""

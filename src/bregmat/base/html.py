@@ -120,8 +120,8 @@ def proof_text(result: Any) -> str:
         )
     if result.max_violation == 0 and result.objective == math.inf:
         return (
-            "The search stopped before anything was proven: soft rows have values at which their loss is infinite. A positive bound "
-            f'with ">=" or "==" asks for a positive value; where rows contradict each other in this, use loss=SquaredHinge().{known}'
+            "The search stopped before anything was proven: soft constraints have values at which their loss is infinite. A positive bound "
+            f'with ">=" or "==" asks for a positive value; where constraints contradict each other in this, use loss=SquaredHinge().{known}'
         )
     return (
         "The search stopped before anything was proven: hard constraints are still violated, by up to "

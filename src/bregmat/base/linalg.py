@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bregmat.base.arrays import array_space, is_foreign
+from bregmat.base.threads import seconds_left
 
 Point = TypeVar("Point")
 # (steps done, x, direction, curvature along it, squared norm of the residual) -> whether to stop before the step
@@ -265,7 +266,7 @@ def conjugate_gradients(
     goal : float
         Stops when the norm of the residual is at most this (absolute).
     most : int
-        Limit on steps.
+        Limit on steps; a :func:`bregmat.base.threads.time_limit` ends them, too.
     precondition : callable, optional
         ``M^-1 v`` for a positive definite M that approximates H; a new array.
     is_euclidean : bool
@@ -282,7 +283,7 @@ def conjugate_gradients(
     d, rho = z.copy(), float(np.vdot(r, z))
     norm = _norm(r, rho, is_euclidean)
     steps = 0
-    while norm > goal and steps < most and rho > 0:
+    while norm > goal and steps < most and rho > 0 and seconds_left() > 0:
         H = product(d)
         curvature = float(np.vdot(d, H))
         if not curvature > 0 or (blocked is not None and blocked(steps, x, d, curvature, rho)):

@@ -25,6 +25,10 @@ def check_numeric(name: str, X: Any) -> None:
     """Raise for points that scikit-learn's check converts silently: text, masked or complex entries, objects."""
     if scipy.sparse.issparse(X) or (type(X) in (np.ndarray, np.memmap) and X.dtype.kind in "biuf"):
         return
+    columns = list(getattr(X, "columns", ()))
+    if len(set(columns)) < len(columns):
+        repeated = next(column for column in columns if columns.count(column) > 1)
+        raise ValueError(f"{name} must have columns of different names; column {repeated!r} occurs twice.")
     numbers = as_numbers(name, X, booleans=True, complex_too=True)
     if numbers.dtype.kind == "c":
         # the last sentence is the one that scikit-learn's checks look for

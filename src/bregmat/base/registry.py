@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
+from bregmat.base.checks import similar_name
+
 T = TypeVar("T")
 _KINDS: list[Registry] = []
 
@@ -86,7 +88,8 @@ class Registry(Mapping[str, Any]):
         """An object of the kind from an object or a string that names one; ``check`` is called for objects of a user's own class."""
         if isinstance(value, str):
             if value not in self._classes:
-                raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}.")
+                like = similar_name(value, self)
+                raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}{like or '.'}")
             found = self._classes[value]
             value = found() if isinstance(found, type) else found
         lacks = self.missing(value)

@@ -1,4 +1,4 @@
-"""Public calls: BLAS on one thread, Ctrl-C, long compiled loops in parts that several threads share, cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, time limits, loops in parts that threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
@@ -15,6 +15,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -242,6 +243,25 @@ def held_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
         if len(held) == 1:
             previous(signal.SIGINT, held[0])
+
+
+# ---------------------------------------------------------------------- time limits
+_deadline: ContextVar[float] = ContextVar("bregmat_deadline", default=float("inf"))
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Context in which iterations inside of a step end after this wall time (:func:`seconds_left`); inf: no limit."""
+    token = _deadline.set(time.perf_counter() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(token)
+
+
+def seconds_left() -> float:
+    """Wall time until the limit of the running solver; inf without a limit, and negative after it."""
+    return _deadline.get() - time.perf_counter()
 
 
 # ---------------------------------------------------------------------- loops on several threads

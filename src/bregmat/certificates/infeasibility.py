@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
+from bregmat.base.threads import seconds_left
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.certificates.problem import Nearness, Proof, clip_dual
 from bregmat.operators.linear_maps import VANISHING, Operator
@@ -46,6 +47,8 @@ def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
     if not np.isfinite(top) or top == 0:
         return None
     for threshold in (1e-1, 1e-2, 1e-3, 1e-6, 0.0):
+        if seconds_left() <= 0:
+            return None
         y = np.where(weight > threshold * top, mu, 0.0) / top
         proof = _mended(problem, y) or _known_trace(problem, y)
         if proof is not None:

@@ -179,7 +179,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
         why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
         raise ValueError(
             f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
-            "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these rows, use "
+            "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these constraints, use "
             "loss=SquaredHinge(), or open the null space of a kernel's prior with widen_range."
         )
 

@@ -344,8 +344,10 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     """``g(mu)`` less its rounding, and the weights that it holds for: ``theta mu`` if T(mu) is outside the domain of the inverse link."""
     D, L, t0 = problem.divergence, problem.losses, problem.t0
     on = np.flatnonzero(mu)
-    if not len(on):  # g(0) is exact
-        return problem.offset, mu
+    if not len(on):  # exact where the prior is semidefinite: both terms are the same sum
+        constant, conjugate = D.constant(t0), D.conjugate(t0)
+        lost = 0.0 if constant == conjugate else problem.rounding_share * (constant + conjugate)
+        return problem.offset + constant - conjugate - lost, mu
     rows = problem.operator.restrict(on)
     A = rows.adjoint(mu[on])
     T = add_diagonal(-A, t0)

@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
+from bregmat.base.threads import seconds_left
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.objective.row_losses import RowLosses
@@ -23,6 +24,7 @@ EXACT = 1e-4  # margin of restored rows over the largest violation, and relative
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
+SLOWEST = 2e9  # operations per second that a Gram matrix and its factor reach at least, to keep time limits
 MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end
 
 
@@ -112,7 +114,8 @@ def _restored(
 def _by_congruence(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
     """``M <- B (I + A_B*(c)) B'`` with ``M = B B'``, where A_B are the rows in the frame B and ``A_B A_B* c = want``."""
     B = iterate.factor()
-    if B.shape[1] == 0 or len(rows) > MAX_GRAM_ROWS:
+    n = len(rows)
+    if B.shape[1] == 0 or n > MAX_GRAM_ROWS or n * n * (n / 3 + problem.operator.r) > SLOWEST * seconds_left():
         return None
     X = problem.operator.congruence(B).restrict(rows)
     G = X.gram()

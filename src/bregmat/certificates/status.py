@@ -56,9 +56,9 @@ class ExitReason(StrEnum):
 _MEANING = {
     "OPTIMAL": "The result is optimal: its objective is within the tolerance of a proven lower bound.",
     "FEASIBLE": "The result meets every hard constraint; how far it is from the optimum is the gap.",
-    "INFEASIBLE": "Nothing meets all hard constraints; result.conflict names rows that prove it.",
+    "INFEASIBLE": "Nothing meets all hard constraints; result.conflict names constraints that prove it.",
     "UNBOUNDED": "The objective has no lower bound.",
-    "UNKNOWN": "Nothing is proven yet: hard constraints are still violated, or soft rows have values at which their loss is infinite.",
+    "UNKNOWN": "Nothing is proven yet: hard constraints are violated, or soft constraints have values at which their loss is infinite.",
 }
 _ADVICE = {
     "TOLERANCE": "The tolerance was met.",

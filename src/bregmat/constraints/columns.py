@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_matrix, as_numbers, given_text, rows_text, to_numpy
+from bregmat.base.checks import (
+    as_column,
+    as_matrix,
+    as_numbers,
+    as_rectangular,
+    given_text,
+    is_missing,
+    rows_text,
+    to_numpy,
+)
 
 SENSES = {"<=": 1, ">=": -1, "==": 0}
 SYMBOLS = {code: symbol for symbol, code in SENSES.items()}
@@ -30,11 +38,16 @@ class LowRankMatrix:
 
 def sample_names(name: str, values: Any) -> np.ndarray:
     """A 1-D array of samples: non-negative integers, or names of another kind unchanged."""
-    array = np.atleast_1d(np.asarray(to_numpy(name, values)))
+    array = np.atleast_1d(as_rectangular(name, to_numpy(name, values)))
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-dimensional, one sample per constraint; got shape {array.shape}.")
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold row numbers or sample names, not complex numbers.")
+    # NumPy writes None and NaN in a list of words as words; NaN in an array of floats is refused below
+    members = values if array.dtype.kind == "U" and isinstance(values, list | tuple) else array
+    bad = np.flatnonzero([is_missing(v) for v in members] if array.dtype.kind in "OmMU" else [])
+    if len(bad):
+        raise ValueError(f"{name} must hold row numbers or sample names; it is missing in {rows_text(bad)}.")
     whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
     if (whole or array.dtype.kind == "u") and array.size:
         # Python integers and unsigned ones may not fit in 64 bits
@@ -90,13 +103,6 @@ def as_row(name: str, value: Any, n: int) -> int:
     return int(as_rows(name, int(value), n)[0])
 
 
-def is_missing(value: Any) -> bool:
-    """Whether a value is None, NaN, NaT or pandas.NA."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, float | np.floating) and value != value
-
-
 def is_number_word(value: Any) -> bool:
     """Whether `value` reads as a float."""
     try:
@@ -104,15 +110,6 @@ def is_number_word(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def similar_name(name: Any, known: Any) -> str:
-    """``; is it 'b'?`` if a known name resembles an unknown one, both strings; else the empty string."""
-    if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
-        return ""
-    plain = {str(other).strip().casefold(): str(other) for other in known}
-    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
-    return f"; is it {plain[found[0]]!r}?" if found else ""
 
 
 def as_tuples(name: str, values: Any, roles: str) -> list[Any]:

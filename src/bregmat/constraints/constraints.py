@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_numbers, as_percentiles, generator, rows_text
+from bregmat.base.checks import as_column, as_matrix, as_numbers, as_percentiles, generator, rows_text
 from bregmat.base.points import as_points, row_names
 from bregmat.base.sampling import sq_distance_percentiles, sq_distances
 from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
@@ -25,10 +25,10 @@ from bregmat.constraints.relations import (
     Relation,
 )
 from bregmat.constraints.rows import ConstraintRows
-from bregmat.constraints.tables import frame_columns, table_rows
-from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Values
+from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
+from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Table, Values
 
-_HARD = " (inf makes a row hard; leave out rows that should not count)"
+_HARD = " (inf makes a constraint hard; leave out constraints that should not count)"
 
 
 class Constraints(ConstraintRows):
@@ -202,6 +202,33 @@ class Constraints(ConstraintRows):
         return cls._named(DIAGONAL, {"index": index}, values, None, weight)
 
     @classmethod
+    def entries(cls, C: Table, *, weight: float = 1.0) -> Constraints:
+        """``K_ij == C_ij`` for every known entry of a symmetric table; NaN stands for an unknown entry.
+
+        ``nearest_kernel(np.eye(n), Constraints.entries(C))`` is the completion of a correlation matrix with the largest determinant.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bregmat import Constraints, nearest_kernel
+        >>> C = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, 0.5], [np.nan, 0.5, 1.0]])
+        >>> nearest_kernel(np.eye(3), Constraints.entries(C)).kernel().round(4)
+        array([[1.  , 0.5 , 0.25],
+               [0.5 , 1.  , 0.5 ],
+               [0.25, 0.5 , 1.  ]])
+        """
+        known = ~np.isnan(as_numbers("C", C))
+        A: np.ndarray = as_matrix("C", np.where(known, C, 0.0), square=True)
+        if (known != known.T).any():
+            i, j = np.argwhere(known != known.T)[0]
+            raise ValueError(f"C must be symmetric; only one of [{i}, {j}] and [{j}, {i}] is NaN.")
+        A = as_matrix("C", A, symmetric=True)
+        diagonal = np.flatnonzero(np.diag(known))
+        i, j = np.nonzero(np.triu(known, 1))
+        rows = cls.diagonal(A[diagonal, diagonal], diagonal, weight=weight)
+        return rows + cls.similarity(i, j, A[i, j], "==", weight=weight) if len(i) else rows
+
+    @classmethod
     def trace(cls, value: float, *, weight: float = 1.0) -> Constraints:
         """``tr K == value``, the sum over all rows of the data."""
         return cls.of(TRACE, bound=value, weight=weight)
@@ -321,7 +348,13 @@ class Constraints(ConstraintRows):
 
     @classmethod
     def from_frame(
-        cls, frame: Any, *, X: Points | None = None, sample_id: Labels | None = None, random_state: RandomState = 0
+        cls,
+        frame: Any,
+        *,
+        scores: str | None = None,
+        X: Points | None = None,
+        sample_id: Labels | None = None,
+        random_state: RandomState = 0,
     ) -> Constraints:
         """Rows of a data frame: with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
@@ -330,18 +363,29 @@ class Constraints(ConstraintRows):
         frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
             Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
             optionally ``weight`` (default 1). Without ``relation``: two columns of points, which belong together unless a column
-            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``; or three, anchor, near and
-            far. Samples are row numbers where they are numbers, else names.
+            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``, or with a score,
+            ``similarity`` or ``dissimilarity``; or three, ``anchor``, ``near`` and ``far``. Three columns of words are triplets
+            whatever their names are. Samples are row numbers where they are numbers, else names.
+        scores : {None, "similarity", "distance"}
+            The last column holds scores of pairs, such as ratings from 1 to 7: "similarity" if a higher score means nearer, "distance" if
+            it means farther. The 5th percentile of the points' distances bounds the pairs with the nearest score from above, the 95th
+            those with the farthest from below, and the others have targets that are linear in the score.
         X, sample_id, random_state
             The points, their names and a seed, for pairs and triplets without bounds: see :meth:`with_bounds_from`.
 
         Raises
         ------
         ValueError, TypeError
-            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Pairs without bounds, and
-            no X.
+            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Three columns with numbers
+            whose names do not say what they hold. Pairs without bounds, and no X.
+
+        Warns
+        -----
+        UserWarning
+            Triplets that name a point twice, such as attention checks, are left out.
         """
-        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object)
+        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+        warn_of_left_out(found, "frame")
         return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
 
     def with_bounds_from(

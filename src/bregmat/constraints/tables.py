@@ -8,14 +8,17 @@ error that names the place.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice
-from bregmat.constraints.columns import SENSES, SYMBOLS, is_missing, is_number_word
+from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing
+from bregmat.base.points import as_points
+from bregmat.base.sampling import sq_distance_percentiles
+from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
 from bregmat.constraints.relations import RELATIONS, SAMPLES, Relation, table_of
 from bregmat.constraints.tuples import TupleTable, read_tuples
 
@@ -23,6 +26,10 @@ COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
 WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
 LIBRARIES = ("pandas", "polars")
+PERCENTILES = (
+    5.0,
+    95.0,
+)  # of the points' distances, for the nearest and the farthest of graded pairs, as for pairs in general
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
 
@@ -64,6 +71,10 @@ class TableRows:
     samples: list[tuple[str, ...]]  # of each row, as words
     tuples: TupleTable | None = None  # how the table was read, if it is one of pairs or triplets
 
+    def row(self, k: int) -> int:
+        """The row of the table that constraint `k` is of."""
+        return k if self.tuples is None or self.tuples.rows is None else int(self.tuples.rows[k])
+
     @property
     def is_open(self) -> bool:
         """Whether the bounds follow from the points, by :meth:`Constraints.with_bounds_from`."""
@@ -87,11 +98,32 @@ class TableRows:
             raise TypeError(
                 f"{table}: pairs and triplets without bounds need X=, the points whose squared distances give the bounds."
             )
-        return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+        return self.measured(rows, X, sample_id, random_state)
+
+    def measured(self, rows: Any, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+        """Some of these rows, whose bounds are open, with bounds from the points.
+
+        Parameters
+        ----------
+        rows, X, sample_id, random_state
+            As in :meth:`bounded`.
+        """
+        assert self.tuples is not None
+        if not self.tuples.is_graded:
+            return rows.with_bounds_from(X, sample_id=sample_id, random_state=random_state)
+        points = as_points("X", X)
+        near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), PERCENTILES, generator(random_state))
+        near, far = np.sqrt(near), np.sqrt(far)
+        return replace(rows, bound=np.square(near + rows.bound * (far - near)))
 
 
 def table_rows(
-    columns: Mapping[str, Any], place: Callable[[int], str], *, header: str, id_type: type | None = None
+    columns: Mapping[str, Any],
+    place: Callable[[int], str],
+    *,
+    header: str,
+    id_type: type | None = None,
+    scores: str | None = None,
 ) -> TableRows:
     """Read a table with the column ``relation``, or one of pairs or triplets (:mod:`bregmat.constraints.tuples`).
 
@@ -105,24 +137,37 @@ def table_rows(
         The place of the names of the columns, for messages.
     id_type : {None, int, str, object}
         Type of the sample ids. None: integers if all of them are written as integers, otherwise strings; object: unchanged.
+    scores : {None, "similarity", "distance"}
+        The meaning of the last column of a table of pairs, if it holds scores.
     """
+    as_choice("scores", scores, (None, "similarity", "distance"))
     names = [str(name) for name in columns]
     if not names or not len(next(iter(columns.values()))):
         raise ValueError(f"{header}: no rows")
     cells, tuples = {name: words(column) for name, column in columns.items()}, None
     if "relation" not in names:
-        tuples = read_tuples(cells, columns, place, header)
+        tuples = read_tuples(cells, columns, place, header, scores)
         columns = tuples.columns
         cells = {name: words(column) for name, column in columns.items()}
+    elif scores is not None:
+        raise ValueError(f"{header}: scores= is for a table of pairs, and this one has a column 'relation'")
     elif unknown := [name for name in names if name not in COLUMNS]:
         raise ValueError(f"{header}: unknown column {unknown[0]!r}; known: {', '.join(COLUMNS)}")
     elif missing := [name for name in NEEDED if name not in names]:
         raise ValueError(f"{header}: no column {missing[0]!r}; needed: {', '.join(NEEDED)}; {WITHOUT_BOUNDS}")
+    kept = None if tuples is None else tuples.rows
     n = len(cells["relation"])
     cells = {name: cells.get(name, np.full(n, "")) for name in COLUMNS}
-    rows = _Rows(cells, columns, place, {} if tuples is None else tuples.called)
+    placed = place if kept is None else lambda row: place(int(kept[row]))
+    rows = _Rows(cells, columns, placed, {} if tuples is None else tuples.called)
     samples = zip(*(cells[name].tolist() for name in SAMPLES))
     return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
+
+
+def warn_of_left_out(found: TableRows, table: object) -> None:
+    """Warn the caller of the caller that rows of triplets were left out."""
+    if found.tuples is not None and found.tuples.rows is not None:
+        warnings.warn(f"{table} was read as {found.tuples.said}", stacklevel=3)
 
 
 def words(column: Any) -> np.ndarray:
@@ -131,7 +176,7 @@ def words(column: Any) -> np.ndarray:
     if array.dtype.kind == "f":
         whole = np.isfinite(array) & (array == np.rint(array)) & (np.abs(array) < 2**53)
         return np.array(["" if np.isnan(v) else str(int(v)) if w else repr(float(v)) for v, w in zip(array, whole)])
-    if array.dtype.kind == "O":
+    if array.dtype.kind in "OmM":
         return np.array([_word(value) for value in array], dtype=str)
     return array.astype(str)
 
@@ -248,7 +293,10 @@ class _Rows:
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
         """Samples as they were given: whole numbers, strings, or other names that can be ordered; all of one kind."""
         columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
-        values = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)]).tolist()
+        named = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)])
+        if named.dtype.kind in "mM":
+            return named
+        values = named.tolist()
         truths = [isinstance(value, bool | np.bool_) for value in values]
         self._wrong(_where(used, truths), "samples are numbers or names, not booleans; got i={i}, j={j}, k={k}, l={l}")
         if all(isinstance(value, NUMBERS) for value in values):
@@ -283,7 +331,7 @@ class _Rows:
 
     def _weight(self) -> np.ndarray:
         weight = self._float("weight", np.full(self.n, "1"), "weight {weight} is not a number")
-        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a row hard)")
+        self._wrong(~(weight > 0), "weight {weight} must be positive (inf makes a constraint hard)")
         return weight
 
     def _sense(self, default: np.ndarray) -> np.ndarray:
@@ -346,9 +394,10 @@ def frame_columns(frame: Any) -> dict[str, Any]:
         raise TypeError(
             f"frame must be a data frame of pandas or polars, or a mapping of names to columns; got {type(frame).__name__}."
         )
-    columns = {str(name): np.asarray(frame[name]) for name in names}
-    if len(columns) < len(names):
-        raise ValueError(f"frame: a column occurs twice among {', '.join(map(str, names))}")
+    words = [str(name) for name in names]
+    if len(set(words)) < len(words):
+        raise ValueError(f"frame: column {next(name for name in words if words.count(name) > 1)!r} occurs twice")
+    columns = {str(name): as_rectangular(f"frame: column {name!r}", frame[name]) for name in names}
     lengths = {name: column.shape for name, column in columns.items()}
     if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) > 1:
         raise ValueError(f"frame must have columns of one length; got shapes {lengths}")

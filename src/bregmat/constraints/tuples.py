@@ -2,9 +2,11 @@
 
     a,b,link           must or cannot, same or different, 1 or -1; without this column all pairs belong together
     a,b,distance       the distance of the two; sq_distance: squared
+    a,b,similarity     a score of the two, without units: the higher, the nearer; dissimilarity: the higher, the farther
     anchor,near,far    the first is nearer to the second than to the third
 
-Two or three columns, of any name, hold the points. If the table has no bounds, they follow from the points.
+Two or three columns, of any name, hold the points. Three columns of numbers need names that say what they hold. If the table has no
+bounds, they follow from the points.
 """
 
 from __future__ import annotations
@@ -19,14 +21,19 @@ from bregmat.base.html import listed
 from bregmat.constraints.columns import is_number_word
 
 SIMILAR = "must mustlink ml same similar together match matching positive yes y true t"
-DISSIMILAR = "cannot cannotlink cl different dissimilar apart mismatch negative no n false f"
+DISSIMILAR = "cannot cannotlink cl different dissimilar distinct apart mismatch nonmatch negative no n false f"
 # names of a column that says whether two points belong together
 LINKS = "link links linktype kind type relationship same issame sameclass similar issimilar together match ismatch mustlink y label"
 DISTANCES = {"distance": False, "dist": False, "sqdistance": True, "squareddistance": True, "sqdist": True}
-ROLES = ("anchor a query reference i", "near nearer closer positive pos p j", "far farther further negative neg n l k")
+SCORES = {"similarity": True, "dissimilarity": False}  # whether a higher score means nearer
+ROLES = (
+    "anchor a query reference head i",
+    "near nearer closer positive pos winner p j",
+    "far farther further negative neg loser n l k",
+)
 SHAPES = (
-    "pairs have two columns of points and, where not all belong together, one called link (must, cannot) or distance; "
-    "triplets have three: anchor, near, far"
+    "pairs have two columns of points and, where not all belong together, one called link (must, cannot), distance, similarity or "
+    "dissimilarity; triplets have three: anchor, near, far"
 )
 
 
@@ -38,10 +45,16 @@ class TupleTable:
     called: dict[str, str]  # names of the columns of samples in the table
     is_open: bool  # whether the bounds follow from the points; those in ``columns`` have no meaning then
     said: str  # a sentence that says how the table was read
+    is_graded: bool = False  # whether the bounds in ``columns`` are shares of the way from near (0) to far (1)
+    rows: np.ndarray | None = None  # row numbers in the table, if rows were left out
 
 
 def read_tuples(
-    words: Mapping[str, np.ndarray], given: Mapping[str, Any], place: Callable[[int], str], header: str
+    words: Mapping[str, np.ndarray],
+    given: Mapping[str, Any],
+    place: Callable[[int], str],
+    header: str,
+    scores: str | None = None,
 ) -> TupleTable:
     """Read a table without the column ``relation``.
 
@@ -51,7 +64,7 @@ def read_tuples(
         Cells; a missing cell is empty.
     given : mapping of str -> array-like, shape (c,)
         The same columns as they were given, for the names of points.
-    place, header
+    place, header, scores
         As in :func:`bregmat.constraints.tables.table_rows`.
 
     Raises
@@ -63,10 +76,16 @@ def read_tuples(
     weight = _one(plain, ("weight",), header)
     link = _one(plain, LINKS.split(), header)
     distance = _one(plain, tuple(DISTANCES), header)
+    score = _one(plain, tuple(SCORES), header)
     bounds = [name for name in ("bound", "sense") if name in words]
-    points = [name for name in words if name not in (weight, link, distance, *bounds)]
+    if scores is not None:
+        score = next((name for name in reversed(list(words)) if name not in (weight, *bounds)), None)
+        link = distance = None
+    points = [name for name in words if name not in (weight, link, distance, score, *bounds)]
     if link == "y" and "x" in points:  # x and y, and perhaps z, are columns of points
         points, link = [name for name in words if name in (*points, link)], None
+    if score is not None and (link or distance or bounds or len(points) != 2):
+        raise ValueError(f"{header}: a table of scores has two columns of points and the scores, here in {score!r}")
     if link is None and distance is None and not bounds and len(points) == 3:
         link = _link_among(words, points, header)
         points = [name for name in points if name != link]
@@ -75,7 +94,10 @@ def read_tuples(
     if numbers := [name for name in points if is_number_word(name)]:
         raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; the first line must hold names. {SHAPES}")
     if len(points) == 3:
-        table = _triplets(words, given, points)
+        table = _triplets(words, given, points, header)
+    elif score is not None:
+        is_similarity = SCORES[_plain(score)] if scores is None else scores == "similarity"
+        table = _graded(words, given, points, score, is_similarity, place)
     elif distance is not None:
         table = _distances(words, given, points, distance, place)
     elif bounds:
@@ -83,13 +105,13 @@ def read_tuples(
     else:
         table = _pairs(words, given, points, link, place)
     if weight is not None:
-        table.columns["weight"] = words[weight]
+        table.columns["weight"] = words[weight] if table.rows is None else words[weight][table.rows]
     return table
 
 
 def holds_numbers(name: str) -> bool:
     """Whether a column of that name holds numbers in every table."""
-    return _plain(name) in ("bound", "weight", *DISTANCES)
+    return _plain(name) in ("bound", "weight", *DISTANCES, *SCORES)
 
 
 def _plain(word: str) -> str:
@@ -122,6 +144,13 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
                 "if these are triplets of points, call the columns anchor, near, far"
             )
         return name
+    if numeric := [name for name in points if all(map(is_number_word, words[name]))]:
+        raise ValueError(
+            f"{header}: columns {listed(map(repr, points))} do not say what the numbers in {numeric[-1]!r} are: call the three anchor, "
+            "near, far if they are triplets of points; call the third one similarity or dissimilarity if it holds scores of pairs (in "
+            "Python also scores='similarity' or 'distance'), distance if it holds distances in the units of the points, and link if "
+            "it holds 1 and -1"
+        )
     return None
 
 
@@ -171,11 +200,52 @@ def _pairs(
     )
 
 
-def _triplets(words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str]) -> TupleTable:
+def _triplets(
+    words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str], header: str
+) -> TupleTable:
     anchor, near, far = _roles(points) or points
-    columns = _columns("comparison", given, (anchor, near, anchor, far), np.full(len(words[anchor]), "<="))
+    a, p, n = words[anchor], words[near], words[far]
+    # an attention check shows a point beside itself, and its answer says nothing of the metric
+    is_check = (a != "") & (p != "") & (n != "") & ((a == p) | (a == n) | (p == n))
+    rows = np.flatnonzero(~is_check)
+    if not len(rows):
+        raise ValueError(f"{header}: each triplet names a point twice; nothing is left to compare")
+    given = {name: np.asarray(given[name])[rows] for name in points}
+    columns = _columns("comparison", given, (anchor, near, anchor, far), np.full(len(rows), "<="))
     said = f"triplets: {anchor} is nearer to {near} than to {far}; the margin is the median squared distance of the first two"
-    return TupleTable(columns, {"i": anchor, "j": near, "k": anchor, "l": far}, True, said)
+    if is_check.any():
+        said += f"; {is_check.sum():,} of {len(a):,} rows name a point twice, as attention checks do, and are left out"
+    called = {"i": anchor, "j": near, "k": anchor, "l": far}
+    return TupleTable(columns, called, True, said, rows=rows if is_check.any() else None)
+
+
+def _graded(
+    words: Mapping[str, np.ndarray],
+    given: Mapping[str, Any],
+    points: Sequence[str],
+    score: str,
+    is_similarity: bool,
+    place: Callable[[int], str],
+) -> TupleTable:
+    """Pairs with scores: the nearest ones have an upper bound, the farthest ones a lower bound, and the others an equality."""
+    bad = np.flatnonzero([not is_number_word(word) or not np.isfinite(float(word)) for word in words[score]])
+    if len(bad):
+        raise ValueError(
+            f"{place(int(bad[0]))}: score {str(words[score][bad[0]])!r} in {score!r} is not a finite number"
+        )
+    values = words[score].astype(float)
+    low, high = values.min(), values.max()
+    if low == high:
+        raise ValueError(f"{place(0)}: all scores in {score!r} are {low:g}, so they order no pairs")
+    far = (values - low) / (high - low)
+    far = 1.0 - far if is_similarity else far
+    sense = np.where(far == 0.0, "<=", np.where(far == 1.0, ">=", "=="))
+    columns = _columns("sq_distance", given, points, sense) | {"bound": far}
+    said = (
+        f"pairs of {points[0]} and {points[1]} with scores in {score}, {low:g} to {high:g} (the higher, the "
+        f"{'nearer' if is_similarity else 'farther'}); bounds are spread between percentiles of the points' distances"
+    )
+    return TupleTable(columns, {"i": points[0], "j": points[1]}, True, said, is_graded=True)
 
 
 def _distances(
@@ -221,9 +291,7 @@ def _columns(relation: str, given: Mapping[str, Any], points: Sequence[str], sen
 def _not_tuples(points: Sequence[str], bounds: Sequence[str], header: str) -> ValueError:
     if bounds and len(points) == 1:
         return ValueError(f"{header}: no column of points beside {points[0]!r}; {SHAPES}")
-    more = (
-        f"unknown columns {listed(map(repr, points), 6)}" if len(points) > 3 else f"columns {listed(map(repr, points))}"
-    )
+    more = f"{'unknown ' * (len(points) > 3)}columns {listed(map(repr, points), 6)}" if points else "no columns"
     return ValueError(
-        f"{header}: {more or 'no columns'} make no table of pairs or triplets, and there is no column 'relation'; {SHAPES}"
+        f"{header}: {more} make no table of pairs or triplets, and there is no column 'relation'; {SHAPES}"
     )

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_psd
+from bregmat.base.checks import NEGATIVITY, as_matrix, as_numbers, check_finite, check_psd
 from bregmat.base.linalg import (
     GRADED,
     add_diagonal,
@@ -382,7 +382,7 @@ def _check_data(touched: Any, rows: np.ndarray | None) -> None:
 
 # ---------------------------------------------------------------------- from a prior
 def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a kernel prior: a PSD array (n, n) or a :class:`Factor`."""
+    """Coordinates of a kernel prior: an array (n, n), PSD unless the divergence takes an indefinite one, or a :class:`Factor`."""
     if isinstance(prior, Factor):
         # the touched rows are checked when constraints are bound
         G0 = as_points("prior factor G0", prior.G0, look=False)
@@ -402,7 +402,8 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
         return _in_units(divergence, values, G0.shape[0], G0, R=Q / np.sqrt(values), dropped=dropped)
     prior = as_matrix("prior", prior, symmetric=True)
     values, Q = graded_eigh(prior, RANK_TOL)
-    check_psd("prior", values)
+    if not divergence.takes_indefinite:
+        check_psd("prior", values)
     values, Q, floor = _in_range("prior", values, Q, divergence)
     if divergence.is_congruence_invariant:
         base, t0 = graded_factor(prior, values, Q), divergence.link(np.ones(len(values)))
@@ -455,16 +456,19 @@ def _in_range(
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
         # rounding mixes eigenvectors with those of the null space, which are left out
         floor = TURNED * values[-1] / values
-    values = np.maximum(values, 0.0)
+    if (
+        values[0] >= -NEGATIVITY * np.abs(values).max()
+    ):  # rounding; only divergences for which 0 is no boundary take others
+        values = np.maximum(values, 0.0)
     if divergence.is_congruence_invariant:
         floor *= np.sqrt(values)
     return values, Q, floor
 
 
 def _in_units(divergence: SpectralDivergence, values: np.ndarray, order: int, base: Any, **facts: Any) -> Coordinates:
-    """Coordinates in which the prior, with ``order`` eigenvalues, has mean eigenvalue 1 if the divergence is homogeneous.
+    """Coordinates in which the prior, with ``order`` eigenvalues, has mean absolute eigenvalue 1 if the divergence is homogeneous.
 
     ``values`` (r,) are the eigenvalues that are not left out; ``facts`` are further fields.
     """
-    scale = 1.0 if divergence.degree is None else float(values.sum()) / order
+    scale = 1.0 if divergence.degree is None else float(np.abs(values).sum()) / order
     return Coordinates(base, divergence.link(values / (scale or 1.0)), scale=scale, **facts)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
-from bregmat.base.checks import as_column, rows_text
+from bregmat.base.checks import as_column, rows_text, similar_name
 from bregmat.base.html import listed
-from bregmat.constraints.columns import check_unique, similar_name
+from bregmat.constraints.columns import check_unique
 from bregmat.constraints.constraints import Constraints
 
 

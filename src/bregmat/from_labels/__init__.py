@@ -1,4 +1,4 @@
 """Constraints drawn from labels: random pairs, comparisons of neighbours, and the dimension that neighbours need.
 
-Others use ``constraints_from_labels`` (``labels``) and ``spread_pairs`` (``nearby``).
+Others use ``constraints_from_labels`` (``labels``).
 """

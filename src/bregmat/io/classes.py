@@ -30,13 +30,14 @@ SAVABLE: dict[str, str | type] = {
     "OnlinePCA": "bregmat.online.pca",
     "PairsLearner": "bregmat.pairs.learner",
     "QPResult": "bregmat.quadratic.result",
+    "RetrievalLearner": "bregmat.retrieval.learner",
     "SemidefiniteResult": "bregmat.applications.semidefinite.program",
     "ShrinkResult": "bregmat.applications.correlation.shrink",
+    "SoftmaxResult": "bregmat.applications.softmax.nearest",
     "UnfoldResult": "bregmat.applications.unfolding.result",
 }
 # Module -> names of classes that occur only as attributes of those above.
 _PARTS = {
-    "bregmat.applications.correlation.result": "Repair",
     "bregmat.certificates.status": "ExitReason Record Status",
     "bregmat.constraints.columns": "LowRankMatrix",
     "bregmat.constraints.constraints": "Constraints",

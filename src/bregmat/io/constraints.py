@@ -12,7 +12,7 @@ import numpy as np
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
-from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows
+from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows, warn_of_left_out
 from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
 from bregmat.io.sources import COLUMNAR, TEXT, file_kind, source_of
@@ -28,6 +28,7 @@ def read_constraints(
     *,
     id_type: type | None = None,
     encoding: str | None = None,
+    scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
     random_state: RandomState = 0,
@@ -47,6 +48,8 @@ def read_constraints(
         Type of the sample ids. None: integers if all of them are written as integers, otherwise strings.
     encoding : str, optional
         As in :func:`read_points`.
+    scores : {None, "similarity", "distance"}
+        The last column holds scores of pairs; as in :meth:`bregmat.Constraints.from_frame`.
     X, sample_id, random_state
         The points, their names and a seed, for pairs and triplets without bounds: see :meth:`bregmat.Constraints.with_bounds_from`.
 
@@ -73,7 +76,8 @@ def read_constraints(
     ...     read_constraints(path).n_constraints
     2
     """
-    table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
+    table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
+    warn_of_left_out(table.found, table.path)
     return table.found.bounded(table.rows, table.path, X, sample_id, random_state)
 
 
@@ -88,9 +92,19 @@ class PlacedConstraints:
 
 
 def read_placed_constraints(
-    path: str | os.PathLike[str], *, id_type: type | None = None, encoding: str | None = None
+    path: str | os.PathLike[str],
+    *,
+    id_type: type | None = None,
+    encoding: str | None = None,
+    scores: str | None = None,
 ) -> PlacedConstraints:
-    """Read constraints with the locations of their rows; the table may have no bounds."""
+    """Read constraints with the locations of their rows; the table may have no bounds.
+
+    Parameters
+    ----------
+    path, id_type, encoding, scores
+        As in :func:`read_constraints`.
+    """
     source = source_of(path, "read constraints from", KINDS)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
@@ -99,8 +113,8 @@ def read_placed_constraints(
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    found = table_rows(columns, table.place, header=header, id_type=id_type)
-    return PlacedConstraints(source.path, Constraints(**found.arguments), found, table.where)
+    found = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
+    return PlacedConstraints(source.path, Constraints(**found.arguments), found, lambda k: table.where(found.row(k)))
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.

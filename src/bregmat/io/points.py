@@ -16,6 +16,7 @@ __all__ = ["Points", "read_points", "write_points"]
 
 KINDS = (*TEXT, *COLUMNAR, ".npy")
 MISSING = ("error", "drop", "median")
+INDEX = "index"  # the name here of
 _INDEX_NAMES = ("", "__index_level_0__")  # names that pandas writes for an unnamed index
 
 
@@ -159,13 +160,19 @@ def _is_other(name: str, exclude: Iterable[str]) -> bool:
     return name in exclude or name in _INDEX_NAMES or is_id(name)
 
 
+def has_index(table: tables.Table) -> bool:
+    """Whether a table has the column without a name that pandas writes for an index; it is called "index" here."""
+    return INDEX not in table.columns and any(name in _INDEX_NAMES for name in table.columns)
+
+
 def _from_table(
     source: Source, exclude: tuple[str, ...], features: Sequence[str] | None, encoding: str | None
 ) -> Points:
     """The columns of a table, with NaN for missing cells of features."""
     asked = tuple(features or ())
     table = tables.read(source, is_word=lambda name: name not in asked and _is_other(name, exclude), encoding=encoding)
-    tables.require_columns(table.path, (*exclude, *asked), table.columns)
+    named = [name for name in (*exclude, *asked) if name not in (INDEX, *_INDEX_NAMES) or not has_index(table)]
+    tables.require_columns(table.path, named, table.columns)
     X: dict[str, np.ndarray] = {}
     others: dict[str, np.ndarray] = {}
     for name, values in table.columns.items():
@@ -174,7 +181,7 @@ def _from_table(
         if numbers is not None:
             X[name] = numbers
         else:
-            others["index" if name in _INDEX_NAMES else name] = np.asarray(values)
+            others[INDEX if name in _INDEX_NAMES else name] = np.asarray(values)
     if not X:
         listed = ", ".join(map(repr, table.columns))
         raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")

@@ -61,6 +61,13 @@ def file_kind(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) ->
     return path, kind
 
 
+def require_distinct(path: Path, names: Sequence[str]) -> None:
+    """Raise ValueError for a name of two columns, of which one would be lost."""
+    if len(set(names)) < len(names):
+        repeated = next(name for k, name in enumerate(names) if name in names[:k])
+        raise ValueError(f"{path}: column {repeated!r} occurs twice")
+
+
 def source_of(path: str | os.PathLike[str], to_do: str, known: Sequence[str]) -> Source:
     """A file of one of the `known` kinds, or standard input for "-", whose kind is derived from its first bytes."""
     if os.fspath(path) != STANDARD_INPUT:

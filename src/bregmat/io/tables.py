@@ -11,8 +11,9 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from bregmat.base.checks import similar_name
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind
+from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -69,7 +70,8 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
     present = list(present)
     for name in wanted:
         if name not in present:
-            raise ValueError(f"{path}: no column {name!r}; the columns are {', '.join(map(repr, present))}")
+            like = similar_name(name, present)
+            raise ValueError(f"{path}: no column {name!r}{like}; the columns are {', '.join(map(repr, present))}")
 
 
 def not_a_number(place: str, column: str, value: Any) -> ValueError:
@@ -84,6 +86,7 @@ def read(
     has_header: bool | None = None,
     is_word: Callable[[str], bool] = lambda name: False,
     encoding: str | None = None,
+    may_be_short: bool = False,
 ) -> Table:
     """All columns of a table.
 
@@ -96,11 +99,13 @@ def read(
         Whether a column of a file of text, by its name, holds words, which are kept as they stand ("NA", "007").
     encoding : str, optional
         Of a file of text; by default UTF-8.
+    may_be_short : bool
+        Whether rows of a file of text may have fewer cells than the first line; those at the end are missing then.
     """
     if source.kind not in TEXT:
         return Table(source.path, _read_columnar(source))
     text = Text.of(source, has_header, encoding)
-    return Table(source.path, text.columns(is_word), text)
+    return Table(source.path, text.columns(is_word, may_be_short=may_be_short), text)
 
 
 def column_names(source: Source, encoding: str | None = None) -> list[str]:
@@ -113,15 +118,23 @@ def column_names(source: Source, encoding: str | None = None) -> list[str]:
     return list(_read_columnar(source)) if source.kind in COLUMNAR else []
 
 
-def write(path: Path, columns: Mapping[str, Any]) -> None:
-    """Write named columns of equal length; floats are read back to the same bits."""
+def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = False) -> None:
+    """Write named columns of equal length; floats are read back to the same bits. With decimal commas, semicolons separate cells."""
     _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
     with atomic_write(path) as handle:
         if kind in TEXT:
             packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
-            delimiter = "\t" if kind == ".tsv" else ","
+            delimiter, decimal = (";", ",") if has_decimal_commas else (",", ".")
             frame = pandas_package().DataFrame(dict(columns))
-            frame.to_csv(handle, sep=delimiter, index=False, lineterminator="\n", encoding="utf-8", compression=packed)
+            frame.to_csv(
+                handle,
+                sep="\t" if kind == ".tsv" else delimiter,
+                decimal=decimal,
+                index=False,
+                lineterminator="\n",
+                encoding="utf-8",
+                compression=packed,
+            )
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
@@ -170,6 +183,7 @@ def open_parquet(path: Path | Source) -> Iterator[Any]:
     pyarrow = _pyarrow()
     # opened outside of damage_of: a missing file is not a damaged one
     with source.open() as handle, damage_of(source), pyarrow.parquet.ParquetFile(handle) as file:
+        require_distinct(source.path, file.schema_arrow.names)
         yield file
 
 
@@ -192,6 +206,7 @@ def _read_columnar(source: Source) -> dict[str, np.ndarray]:
         with source.open() as handle, damage_of(source):
             table = _pyarrow().feather.read_table(handle)
             table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
+            require_distinct(source.path, table.column_names)
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}

@@ -14,7 +14,7 @@ import numpy as np
 
 from bregmat.base.threads import cached_property
 from bregmat.constraints.columns import is_number_word
-from bregmat.io.sources import Source
+from bregmat.io.sources import Source, require_distinct
 
 SHOWN = 20  # first lines, from which delimiter, header and decimal comma are detected
 LONGEST = 2**26  # maximum number of characters of one of these lines
@@ -61,13 +61,11 @@ class Text:
         if has_header is None:
             has_header = not any(is_number_word(cell.replace(decimal, ".")) for cell in rows[0])
         names = rows[0] if has_header else [f"x{k}" for k in range(len(rows[0]))]
-        if len(set(names)) < len(names):
-            repeated = next(name for k, name in enumerate(names) if name in names[:k])
-            raise ValueError(f"{source.path}: column {repeated!r} occurs twice")
+        require_distinct(source.path, names)
         return cls(source, encoding, delimiter, decimal, names, has_header)
 
     # ------------------------------------------------------------------ reading by pandas
-    def columns(self, is_word: Callable[[str], bool]) -> dict[str, np.ndarray]:
+    def columns(self, is_word: Callable[[str], bool], *, may_be_short: bool = False) -> dict[str, np.ndarray]:
         """All columns, of numbers or words; the cells of columns for which ``is_word(name)`` holds are not converted."""
         words = [name for name in self.names if is_word(name)]
         missing = {name: list(MISSING) for name in self.names if name not in words}
@@ -75,6 +73,9 @@ class Text:
             frame = self._read(handle, dtype=dict.fromkeys(words, str), na_values=missing)
         if frame.empty:
             raise ValueError(f"{self.source.path}: a header line, but no rows")
+        last = frame[self.names[-1]]
+        if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
+            self._refuse_short()
         return {name: _column(frame[name]) for name in self.names}
 
     def chunks(self, size: int, wanted: Sequence[str]) -> Iterator[Any]:
@@ -148,6 +149,15 @@ class Text:
         """The line number of each row; computed when a message needs it."""
         with self._rows() as rows:
             return [line for line, _ in islice(rows, int(self.has_header), None)]
+
+    def _refuse_short(self) -> None:
+        """Raise for the first row with fewer cells than the first line, as pandas does for one with more."""
+        with self._rows() as rows:
+            for line, cells in rows:
+                if len(cells) < len(self.names):
+                    raise ValueError(
+                        f"{self.source.path}: cannot be read as a table: Expected {len(self.names)} fields in line {line}, saw {len(cells)}"
+                    )
 
     def cell(self, row: int, name: str) -> str:
         """The text of a cell; empty if the row is too short."""

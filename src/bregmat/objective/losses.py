@@ -318,7 +318,7 @@ class Hard(ScalarLoss):
     def slope(self, q: np.ndarray, c: np.ndarray) -> np.ndarray:
         """A hard row has no derivative: always raises."""
         raise TypeError(
-            "a hard row has no loss derivative; use a solver that handles hard rows (dual_newton, interior_point)."
+            "a hard constraint has no loss derivative; use a solver that handles hard constraints (dual_newton, interior_point)."
         )
 
     def at_slope(self, m: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -119,11 +119,11 @@ class ConvergenceDisplay(Display):
             (upper, "objective", "objective, best so far", SIMILAR, "-"),
             (upper, "dual_bound", "proven lower bound, best so far", DISSIMILAR, "--"),
             (lower, "gap", "relative gap, best so far", EQUAL, "-"),
-            (lower, "violation", "largest violation of hard rows", "#CC79A7", ":"),
+            (lower, "violation", "largest violation of hard constraints", "#CC79A7", ":"),
         ):
             values = self._best[name]
             known = np.isfinite(values)
-            if not known.any() or (name == "violation" and not values[known].any()):  # it is 0 without hard rows
+            if not known.any() or (name == "violation" and not values[known].any()):  # it is 0 without hard constraints
                 continue
             shown = np.maximum(values[known], FLOOR) if panel is lower else values[known]
             points = self.iteration[known], shown

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bregmat.base.checks import is_missing
 from bregmat.base.html import SUMMARY_COLUMNS
-from bregmat.constraints.columns import is_missing
 from bregmat.plots._style import MARKERS, NEUTRAL, PAPER, Display, class_colors, plain, sample_rows, tidy
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.base.registry import Registry
-from bregmat.base.threads import single_thread_blas, take_interrupt
+from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit
 from bregmat.certificates.problem import Certificate, Nearness, Problem, Proof
 from bregmat.coordinates.priors import Iterate
 from bregmat.objective.divergences import DIVERGENCES
@@ -26,6 +26,7 @@ CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
 SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
+CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
 
 # words for the needs that not every divergence or loss meets, in messages
@@ -34,7 +35,7 @@ WORDS = {
     "keeps_trace": "projections that keep the trace",
     "projection_code": "a compiled projection",
     "is_smooth": "a finite slack_weight on every row",
-    "is_hard": "hard rows",
+    "is_hard": "hard constraints",
 }
 
 
@@ -152,12 +153,12 @@ class SolverWithNeeds:
                 if getattr(loss, need, None) is None or getattr(loss, need) is False:
                     slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
                     what = "are hard" if loss.is_hard else f"have {slack}"
-                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} rows {what})")
+                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} constraints {what})")
         if self.starts_at_prior and not L.has_hard:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 missing.append(
-                    f"positive values at the prior of rows whose loss is for positive ones ({rows_text(low)})"
+                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low)})"
                 )
         missing += further
         if missing:
@@ -234,9 +235,13 @@ class RunLog:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
+    def seconds_left(self) -> float:
+        """Wall time until the limit; inf without one."""
+        return np.inf if self.max_seconds is None else self.max_seconds - self.seconds()
+
     def is_late(self) -> bool:
         """Whether the time limit is exceeded."""
-        return self.max_seconds is not None and self.seconds() > self.max_seconds
+        return self.seconds_left() < 0.0
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a record to the history."""
@@ -294,7 +299,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"):
+    with single_thread_blas(), np.errstate(all="ignore"), time_limit(log.seconds_left()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -320,11 +325,13 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        if reason is ExitReason.TIME:
-            problem.conclude(state)
-        if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
-            new = problem.certify(state)
-            run.best = new if run.best is None else run.best.joined(new)
+        left = log.seconds_left()
+        with time_limit(left if log.max_seconds is None else max(left, CLOSING * log.max_seconds)):
+            if reason is ExitReason.TIME:
+                problem.conclude(state)
+            if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
+                new = problem.certify(state)
+                run.best = new if run.best is None else run.best.joined(new)
         best, status, rows = run.best, run.best.status(tol), None
         if run.proof is not None:
             status, rows = run.proof.status, run.proof.rows

@@ -249,7 +249,7 @@ class MatrixResult(Result):
         rows = ", ".join(str(int(k)) for k in self.singular[:8]) + (", ..." if len(self.singular) > 8 else "")
         return (
             f"Up to rounding, rows {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
-            "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these rows slack."
+            "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these constraints slack."
         )
 
     def _why_unknown(self) -> str:

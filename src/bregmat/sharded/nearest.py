@@ -135,8 +135,8 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
         outcome = WorkingSet(problem, shards, options, log, save).solve()
     else:
         raise TypeError(
-            "sharded rows must be all soft or all hard: a mixture needs a solver that holds all dual weights. Give hard rows a large "
-            "weight, or leave out executor and block_size."
+            "sharded constraints must be all soft or all hard: a mixture needs a solver that holds all dual weights. Give hard "
+            "constraints a large weight, or leave out executor and block_size."
         )
     proof = outcome.certificate.in_units(problem)
     return MatrixResult(

@@ -55,7 +55,7 @@ def constraints_of(
     psd = np.array([r.is_psd for r in here])[code]
     _check(psd & (bound < 0), "the bound is negative, which no positive semidefinite matrix can meet", bound)
     weight = _filled(numbers("weight"), np.ones(len(here)), code) if "weight" in columns else np.ones(c)
-    _check(~(weight > 0), "the weight must be positive (inf makes a row hard)", weight)
+    _check(~(weight > 0), "the weight must be positive (inf makes a constraint hard)", weight)
     relations = table_of(*here)
     relation = np.array([relations.index(r) for r in here], dtype=np.int8)[code]
     return Constraints(relation, index, bound, _senses(words, code, here), weight, relations=relations)

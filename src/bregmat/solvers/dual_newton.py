@@ -14,6 +14,7 @@ import numpy as np
 
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import armijo, eigvalsh
+from bregmat.base.threads import seconds_left
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
@@ -151,7 +152,7 @@ class DualNewton(SolverWithNeeds):
         # a few factorisations may cost less than one round of conjugate gradients
         free = int(((d > box[0]) & (d < box[1])).sum())
         is_cheap = 5.0 * flops(model, free) <= 4.0 * CG_STEPS * model.operator.c * model.operator.r**2
-        if not reached and (state.missed or is_cheap):
+        if not reached and seconds_left() > 0 and (state.missed or is_cheap):
             exact = minimize_exactly(model, force, *box, d)
             if exact is not d:
                 d, Hd = exact, model.product(exact)

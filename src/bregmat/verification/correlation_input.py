@@ -31,10 +31,12 @@ class CorrelationInput:
             raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")
         self.real, self.eye = arithmetic(80.0 * n**3), np.eye(n, dtype=bool)
         given = given.astype(self.real) if known is None else np.where(known, given, 0).astype(self.real)
+        given[self.eye & np.isnan(given)] = 1  # unknown diagonal entries
         self.C, self.deviations = (given + given.T) / 2, None
         if arguments.get("scale"):
             d = np.sqrt(np.diag(self.C))
-            self.C, self.deviations = np.where(self.eye, 1, self.C / np.multiply.outer(d, d)), d.astype(float)
+            by = np.where(d > 0, d, np.inf)  # correlations of constant variables are unknown, and 0 here
+            self.C, self.deviations = np.where(self.eye, 1, self.C / np.multiply.outer(by, by)), d.astype(float)
         self.handed_in, self.low = self.C, self.real(arguments.get("min_eig", 0.0))
 
     def check_asked(self, found: Verification, **asked: Any) -> None:

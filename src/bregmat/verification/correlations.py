@@ -13,7 +13,7 @@ from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
-from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, unit_of
+from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, numbers, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
 from bregmat.verification.weighted_correlations import WeightedCorrelation
 from bregmat.verification.written_losses import distance, least_of_lagrangian
@@ -22,7 +22,8 @@ from bregmat.verification.written_losses import distance, least_of_lagrangian
 @recompute.register
 def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
     check_arguments(problem, "the argument C of nearest_correlation", "C")
-    is_weighted = any(problem.get(name) is not None for name in ("weights", "bounds"))
+    has_gaps = problem.get("fixed") is not None and bool(np.isnan(numbers(problem["C"])).any())
+    is_weighted = has_gaps or any(problem.get(name) is not None for name in ("weights", "bounds"))
     (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
 
 
@@ -50,11 +51,6 @@ class Correlation(EntryProof):
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "frobenius"))
         self.rank, self.n_factors = arguments.get("rank"), arguments.get("n_factors")
         self.fixed, n = arguments.get("fixed"), self.n
-        self.floor = float(arguments.get("floor", 1e-6)) if arguments.get("repair") == "clip" else None
-        if self.floor is not None:
-            self.values, U = eigenpairs(self.C)
-            if self.values[0] < self.floor:
-                self.C = (U * np.maximum(self.values, self.floor)) @ U.T
         if not ((result.rows >= 0) & (result.rows < n)).all():
             raise ValueError(f"the result prescribes entries of a larger matrix; C has {n} rows.")
         if len(result.dual) != len(result.rows):
@@ -68,7 +64,6 @@ class Correlation(EntryProof):
         asked = {"divergence": self.divergence.name, "rank": self.rank, "n_factors": self.n_factors}
         self.check_asked(found, **asked)
         self._entries(found)
-        self._repair(found)
         if found.claimed is Status.INFEASIBLE:
             self._contradiction(found)
             return
@@ -103,28 +98,6 @@ class Correlation(EntryProof):
         is_forced = len(self.i) > self.n and self.divergence.takes_indefinite
         if self.result.null_space is not None and not is_forced:
             found.problem("null vectors are named, which nothing forces")
-
-    def _repair(self, found: Verification) -> None:
-        """Check the description of the repair of the input."""
-        repaired, floor = self.result.repaired, self.floor
-        if floor is None or not self.values[0] < floor:
-            near = floor is not None and self.values[0] < floor * (1 + CLOSE)
-            if repaired is not None and not near:
-                found.problem("the result says that the input was repaired, which needs no repair", Status.UNKNOWN)
-            return
-        low = self.values[self.values < floor]
-        rounding = 64 * ROUNDING * self.n * float(np.abs(self.values).max())
-        if repaired is None:
-            if low[0] < floor - rounding:
-                found.problem(f"{len(low)} eigenvalues of the input are below the floor; the result does not say so")
-            return
-        size = float(np.sqrt(((floor - low) ** 2).sum()))
-        if repaired.floor != floor or not abs(repaired.size - size) <= rounding:
-            said = f"{repaired.size:.9g} at the floor {repaired.floor:g}"
-            found.problem(f"the repair has the size {size:.9g} at the floor {floor:g}; the result says {said}")
-        fewest, most = ((self.values < floor + way * rounding).sum() for way in (-1, 1))
-        if repaired.kind != "clip" or not fewest <= repaired.n_eigenvalues <= most:
-            found.problem(f"{len(low)} eigenvalues are raised; the result says {repaired.n_eigenvalues}")
 
     def _factors(self, X: np.ndarray, found: Verification) -> None:
         """Check ``X = L L'``, or ``X = L L' + D`` with k columns and rows of L of length at most 1, so that ``D >= 0``; and the rank."""

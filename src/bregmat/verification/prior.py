@@ -86,7 +86,8 @@ class DecomposedPrior:
                 if keep.sum() != n_kept and (np.abs(np.log(share)) < 0.1).any():  # close to the tolerance
                     keep = np.arange(len(values)) >= len(values) - n_kept
                 values, basis = values[keep], basis[:, keep]
-            values = np.maximum(values, 0)
+            if is_factor or values[0] >= -1e-8 * np.abs(values).max():
+                values = np.maximum(values, 0)
         self.vague = 8.0 * ROUNDING * float(values.max(initial=0)) / np.maximum(values.astype(float), 1e-300)
         if invariant:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values) / self.row_scale, np.ones_like(values), values

@@ -22,7 +22,11 @@ class WeightedCorrelation(EntryProof):
         if DIVERGENCES.resolve(arguments.get("divergence", "frobenius")).name != "frobenius":
             raise ValueError("weights and bounds are for the Frobenius divergence.")
         n, weights = len(result.X), arguments.get("weights")
-        h = np.ones((n, n)) if weights is None else np.nan_to_num(numbers(weights))
+        h = (
+            np.where(np.isnan(numbers(arguments["C"])), 0.0, 1.0)
+            if weights is None
+            else np.nan_to_num(numbers(weights))
+        )
         eye = np.eye(n, dtype=bool)
         self.known = (h != 0) | eye
         super().__init__(arguments, result, self.known)
@@ -43,7 +47,7 @@ class WeightedCorrelation(EntryProof):
     def report(self, found: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
-        self.check_asked(found, divergence="frobenius", rank=None, n_factors=None, repaired=None)
+        self.check_asked(found, divergence="frobenius", rank=None, n_factors=None)
         for name in ("factor", "null_space"):
             if getattr(result, name) is not None:
                 found.problem(f"{name} is given, which a result with weights or bounds does not have")

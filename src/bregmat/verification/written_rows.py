@@ -237,7 +237,7 @@ class WrittenRows:
         total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
         found.figures["y . b"] = (np.nan, total)
         if y[~hard].any():
-            found.problem("the proof uses soft rows", Status.UNKNOWN)
+            found.problem("the proof uses soft constraints", Status.UNKNOWN)
         found.named(conflict, np.flatnonzero(y), len(b))
         S, N = self.adjoint(y), self.adjoint(y, absolute=True)
         share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)

@@ -12,6 +12,7 @@ from bregmat_app.cli import show
 from bregmat_app.cli.commands import Command, Group, LearnCommand, paragraphs, with_option_groups
 from bregmat_app.cli.options import (
     POINTS,
+    TABLE,
     TABLES,
     BlockOptions,
     ColumnOptions,
@@ -81,16 +82,20 @@ def options(
 @app.command(cls=LearnCommand)
 @with_option_groups
 def learn(
+    *,
     points: PointsFile,
-    columns: ColumnOptions,
-    metric: MetricOptions,
-    blocks: BlockOptions,
-    output: LearnOutput,
     constraints: Annotated[
         File, file("Table of constraints, pairs or triplets, see below; - is standard input.")
     ] = None,
+    columns: ColumnOptions,
+    output: LearnOutput,
+    metric: MetricOptions,
+    blocks: BlockOptions,
     categorical: Annotated[
-        Words, columns_option("Columns of words or codes to encode as one feature per category; may be repeated.")
+        Words,
+        columns_option(
+            "Columns of words or codes to encode as one feature per category; may be repeated.", panel=TABLE
+        ),
     ] = None,
 ) -> None:
     """Learn a metric from points with labels, constraints, or both."""
@@ -221,9 +226,7 @@ def label(
     page: PageOptions,
     points: Annotated[
         File,
-        typer.Argument(
-            metavar="POINTS", help="Points, one per row, 20,000 at most: .csv, .parquet or .npy.", show_default=False
-        ),
+        typer.Argument(metavar="POINTS", help=f"{POINTS} 20,000 at most.", show_default=False),
     ] = None,
     demo: Annotated[bool, flag("Handwritten digits, as pictures.", "--demo")] = False,
 ) -> None:

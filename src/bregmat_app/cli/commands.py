@@ -9,17 +9,18 @@ from typing import Any, get_type_hints
 from typer.core import TyperCommand, TyperGroup
 
 _CONSTRAINTS_FILE = """
-The constraints file has one constraint per row and the columns relation,i,j,k,l,bound,sense,weight. Relations:
+The constraints file has one constraint per line and the columns relation,i,j,k,l,bound,sense,weight. Relations:
 
 {relations}
 
-weight is optional: the cost of violating this row compared with others (default 1; inf: it must hold). Points are named by values
+weight is optional: the cost of violating this constraint compared with others (default 1; inf: it must hold). Points are named by values
 of the id column of POINTS, or by row numbers from 0 if there is none.
 
 Example rows: sq_distance,a,b,,,1.5,<=,1 and comparison,a,b,a,c,-1,, (a is closer to b than to c, by at least 1).
 
 Pairs and triplets need no bounds, which are then derived from the points: the columns a,b (each two belong together), a,b,link (must or
-cannot, same or different, 1 or -1), a,b,distance (or sq_distance), or anchor,near,far.
+cannot, same or different, 1 or -1), a,b,distance (or sq_distance), a,b,similarity (or dissimilarity; scores such as ratings),
+or anchor,near,far.
 """
 
 

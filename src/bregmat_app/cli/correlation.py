@@ -19,6 +19,7 @@ from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
 INDEX_NAMES = ("", "index", "Unnamed: 0", "__index_level_0__")  # what pandas calls an index without a name
+MOST_PRINTED = 10  # variables of a matrix that is printed if it is not written
 SYMMETRIC = 1e-6  # difference between C_ij and C_ji that is taken for rounding in the file
 
 
@@ -29,7 +30,12 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     """
     options.check(path)
     weights, target, out = options.weights, options.target, options.out
-    names, C = read_matrix(path, hint=None if weights else "; --weights FILE says which entries are unknown")
+    names, C, has_decimal_commas = read_matrix(
+        path, hint=None if weights else "; --weights FILE says which entries are unknown"
+    )
+    F = None if options.fixed is None else np.nan_to_num(_read_beside(options.fixed, path, names)) != 0
+    if F is not None:
+        np.fill_diagonal(F, False)  # which is 1 in any case
     W = None if weights is None else _read_beside(weights, path, names)
     if W is not None and len(weighted := np.argwhere(np.isnan(C) & (np.nan_to_num(W) != 0))):
         i, j = weighted[0]
@@ -46,7 +52,7 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
         result = factor_correlation(C, options.factors, scale=scaled)
     else:
         bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
-        result = nearest_correlation(C, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
+        result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
     if scaled:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
@@ -54,30 +60,34 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     rows = [("status", f"{result.status}: {show.for_command(result.advice)}")]
     rows += _changes(names, C, result) if has_matrix else []
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
-    if out is not None and has_matrix:
-        written = result.covariance if options.keep_variances else result.matrix
-        tables.write(out, {"": np.array(names), **dict(zip(names, np.asarray(written).T))})
+    repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
+    if repaired is not None and out is not None:
+        columns = {"": np.array(names), **dict(zip(names, repaired.T))}
+        tables.write(out, columns, has_decimal_commas=has_decimal_commas)
         show.wrote("matrix", out)
+    elif repaired is not None and len(names) <= MOST_PRINTED:
+        show.stdout().print(show.matrix_table(names, repaired))
     return show.exit_code(result)
 
 
 def _read_beside(table: Path, path: Path, names: list[str], hint: str | None = None) -> np.ndarray:
     """Read a matrix with the names of the one in `path`."""
-    others, A = read_matrix(table, hint)
+    others, A, _ = read_matrix(table, hint)
     if others != names:
         raise ValueError(f"{table}: the columns are {listed(others, 3)}, and those of {path} are {listed(names, 3)}")
     return A
 
 
-def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndarray]:
-    """Read names and a symmetric matrix; a first column of words, or without a name, holds the names of the rows.
+def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndarray, bool]:
+    """Read names and a symmetric matrix, and say whether its numbers have decimal commas.
 
-    An empty cell is NaN; with a hint, it is an error that ends with the hint.
+    A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
+    ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
     """
     source = source_of(path, "read a matrix from", (*TEXT, *COLUMNAR))
-    table = tables.read(source)
+    table = tables.read(source, may_be_short=True)
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
-        table = tables.read(source, has_header=True)
+        table = tables.read(source, has_header=True, may_be_short=True)
     columns = dict(table.columns)
     first = next(iter(columns))
     if first in INDEX_NAMES or table.numbers(first)[1].all():
@@ -90,19 +100,23 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     n = len(columns[names[0]])
     if len(names) != n:
         raise ValueError(f"{path}: {n} rows and {len(names)} columns of numbers; a correlation matrix is square")
-    C = np.empty((n, n))
+    C, is_word = np.empty((n, n)), np.empty((n, n), dtype=bool)
     for j, name in enumerate(names):
-        C[:, j], is_word = table.numbers(name)
-        is_empty = np.isnan(C[:, j]) & ~is_word
-        bad = np.flatnonzero(is_word | np.isinf(C[:, j]) | (is_empty & (hint is not None)))
-        if len(bad):
-            raise table.not_a_number(int(bad[0]), name, (hint or "") if is_empty[bad[0]] else "")
+        C[:, j], is_word[:, j] = table.numbers(name)
+    is_empty = np.isnan(C) & ~is_word
+    for triangle in (np.triu_indices(n, 1), np.tril_indices(n, -1)):
+        if n > 1 and is_empty[triangle].all() and not is_empty.T[triangle].all():
+            C[triangle], is_empty[triangle] = C.T[triangle], is_empty.T[triangle]
+    bad = np.argwhere((is_word | np.isinf(C) | (is_empty & (hint is not None))).T)
+    if len(bad):
+        j, i = map(int, bad[0])
+        raise table.not_a_number(i, names[j], (hint or "") if is_empty[i, j] else "")
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(
             f"{path}: not symmetric: row {names[i]!r}, column {names[j]!r} is {C[i, j]:g}, and its mirror image {C[j, i]:g}"
         )
-    return names, (C + C.T) / 2
+    return names, (C + C.T) / 2, table.has_decimal_commas
 
 
 def _has_numbered_names(table: tables.Table) -> bool:

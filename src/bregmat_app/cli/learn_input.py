@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.checks import similar_name
 from bregmat.base.html import listed
-from bregmat.constraints.columns import similar_name
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
@@ -143,7 +143,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
         )
     if table.found.is_open and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = rows.with_bounds_from(seen, random_state=0), True
+        rows, task.has_measured_bounds = table.found.measured(rows, seen), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 

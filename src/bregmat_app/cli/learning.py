@@ -20,6 +20,7 @@ from bregmat.run.result import MatrixResult, SolverError
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput, read_input
 from bregmat_app.cli.measure import (
+    comparisons_in_order,
     constraints_met,
     fewer_met,
     held_out_neighbours,
@@ -174,7 +175,10 @@ def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> li
     in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
     if not has_hard and (fewer := fewer_met(rows, maps[1] if is_scaled else maps[0], maps[2])) is not None:
         task.warnings.append(fewer)
-    return [constraints_met(rows, in_units, all_soft=not has_hard), *pairs_in_order(rows, maps)]
+    in_order = [*pairs_in_order(rows, maps), *comparisons_in_order(rows, maps)]
+    if task.has_measured_bounds and rows.where("is_comparison").all():
+        return in_order  # nobody asked for these margins
+    return [constraints_met(rows, in_units, all_soft=not has_hard), *in_order]
 
 
 def _held_out(task: LearnInput, settings: LearnSettings, elapsed: float) -> FoldScores | None:
@@ -252,7 +256,7 @@ def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Ex
     # rows drawn from the labels come before those of the file
     n_drawn = rows.n_constraints - (0 if task.constraints is None else task.constraints.n_constraints)
     for row in conflict[:MOST_SHOWN]:
-        place = task.place(row - n_drawn) if row >= n_drawn else f"row {row}, drawn from the labels"
+        place = task.place(row - n_drawn) if row >= n_drawn else f"constraint {row}, drawn from the labels"
         note(f"  {place}: {rows.describe(row, task.sample_id)}", style="")
     if len(conflict) > MOST_SHOWN:
         note(f"  ... and {len(conflict) - MOST_SHOWN} more", style="")
@@ -311,6 +315,7 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
     with bad_input():
         if metric.prior not in ("auto", "identity"):
             raise ValueError("--prior must be identity with --points")
+        metric.check_words()
         given = "1" if metric.slack_weight == "auto" else metric.slack_weight
         names = ("divergence", "loss", "solver", "tol", "max_iter")
         settings: dict[str, Any] = {name: getattr(metric, name) for name in names}
@@ -329,7 +334,7 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
             save(out, result)
     code = show.exit_code(result)
     if code == ExitCode.INFEASIBLE and result.conflict is not None:
-        warn(f"rows {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
+        warn(f"constraints {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
     console = show.stdout()
     console.print(f"Metric learned from {rows.n_constraints:,} constraints of {pairs}", style="bold", soft_wrap=True)
     console.print(show.certificate_table(result, more=[("slack weight", number(settings["slack_weight"]))]))

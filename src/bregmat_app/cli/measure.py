@@ -42,9 +42,15 @@ def constraints_met(rows: Constraints, maps: Sequence[np.ndarray | None], *, all
 
 
 def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str | None:
-    """Explain why fewer soft constraints are met by the learned points than by those of the prior; None if that is not so."""
+    """Explain why fewer soft constraints are met by the learned points than by those of the prior; None if that is not so.
+
+    Comparisons are not counted by their margins, which only set a scale, but by their order.
+    """
     missing = [rows.violation(G) for G in (start, learned)]
-    before, after = (int((v <= TOLERANCE).sum()) for v in missing)
+    comparisons = rows.where("is_comparison")
+    before, after = (
+        int(np.where(comparisons, _in_order(rows, G), v <= TOLERANCE).sum()) for G, v in zip((start, learned), missing)
+    )
     if after >= before:
         return None
     weight = np.where(np.isinf(rows.weight), 1.0, rows.weight)
@@ -52,6 +58,20 @@ def fewer_met(rows: Constraints, start: np.ndarray, learned: np.ndarray) -> str 
     text = f"fewer soft constraints are met after learning ({after:,}) than before it ({before:,}): {FEWER_MET}"
     fell = f" (the mean squared relative violation fell from {number(cost, 3)} to {number(now, 3)})"
     return text + (fell if now < cost else "")
+
+
+def _in_order(rows: Constraints, G: np.ndarray) -> np.ndarray:
+    """Which comparisons hold without their margins; bool, shape (c,)."""
+    return np.asarray(rows.values(G) * np.where(rows.sense < 0, -1.0, 1.0) < 0.0)
+
+
+def comparisons_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
+    """Measure how often the two that are to be closer are so, whatever the margin; no row without comparisons."""
+    if not (is_comparison := rows.where("is_comparison") & (rows.sense != 0)).any():
+        return []
+    comparisons = rows.select(is_comparison)
+    before, among_scaled, after = (float(_in_order(comparisons, G).mean()) for G in maps)
+    return [("the near point is closer than the far one", before, among_scaled, after)]
 
 
 def pairs_in_order(rows: Constraints, maps: Sequence[np.ndarray]) -> list[SummaryRow]:

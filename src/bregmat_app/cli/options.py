@@ -17,14 +17,31 @@ POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy
 TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
 
 
-def option(metavar: str | None, help: str, *names: str, shown: bool | str = True, **limits: Any) -> Any:
-    """Describe an option: the word for its value, its description, its names, and whether (or how) the help shows the default."""
-    return typer.Option(*names, metavar=metavar, help=help, show_default=shown, **limits)
+def option(
+    metavar: str | None, help: str, *names: str, shown: bool | str = True, panel: str | None = None, **limits: Any
+) -> Any:
+    """Describe an option.
+
+    Parameters
+    ----------
+    metavar, help, names
+        The word for its value, its description, and its names.
+    shown : bool or str
+        Whether, or how, the help shows the default.
+    panel : str, optional
+        The part of the help that lists it, by default the first.
+    limits
+        Arguments of ``typer.Option``.
+    """
+    return typer.Option(*names, metavar=metavar, help=help, show_default=shown, rich_help_panel=panel, **limits)
 
 
 number, named, file, column, folder = (partial(option, word) for word in ("NUMBER", "NAME", "FILE", "COLUMN", "FOLDER"))
 flag = partial(option, None)  # takes no value
 columns_option = partial(option, "COLUMN,...")
+
+# parts of help pages below the common options
+TABLE, LEARNING, IN_FILES = "Columns and cells", "How to learn", "Larger than memory"
 
 # types of options without a default
 Word = str | None
@@ -33,7 +50,8 @@ File = Path | None
 
 PointsFile = Annotated[Path, typer.Argument(metavar="POINTS", help=POINTS)]
 Missing = Annotated[
-    str, option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians.")
+    str,
+    option("error|drop|median", "Rows with missing cells (empty, NA): an error, left out, or filled with medians."),
 ]
 Encoding = Annotated[Word, named("Encoding of text files, such as cp1252.", shown="UTF-8")]
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL", help="A file written by `learn --out` or `stream --out`.")]
@@ -74,12 +92,21 @@ class ColumnOptions:
 
     labels: Annotated[Word, column("Column with labels (for .npy points: a .npy file).")] = None
     id_column: Annotated[
-        Word, column("Column that names the rows. Default: id or sample_id, else row numbers.", "--id")
+        Word,
+        column(
+            "Column that names the rows. Default: id or sample_id, else an unnamed index, else row numbers.", "--id"
+        ),
     ] = None
-    drop: Annotated[Words, column("Column that is not a feature; may be repeated.", "--drop", "--exclude")] = None
-    keep: Annotated[Words, column("Column to use although constant, an identifier or a code; may be repeated.")] = None
-    columns: Annotated[Words, columns_option("The features; may be repeated.", shown="all columns of numbers")] = None
-    unlabeled: Annotated[Word, option("VALUE", "Label that means 'not known', as empty cells do.")] = None
+    drop: Annotated[
+        Words, column("Column that is not a feature; may be repeated.", "--drop", "--exclude", panel=TABLE)
+    ] = None
+    keep: Annotated[
+        Words, column("Column to use although constant, an identifier or a code; may be repeated.", panel=TABLE)
+    ] = None
+    columns: Annotated[
+        Words, columns_option("The features; may be repeated.", shown="all columns of numbers", panel=TABLE)
+    ] = None
+    unlabeled: Annotated[Word, option("VALUE", "Label that means 'not known', as empty cells do.", panel=TABLE)] = None
     missing: Missing = "error"
     encoding: Encoding = None
 
@@ -88,16 +115,24 @@ class ColumnOptions:
 class MetricOptions:
     """Parameters of the metric learner."""
 
-    divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.")] = "logdet"
+    divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.", panel=LEARNING)] = "logdet"
     slack_weight: Annotated[
-        str, number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.")
+        str,
+        number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.", panel=LEARNING),
     ] = "auto"
     loss: Annotated[
-        Word, named("relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own")
+        Word,
+        named(
+            "relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own", panel=LEARNING
+        ),
     ] = None
-    solver: Annotated[str, named("auto, or the name of a solver.")] = "auto"
+    solver: Annotated[str, named("auto, or the name of a solver.", panel=LEARNING)] = "auto"
     prior: Annotated[
-        str, named("identity, variance (columns scaled), covariance (its inverse), within (that of classes) or auto.")
+        str,
+        named(
+            "identity, variance (columns scaled), covariance (its inverse), within (that of classes) or auto.",
+            panel=LEARNING,
+        ),
     ] = "auto"
     strategy: Annotated[
         str,
@@ -106,22 +141,45 @@ class MetricOptions:
             "Which constraints are drawn from labels. neighbors: points of the same class are nearer than the nearest of other "
             "classes; random: bounds for random pairs, half of them of one class; uniform: bounds for uniformly drawn pairs.",
             shown="auto: neighbors, unless random pairs or not learning is better",
+            panel=LEARNING,
         ),
     ] = "auto"
     n_constraints: Annotated[
-        int | None, number("Most constraints drawn from labels; 0: none.", shown="all neighbors; 40 k^2 random pairs")
+        int | None,
+        number(
+            "Most constraints drawn from labels; 0: none.", shown="all neighbors; 40 k^2 random pairs", panel=LEARNING
+        ),
     ] = None
-    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all")] = None
-    tol: Annotated[float, number("Relative duality gap to reach.")] = 1e-4
-    max_iter: Annotated[int | None, number("Largest number of iterations.", shown="the solver's own")] = None
-    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed")] = 0
+    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all", panel=LEARNING)] = None
+    tol: Annotated[float, number("Relative duality gap to reach.", panel=LEARNING)] = 1e-4
+    max_iter: Annotated[
+        int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING)
+    ] = None
+    random_state: Annotated[
+        int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed", panel=LEARNING)
+    ] = 0
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a slack weight that is no number."""
+        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a slack weight that is none."""
+        self.check_words()
         given = asdict(self)
         if self.slack_weight != "auto":
             given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
         return given
+
+    def check_words(self) -> None:
+        """Check the options that take one of some words, with those that a module has registered."""
+        from bregmat.base.checks import as_choice
+        from bregmat.estimators.linear_maps import PRIORS
+        from bregmat.objective.divergences import DIVERGENCES
+        from bregmat.objective.losses import LOSSES
+        from bregmat.run.loop import SOLVERS
+
+        as_choice("--prior", self.prior, ("auto", *PRIORS))
+        as_choice("--divergence", self.divergence, DIVERGENCES)
+        as_choice("--solver", self.solver, ("auto", *SOLVERS))
+        if self.loss is not None:
+            as_choice("--loss", self.loss, LOSSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,13 +188,18 @@ class BlockOptions:
 
     points_file: Annotated[
         File,
-        file("Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints.", "--points"),
+        file(
+            "Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints.",
+            "--points",
+            panel=IN_FILES,
+        ),
     ] = None
     block_size: Annotated[
-        int | None, number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1)
+        int | None,
+        number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1, panel=IN_FILES),
     ] = None
-    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.")] = None
-    resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume")] = False
+    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.", panel=IN_FILES)] = None
+    resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume", panel=IN_FILES)] = False
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
@@ -165,6 +228,7 @@ class CorrelationOptions:
         False
     )
     weights: Annotated[File, file("Weights of the entries, a table like MATRIX; 0 or empty: unknown entry.")] = None
+    fixed: Annotated[File, file("Entries that stay as they are, a table like MATRIX: 1; else 0 or empty.")] = None
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
     target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
@@ -172,12 +236,12 @@ class CorrelationOptions:
 
     def check(self, matrix: Path) -> None:
         """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
-        check_outputs({"--out": self.out}, [matrix, self.weights, self.target])
+        check_outputs({"--out": self.out}, [matrix, self.weights, self.target, self.fixed])
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")
         given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
-        given["--min-eig"] = self.min_eig or None
+        given |= {"--fixed": self.fixed, "--min-eig": self.min_eig or None}
         named = [name for name, value in given.items() if value is not None]
         if self.target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from bregmat.base.html import listed
 from bregmat.from_labels.groups import are_numbers, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
-from bregmat.io.points import is_id
+from bregmat.io.points import INDEX, has_index, is_id
 from bregmat.io.texts import NOT_AVAILABLE
 from bregmat_app.cli.options import ColumnOptions, names_in
 from bregmat_app.cli.show import for_labels
@@ -55,7 +56,7 @@ class PointTable:
         points, remarks = self.points, []
         for why in dict.fromkeys(self.left_out.values()):
             names = [name for name, reason in self.left_out.items() if reason == why]
-            keep = " ".join(f"--keep {name}" for name in names[:3])
+            keep = " ".join(f"--keep {quote(name)}" for name in names[:3])
             remarks.append(f"left out: {listed(names)} ({why}); to use them as features: {keep}")
         if points.has_decimal_commas:
             remarks.append("numbers are read with decimal commas")
@@ -68,17 +69,17 @@ class PointTable:
 
     def unused(self, *others: str | None) -> list[str]:
         """Remark on columns of words that are neither features nor asked for."""
-        known = (*_no_features(self.options), *others, *self.left_out, "index")
+        known = (*_no_features(self.options), *others, *self.left_out, INDEX)
         columns = {name: x for name, x in self.points.columns.items() if name not in known and not is_id(name)}
         if not columns or self.options.columns:
             return []
         remark = f"not used: {listed(columns)} (not numeric)"
         n_distinct = {name: len(np.unique(x)) for name, x in columns.items()}
         if words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]:
-            remark += f"; one-hot encoded with --categorical {','.join(words[:3])}"
+            remark += f"; one-hot encoded with --categorical {quote(','.join(words[:3]))}"
         names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
-            remark += f"; rows are named by their number, or by a column with --id {names_rows[0]}"
+            remark += f"; rows are named by their number, or by a column with --id {quote(names_rows[0])}"
         return [remark]
 
 
@@ -97,7 +98,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
         if name not in known and (cell := _with_thousands(points.columns[name])) is not None:
             raise ValueError(
                 f"{path}, column {name!r}: numbers such as '{cell}' have separators between thousands; write {_plain(cell)}, or leave the "
-                f"column out with --drop {name}"
+                f"column out with --drop {quote(name)}"
             )
     return _without_constants_and_codes(points, options)
 
@@ -132,7 +133,7 @@ def _advice(error: str, columns: Sequence[str]) -> str:
     name, text = cell.groups()
     if _THOUSANDS.fullmatch(text):
         return f"; separators between thousands are not read: write {_plain(text)}"
-    return f"; leave out a column of words here and give it to --categorical {name}" if name in columns else ""
+    return f"; leave out a column of words here and give it to --categorical {quote(name)}" if name in columns else ""
 
 
 def _with_thousands(values: Any) -> str | None:
@@ -209,9 +210,21 @@ def _words(points: Points, name: str) -> np.ndarray:
 
 
 def find_sample_ids(points: Points, id_column: str | None) -> tuple[str | None, np.ndarray | None]:
-    """Find the column that names the rows, and its values: `id_column`, or a column "id" or "sample_id"; None for row numbers."""
+    """Find the column that names the rows, and its values: `id_column`, or a column "id" or "sample_id"; None for row numbers.
+
+    The column without a name that pandas writes names the rows if its cells differ. Its name is "index" here, and also "" as an option.
+    """
     name = id_column or next((column for column in points.columns if is_id(column)), None)
+    if id_column == "" or (name is None and _has_names(points)):
+        name = INDEX
     return name, None if name is None else parse_sample_ids(points.columns[name])
+
+
+def _has_names(points: Points) -> bool:
+    """Whether there is a column without a name whose cells differ."""
+    if points.table is None or not has_index(points.table):
+        return False
+    return len(np.unique(points.columns[INDEX])) == len(points.columns[INDEX])
 
 
 def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.ndarray:

@@ -16,6 +16,7 @@ from rich.table import Table
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow, measured, number, seconds
 from bregmat.base.threads import InterruptWarning
 
+LARGEST_GAP = 10.0  # relative gap above which the line of progress says that there is no useful bound
 UNWRAPPED = 100_000  # characters of a line that is not written to a terminal
 
 # Messages of the library name arguments. These arguments are options wherever a message names them ...
@@ -170,9 +171,22 @@ def name_value_table(rows: Sequence[tuple[str, Any]], title: str = "") -> Table:
     return table
 
 
+def matrix_table(names: Sequence[str], matrix: Any) -> Table:
+    """The table of a small square matrix."""
+    table = Table("")
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for name, row in zip(names, matrix):
+        table.add_row(escape(name), *(escape(number(float(value), 4)) for value in row))
+    return table
+
+
 def gap_and_violation(record: Any) -> str:
     """The text of a record of a solver in the line of progress."""
-    return f"iteration {record.iteration}, gap {number(record.gap, 3)}, violation {number(record.violation, 3)}"
+    near = (
+        f"at most {100 * record.gap:.2g} % from the optimum" if record.gap < LARGEST_GAP else "no useful bound so far"
+    )
+    return f"step {record.iteration:,}, {near}, largest violation of a constraint {number(record.violation, 3)}"
 
 
 @dataclass(eq=False)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
-from bregmat.base.checks import Labels, as_matrix, check_flag, check_share, entry_text
+from bregmat.base.checks import Labels, as_matrix, as_numbers, check_flag, check_share, entry_text
 from bregmat.coordinates.priors import Factor
 
 _HINT = " Where an entry is unknown, nearest_correlation takes a weight of 0 or NaN in weights=; (C + C.T) / 2 is symmetric."
+ROUNDED_ONE = 1e-12  # difference from 1 of a diagonal that was computed as 1
 FAR_DIAGONAL = 0.1  # difference from 1 above which a diagonal probably is that of a covariance
 LARGEST = 1e100  # entry whose square does not overflow
 
@@ -47,7 +48,7 @@ def read_input(
     C, scale, min_eig
         As in :func:`bregmat.nearest_correlation`.
     unknown : ndarray of bool, shape (n, n), optional
-        Entries that are read as 0, and may be NaN.
+        Entries that are read as 0, and may be NaN. Then a diagonal entry may be NaN, too, and is read as 1.
     insist : bool
         Whether to raise without `scale` if the diagonal is far from 1.
     """
@@ -61,13 +62,21 @@ def read_input(
     if labels is not None:
         C = C.to_numpy()
     if unknown is not None and np.shape(C) == unknown.shape:
-        C = np.where(unknown, 0.0, np.asarray(C, dtype=float))
+        C = np.where(unknown, 0.0, as_numbers("C", C, booleans=True))
+        missing = np.flatnonzero(np.isnan(np.diag(C)))
+        if scale and len(missing):
+            raise ValueError(
+                f"C has no variance at {entry_text(missing[0], missing[0], labels)}, which scale=True divides by. Fill it in, or leave the "
+                "variable out."
+            )
+        C[missing, missing] = 1.0
     A: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense", booleans=True, labels=labels, hint=_HINT)
     diagonal = np.diag(A)
-    low = np.flatnonzero(~(diagonal > 0))
+    low = np.flatnonzero(~(diagonal >= 0) if scale else ~(diagonal > 0))
     if len(low):
         i = low[0]
-        raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {entry_text(i, i, labels)}.")
+        hint = " scale=True keeps variances of 0 of constant columns." if A[i, i] == 0 else ""
+        raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {entry_text(i, i, labels)}.{hint}")
     if np.abs(A).max() > LARGEST:
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
         raise ValueError(f"C must be scaled towards 1; got {A[i, j]:.3g} at {entry_text(i, j, labels)}.")
@@ -81,7 +90,9 @@ def read_input(
     deviations = None
     if scale:
         deviations = np.sqrt(diagonal)
-        A = A * np.multiply.outer(1.0 / deviations, 1.0 / deviations)  # symmetric to the last digit
+        # Correlations of a constant variable are unknown. The nearest matrix has any value there, and 0 costs nothing.
+        inverse = np.divide(1.0, deviations, out=np.zeros_like(deviations), where=deviations > 0)
+        A = A * np.multiply.outer(inverse, inverse)  # symmetric to the last digit
         np.fill_diagonal(A, 1.0)
     form = {"labels": labels, "frame": "polars" if labels is not None and is_polars else None, "deviations": deviations}
     return MatrixInput(A, form)
@@ -104,6 +115,14 @@ def _labels_of(C: Any) -> Labels:
     raise ValueError(f"C must have the same labels in its index and columns; {odd!r} is in one of them only.")
 
 
+def weights_of_known(C: Any) -> np.ndarray | None:
+    """Weights of 1, and of 0 where a table has NaN; None if it has none."""
+    A = np.asarray(C.to_numpy() if hasattr(C, "to_numpy") else C)
+    if A.dtype.kind != "f" or A.ndim != 2 or A.shape[0] != A.shape[1] or not np.isnan(A).any():
+        return None
+    return np.where(np.isnan(A) | np.isnan(A.T), 0.0, 1.0)
+
+
 def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
     """An array-like as an array; a data frame must have the labels of C."""
     if labels is not None and hasattr(table, "columns"):
@@ -124,7 +143,7 @@ def read_fixed(fixed: Any, given: MatrixInput) -> Entries:
     if mask.dtype != bool:
         raise TypeError(f"fixed must be a boolean mask; got dtype {mask.dtype}.")
     as_matrix("fixed", mask, symmetric=True, order=n, booleans=True, labels=labels)
-    off = np.flatnonzero(np.diag(mask) & (np.diag(C) != 1.0))
+    off = np.flatnonzero(np.diag(mask) & (np.abs(np.diag(C) - 1.0) > ROUNDED_ONE))
     if len(off):
         i = off[0]
         raise ValueError(

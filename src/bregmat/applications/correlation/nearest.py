@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
-from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input
+from bregmat.applications.correlation.input import MatrixInput, read_fixed, read_input, weights_of_known
 from bregmat.applications.correlation.logdet import LogDetNewton
 from bregmat.applications.correlation.newton import EntryNewton
+from bregmat.applications.correlation.path import FreeEntryPath
 from bregmat.applications.correlation.problem import CorrelationProblem
 from bregmat.applications.correlation.rank import of_rank
-from bregmat.applications.correlation.result import CorrelationResult, Repair
+from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
-from bregmat.base.checks import as_choice, check_integer, check_limits, check_share
-from bregmat.base.linalg import cholesky, eigh, eigvalsh, symmetrize
+from bregmat.base.checks import check_integer, check_limits
+from bregmat.base.linalg import cholesky, eigh, eigvalsh
 from bregmat.base.threads import tells_interrupts
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve
+from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
 from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.typing import DivergenceName, Labels, RepairName, Table
+from bregmat.typing import DivergenceName, Labels, Table
 
+QUICK = 25  # steps of Newton's method with fixed entries before another method is tried; most problems take 5 to 20
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
@@ -39,8 +42,6 @@ def nearest_correlation(
     bounds: tuple[Table | float | None, Table | float | None] | None = None,
     min_eig: float = 0.0,
     rank: int | None = None,
-    repair: RepairName | None = None,
-    floor: float = 1e-6,
     scale: bool | None = None,
     tol: float = 1e-8,
     max_iter: int | None = None,
@@ -60,11 +61,11 @@ def nearest_correlation(
         it must be positive definite.
     divergence : {"frobenius", "logdet", "vonneumann"} or object
     fixed : array-like of bool, shape (n, n), optional
-        Symmetric mask of entries that stay exactly as in C; a fixed diagonal entry must be 1. Frobenius only, as are `weights`,
-        `bounds`, `min_eig` and `rank`.
+        Symmetric mask of entries that stay exactly as in C; a fixed diagonal entry must be 1, up to rounding. Other entries of C may
+        be NaN, which counts as a weight of 0. Frobenius only, as are `weights`, `bounds`, `min_eig` and `rank`.
     weights : array-like or DataFrame, shape (n, n), optional
         Symmetric and not negative: ``1/2 sum (weights_ij (X_ij - C_ij))^2`` is minimised. 0, False or NaN means that the entry is
-        unknown, and C may be NaN there. The diagonal is ignored.
+        unknown, and C may be NaN there. The diagonal is ignored, and may be NaN in C without `scale`.
     bounds : pair (lower, upper), optional
         Numbers, symmetric matrices (n, n) or None: ``lower_ij <= X_ij <= upper_ij`` off the diagonal.
     min_eig : float
@@ -73,15 +74,11 @@ def nearest_correlation(
         Largest rank of X. **This search is a heuristic**: it finds a local minimiser from two spectral starts (rank 1: the better
         start). The status is FEASIBLE, with the lower bound of the problem without a rank. It cannot be combined
         with `fixed`, `weights`, `bounds` or `min_eig`.
-    repair : {None, "clip"}
-        For LogDet and von Neumann: "clip" raises eigenvalues of C below `floor` to it, and ``result.repaired`` describes the change.
-        With None, a matrix that is not positive definite is an error.
-    floor : float
-        Smallest eigenvalue after ``repair="clip"``; positive, in units of the mean eigenvalue of a matrix with a unit diagonal.
     scale : bool, optional
         For covariances. True first divides rows and columns by the square roots of the diagonal; ``result.covariance`` is the
-        repaired matrix with its variances. False takes C as it is. None does so, too, but with Frobenius a diagonal entry that
-        differs from 1 by more than 0.1 raises an error, because C may be a covariance.
+        repaired matrix with its variances. A variance of 0 stays 0, and its correlations count as unknown. False takes C as it is. None
+        does so, too, but with Frobenius a diagonal entry that differs from 1 by more than 0.1 raises an error, because C may be a
+        covariance.
     tol : float
         Relative duality gap at which the result is called optimal. An X with gap g is within ``sqrt(2 g max(1, objective))`` of the
         optimum in Frobenius norm (Frobenius).
@@ -106,9 +103,11 @@ def nearest_correlation(
     Notes
     -----
     Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further rows, and the shift ``X = min_eig I + Y`` for a
-    smallest eigenvalue. Von Neumann: the same method with another link. LogDet: Newton's method with the Hessian ``X o X``; Kulis
-    2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the returned matrix,
-    ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it when they are met up to rounding.
+    smallest eigenvalue. With fixed entries and at most 4000 free ones, 25 such steps are followed by an interior-point method in
+    the free entries, if the problem is not solved by then. Von Neumann: Newton's method with another link. LogDet: Newton's method
+    with the Hessian ``X o X``; Kulis 2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the
+    returned matrix, ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it. If that makes
+    an eigenvalue too small, the matrix is moved towards the fixed entries with 0 elsewhere, where these are definite.
 
     The multipliers prove the bound: let Y be their symmetric matrix (Attributes of :class:`CorrelationResult`), ``d = min_eig`` and b
     the prescribed entries (diagonal: ``1 - d``). Every feasible X has
@@ -140,8 +139,10 @@ def nearest_correlation(
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     limits: dict[str, Any] = {"tol": tol, "max_iter": max_iter, "log": RunLog(callback, max_seconds)}
     D = DIVERGENCES.resolve(divergence)
+    if fixed is not None and weights is None:
+        weights = weights_of_known(C)
     is_weighted = weights is not None or bounds is not None
-    _check_options(D, is_weighted, fixed is not None, rank, repair, floor)
+    _check_options(D, is_weighted, fixed is not None, rank)
     if is_weighted:
         given, weighted = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
         outcome = solve(weighted, SplitBox(), **limits)
@@ -156,18 +157,18 @@ def nearest_correlation(
     if D.keeps_range:
         if low > 0.0:
             raise ValueError(f'min_eig needs divergence="frobenius"; got {D.name}.')
-        problem = _near_definite(D, given, floor if repair == "clip" else None)
+        problem = _near_definite(D, given)
     else:
         if rank is not None and (fixed is not None or low > 0.0):
             raise ValueError("rank does not go with fixed entries or min_eig.")
         if rank is not None and rank > len(given.C):
             raise ValueError(f"rank must be between 1 and n = {len(given.C)}; got {rank}.")
         problem = CorrelationProblem.frobenius(given.C, read_fixed(fixed, given), low)
-    outcome = solve(problem, _newton_for(problem), **limits)
+    outcome = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
         outcome = of_rank(outcome, given.C, rank, max_iter=max_iter, log=limits["log"])
-    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank, "repaired": problem.repaired}
+    facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank}
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
@@ -243,69 +244,67 @@ def factor_correlation(
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
     log, n_factors = RunLog(callback, max_seconds), int(n_factors)
     problem = CorrelationProblem.frobenius(given.C, Entries.of_diagonal(n))
-    convex = solve(problem, _newton_for(problem), tol=tol, max_iter=max_iter, log=log)
+    convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
     outcome = of_rank(convex, given.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
     return _result_of(outcome, given, problem.entries.rows, n_factors=n_factors)
 
 
-def _check_options(
-    D: SpectralDivergence, is_weighted: bool, has_fixed: bool, rank: Any, repair: Any, floor: Any
-) -> None:
+def _check_options(D: SpectralDivergence, is_weighted: bool, has_fixed: bool, rank: Any) -> None:
     """Raise for options that are not valid, or not valid together."""
     if not (D.keeps_range or D.takes_indefinite):
         raise TypeError(
             "nearest_correlation needs a divergence that keeps the range, or takes indefinite matrices as 'frobenius' does; "
             f"got {D.name!r}."
         )
-    check_share("floor", floor, why=", in units of the mean eigenvalue")
-    as_choice("repair", repair, (None, *get_args(RepairName)))
     check_integer("rank", rank, 1)
     if is_weighted and D.keeps_range:
         raise ValueError(f'weights and bounds need divergence="frobenius"; got {D.name!r}.')
-    if is_weighted and (rank is not None or repair is not None):
-        raise ValueError("weights and bounds go neither with rank nor with repair.")
+    if is_weighted and rank is not None:
+        raise ValueError("weights and bounds do not go with rank.")
     if D.keeps_range and (has_fixed or rank is not None):
         further = ", or nearest_kernel with Constraints.similarity" if has_fixed else ""
         raise ValueError(f'{"fixed" if has_fixed else "rank"} needs divergence="frobenius"{further}; got {D.name}.')
-    if repair is not None and not D.keeps_range:
-        raise ValueError(
-            f"repair={repair!r} is for LogDet and von Neumann; {D.name} takes an indefinite matrix as it is."
-        )
 
 
-def _near_definite(D: SpectralDivergence, given: MatrixInput, floor: float | None) -> CorrelationProblem:
-    """The problem near a positive definite prior, whose eigenvalues are first raised to ``floor`` if that is given."""
-    prior, repaired = given.C, None
-    if floor is not None or not D.is_congruence_invariant:
-        values, Q = eigh(prior)
-        if floor is not None and values[0] < floor:
-            low = values < floor
-            repaired = Repair("clip", int(low.sum()), float(np.linalg.norm(floor - values[low])), floor)
-            values = np.maximum(values, floor)
-            prior = symmetrize((Q * values) @ Q.T)
+def _near_definite(D: SpectralDivergence, given: MatrixInput) -> CorrelationProblem:
+    """The problem near a positive definite prior."""
+    prior = given.C
     if D.is_congruence_invariant:
         basis, ok = cholesky(prior)
         spectrum = np.ones(len(prior))  # of the identity, because C = basis I basis'
         # with a unit diagonal, a pivot is the share of a variable's variance that the variables before it do not explain
         is_definite = ok and bool((np.diag(basis) ** 2 > LEAST_PIVOT * np.diag(prior)).all())
     else:
-        basis, spectrum, is_definite = Q, values, values[0] > RANK_TOL * values[-1]
+        spectrum, basis = eigh(prior)
+        is_definite = spectrum[0] > RANK_TOL * spectrum[-1]
     if not is_definite:
         x = eigvalsh(prior)
         raise ValueError(
             f"C must be positive definite beyond rounding for {D.name}; its smallest eigenvalue is {x[0]:.3g}, and its largest one "
-            f'{x[-1]:.3g}. repair="clip" raises small eigenvalues to floor; divergence="frobenius" takes C as it is. If variables differ '
-            "in scale, scale=True divides by the standard deviations."
+            f'{x[-1]:.3g}. divergence="frobenius" takes C as it is. Otherwise raise small eigenvalues first: with values, Q = '
+            "numpy.linalg.eigh(C), pass (Q * values.clip(1e-6)) @ Q.T. If variables differ in scale, scale=True divides by the standard "
+            "deviations."
         )
     entries = Entries.of_diagonal(len(prior))
-    return CorrelationProblem(D, D.link(spectrum), C=given.C, entries=entries, basis=basis, repaired=repaired)
+    return CorrelationProblem(D, D.link(spectrum), C=given.C, entries=entries, basis=basis)
 
 
-def _newton_for(problem: CorrelationProblem) -> Solver:
-    """The Newton method of the divergence, or the general one on the complement of null vectors."""
+def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
+    """The outcome of Newton's method for the divergence, of the general one on the complement of null vectors, or of a plan.
+
+    With fixed entries Newton's method has ``QUICK`` steps, more if it converges fast. Then the interior-point method follows.
+    """
+    newton: Solver = EntryNewton() if problem.is_whole else DualNewton()
     if problem.divergence.is_congruence_invariant:
-        return LogDetNewton()
-    return EntryNewton() if problem.is_whole else DualNewton()
+        newton = LogDetNewton()
+    limit = newton.max_iter if max_iter is None else max_iter
+    plan = [(newton, limit)]
+    if problem.entries.has_pairs and problem.is_whole:
+        path = FreeEntryPath()
+        with suppress(TypeError):  # too many entries are free
+            path.check(problem)
+            plan = [(newton, min(QUICK, limit)), (path, min(path.max_iter, limit)), *plan]
+    return solve_in_turn(problem, plan, tol=tol, log=log)
 
 
 def _result_of(

@@ -139,7 +139,7 @@ class EntryNewton:
             other = _at(problem, mu, t, U)
             found = other if other.objective > found.objective else found
         rest = found.residual
-        return replace(found, signal=_signal(problem, rest, 2.0 * float(rest @ rest)))
+        return replace(found, signal=_signal(problem, found, 2.0 * float(rest @ rest)))
 
     def step(self, problem: CorrelationProblem, state: _SpectralState) -> _SpectralState:
         """One inexact Newton step with Armijo's rule."""
@@ -181,7 +181,7 @@ class EntryNewton:
         rest = new.residual
         left = float(rest @ (rest / diagonal))
         idle = 0 if new.objective - state.objective > rounding or left < 0.25 * norm**2 else state.idle + 1
-        return replace(new, signal=_signal(problem, rest, 2.0 * left), norm=norm, idle=idle, stalled=idle >= 3)
+        return replace(new, signal=_signal(problem, new, 2.0 * left), norm=norm, idle=idle, stalled=idle >= 3)
 
 
 def _at(problem: CorrelationProblem, mu: np.ndarray, t: np.ndarray, U: np.ndarray) -> _SpectralState:
@@ -193,6 +193,15 @@ def _at(problem: CorrelationProblem, mu: np.ndarray, t: np.ndarray, U: np.ndarra
     return _SpectralState(problem, t, U, mu, p, -cost, np.inf)
 
 
-def _signal(problem: CorrelationProblem, rest: np.ndarray, gap: float) -> float:
-    """An upper estimate of the gap, which is of second order; inf while fixed entries are missed, since no scaling restores these."""
-    return gap if not problem.entries.has_pairs or np.abs(rest).max() <= problem.rounding else np.inf
+def _signal(problem: CorrelationProblem, state: _SpectralState, gap: float) -> float:
+    """An estimate of the gap, which is of second order without fixed entries.
+
+    Writing fixed entries into X changes the objective by ``|X - C|`` times what they are missed by. If no matrix in the interior is
+    known, X is feasible only if they are met: inf before that.
+    """
+    if not problem.entries.has_pairs:
+        return gap
+    rest = state.residual
+    if problem.interior is None:
+        return gap if np.abs(rest).max() <= problem.rounding else np.inf
+    return gap + float(np.sqrt(2.0 * max(1.0, state.objective)) * np.linalg.norm(rest))

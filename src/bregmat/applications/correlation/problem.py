@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
-from bregmat.applications.correlation.result import Repair
 from bregmat.base.linalg import (
     EPS,
     cholesky,
@@ -22,7 +21,7 @@ from bregmat.base.linalg import (
 )
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import Certificate, Proof, dual_bound
+from bregmat.certificates.problem import MODEST, Certificate, Proof, dual_bound
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
@@ -80,8 +79,6 @@ class CorrelationProblem(NearestMatrix):
         Lower bound of the eigenvalues of X.
     blocks : FixedBlocks
         Consequences of blocks of fixed entries.
-    repaired : Repair or None
-        The change of the matrix before the problem was posed.
     """
 
     C: np.ndarray
@@ -90,7 +87,6 @@ class CorrelationProblem(NearestMatrix):
     fixed_part: np.ndarray | float = 0.0
     min_eig: float = 0.0
     blocks: FixedBlocks = field(default_factory=FixedBlocks)
-    repaired: Repair | None = None
     size: ClassVar[float] = 1.0  # the unit diagonal sets the scale
     # derived from the entries
     operator: Operator = field(init=False)
@@ -165,18 +161,29 @@ class CorrelationProblem(NearestMatrix):
         x = np.maximum(eigvalsh(X), 0.0)
         return float(D.phi(x).sum()) - float(np.vdot(X, self.mirror)) + D.constant(self.t0)
 
+    @cached_property
+    def interior(self) -> tuple[np.ndarray, float] | None:
+        """The matrix with the prescribed entries and 0 elsewhere, and by how much its smallest eigenvalue exceeds ``min_eig``.
+
+        None if it does not.
+        """
+        X = self.entries.prescribed(self.C)
+        depth = float(eigvalsh(X)[0]) - self.min_eig
+        return (X, depth) if depth > 0.0 else None
+
     # ------------------------------------------------------------------ certificates
     def certify(self, state: Any) -> CorrelationCertificate:  # type: ignore[override]
-        """The matrix with exactly its prescribed entries, from ``D^-1/2 X D^-1/2`` or from the restoration of all rows.
+        """The matrix with exactly its prescribed entries, from ``D^-1/2 X D^-1/2`` or by writing the entries into it.
 
-        Writing fixed entries into X may make an eigenvalue too small. The certificate is not feasible then.
+        Writing fixed entries into X may make an eigenvalue too small. Then X is moved towards the interior, if a matrix there is
+        known; otherwise the certificate is not feasible.
         """
         X = self._restored(state) if isinstance(state, DenseState) else None
         if X is None:
             return self._certified_by_rows(state)
-        bound, mu = dual_bound(self, state.dual)
+        bound, mu = self._bound(state.dual)
         if bound == -np.inf:  # outside the domain; multipliers of 0 prove that the divergence is not negative
-            bound, mu = dual_bound(self, np.zeros_like(state.dual))
+            bound, mu = self._bound(np.zeros_like(state.dual))
         objective = self.distance(X)
         upper = np.inf if self.entries.has_pairs and shortfall(X, self.min_eig) > 0.0 else objective
         return CorrelationCertificate(dual=mu, objective=objective, dual_bound=bound, upper=upper, X=X)
@@ -187,22 +194,48 @@ class CorrelationProblem(NearestMatrix):
         if not self.divergence.keeps_range and self.t0[0] >= 0 and not state.dual.any() and (np.diag(C) == 1.0).all():
             return C.copy()  # C is a correlation matrix
         if self.entries.has_pairs:
-            if not np.abs(p - b).max() <= 1e2 * self.rounding:
-                return None
-            X = state.matrix()
-        else:
-            if not p.min() > 0:
-                return None
-            X, x = state.matrix(), state.spectrum
-            d = np.sqrt(b / p)
-            X *= np.multiply.outer(d, d)
-            if x is not None:  # move X towards b I, so that rounding does not make the smallest eigenvalue negative
-                share = min(1e-6, EPS * (8.0 + 8.0 * float(x[-1] / b.min())))
-                if x[0] < share:
-                    X *= 1.0 - share
+            is_met = np.abs(p - b).max() <= 1e2 * self.rounding
+            return self._with_entries(state.matrix() + self.fixed_part) if is_met or self.interior is not None else None
+        if not p.min() > 0:
+            return None
+        X, x = state.matrix(), state.spectrum
+        d = np.sqrt(b / p)
+        X *= np.multiply.outer(d, d)
+        if x is not None:  # move X towards b I, so that rounding does not make the smallest eigenvalue negative
+            share = min(1e-6, EPS * (8.0 + 8.0 * float(x[-1] / b.min())))
+            if x[0] < share:
+                X *= 1.0 - share
         X += self.fixed_part
         self.entries.write_inplace(X, self.entries.wanted(C))
         return X
+
+    def _with_entries(self, X: np.ndarray) -> np.ndarray:
+        """X with its prescribed entries, moved towards the interior by the smallest step that makes it feasible."""
+        wanted = self.entries.wanted(self.C)
+        self.entries.write_inplace(X, wanted)
+        missing = shortfall(X, self.min_eig)
+        if missing > 0.0 and self.interior is not None:
+            inner, depth = self.interior
+            X += missing / (missing + depth) * (inner - X)
+            self.entries.write_inplace(X, wanted)
+        return X
+
+    def _bound(self, mu: np.ndarray) -> tuple[float, np.ndarray]:
+        """``g(mu)`` less its rounding, and the weights that it holds for.
+
+        For Frobenius T is formed from entries. They do not overlap, so each entry of T has one rounding however many are fixed.
+        """
+        D = self.divergence
+        if D.keeps_range or not (self.is_whole and mu.any()):
+            return dual_bound(self, mu)
+        t = eigvalsh(self.mirror - self.entries.adjoint(mu))
+        if not np.isfinite(t).all():
+            return -np.inf, mu
+        error, linear = self.rounding_share * float(np.linalg.norm(t)), mu * self.losses.bound
+        constant, conjugate = D.constant(self.t0), D.conjugate(t)
+        rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
+        rounding += MODEST * EPS * (constant + conjugate + float(np.abs(linear).sum()))
+        return float(constant - conjugate - linear.sum() - rounding), mu
 
     def _certified_by_rows(self, state: Any) -> CorrelationCertificate:
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""

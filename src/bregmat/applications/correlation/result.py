@@ -13,27 +13,6 @@ from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.run.result import ExitReason, Result, Status
 
 
-@dataclass(frozen=True)
-class Repair:
-    """The change of the input before the problem was posed.
-
-    Attributes
-    ----------
-    kind : str
-        "clip": eigenvalues below ``floor`` were raised to it.
-    n_eigenvalues : int
-        Number of raised eigenvalues.
-    size : float
-        Frobenius norm of the change.
-    floor : float
-    """
-
-    kind: str
-    n_eigenvalues: int
-    size: float
-    floor: float
-
-
 @on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
 class RepairedMatrix(Result):
@@ -131,12 +110,12 @@ class CorrelationResult(RepairedMatrix):
     status, exit_reason
         What is proven about X, and why the run stopped. With `rank` or `n_factors` the status is FEASIBLE unless the bound is reached.
     objective, dual_bound : float
-        Divergence of X from the (repaired) input, ``|X - C|^2 / 2`` for Frobenius (weighted, with `weights`), and its proven lower
+        Divergence of X from the input, ``|X - C|^2 / 2`` for Frobenius (weighted, with `weights`), and its proven lower
         bound. With `rank`, that of the problem without a rank.
     max_violation : float
         Largest difference from a unit diagonal or a fixed entry.
     residual : float
-        ``|X - C|``, Frobenius, from the input before any repair (scaled, with ``scale=True``); normF of R's nearPD. Unknown entries
+        ``|X - C|``, Frobenius, from the input (scaled, with ``scale=True``); normF of R's nearPD. Unknown entries
         do not count.
     divergence : str
     min_eig : float
@@ -148,7 +127,6 @@ class CorrelationResult(RepairedMatrix):
     factor : ndarray, shape (n, k), or None
         With `rank`: ``X = factor factor'``, with unit rows. With `n_factors`, the loadings: X equals ``factor factor'`` off the
         diagonal, and ``1 - (factor**2).sum(axis=1)`` are the variances of the single variables.
-    repaired : Repair or None
     rows : ndarray of int, shape (c, 2)
         Entries (i, j) that were prescribed: the diagonal, then the fixed ones with i < j. With weights or bounds: all with i <= j.
     dual : ndarray, shape (c,)
@@ -178,7 +156,6 @@ class CorrelationResult(RepairedMatrix):
     dual: np.ndarray
     rank: int | None = None
     n_factors: int | None = None
-    repaired: Repair | None = None
     factor: np.ndarray | None = None
     null_space: np.ndarray | None = None
 
@@ -194,16 +171,8 @@ class CorrelationResult(RepairedMatrix):
     @property
     def shown(self) -> tuple[str, ...]:  # type: ignore[override]
         """The attributes in the repr."""
-        asked = tuple(name for name in ("rank", "n_factors", "repaired") if getattr(self, name) is not None)
+        asked = tuple(name for name in ("rank", "n_factors") if getattr(self, name) is not None)
         return ("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", *asked)
-
-    def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
-        """(name, value) of every number of the certificate, as text."""
-        rows = super().certificate_rows(has_hard)
-        if self.repaired is not None:
-            what = f"{self.repaired.n_eigenvalues} eigenvalues raised to {number(self.repaired.floor)}"
-            rows.append(("repaired", f"{what}, a change of {number(self.repaired.size)} in Frobenius norm"))
-        return rows
 
     def proof_text(self) -> str:
         """What is proven, in one sentence."""

@@ -1,0 +1,150 @@
+"""The matrix nearest to the identity under softmax losses over groups: arguments, span, result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregmat.applications.softmax.newton import SemismoothNewton
+from bregmat.applications.softmax.problem import SoftmaxGroups
+from bregmat.applications.softmax.scores import PairScores
+from bregmat.base.checks import check_positive, rows_text
+from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
+from bregmat.coordinates.spans import Span
+from bregmat.run.loop import RunLog, solve
+from bregmat.run.result import MatrixResult, Record, Status
+
+INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SoftmaxResult(MatrixResult):
+    """The certified matrix of :func:`softmax_metric`.
+
+    In addition to the attributes of :class:`bregmat.MatrixResult`:
+
+    Attributes
+    ----------
+    dual, values : ndarray, shape (n, m)
+        The multipliers ``gamma_i (y_ij - P_ij)`` that prove the bound, where P_i is a distribution over the documents of query i; and the
+        scores at the matrix. Model files leave them out.
+    """
+
+    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+
+
+def softmax_metric(
+    scores: PairScores,
+    targets: np.ndarray,
+    *,
+    temperature: float,
+    weights: np.ndarray | float = 1.0,
+    allowed: np.ndarray | None = None,
+    tol: float = 1e-6,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+    start: np.ndarray | None = None,
+    callback: Callable[[Record], Any] | None = None,
+) -> SoftmaxResult:
+    """The positive semidefinite matrix nearest to the identity under softmax losses over groups of scores.
+
+    ``minimize 1/2 |W - I|^2 + sum_i gamma_i (temperature * logsumexp_j(v_ij / temperature) - sum_j y_ij v_ij)`` over ``W >= 0``. Use it
+    to learn from queries and their answers, or from labelled rows, whose groups are the rows of the same class among all rows. For the
+    prior ``kappa I`` multiply the rows of the scores by ``sqrt(kappa)``; the learned matrix is then ``kappa W``.
+
+    Parameters
+    ----------
+    scores : PairScores
+        Scores v of queries and documents, linear in W.
+    targets : ndarray, shape (n, m)
+        Distribution over the right answers of each query; each row has sum 1.
+    temperature : float
+        In units of the scores; positive. With a small one only the best wrong answers count.
+    weights : float or ndarray, shape (n,)
+        Weight gamma of each query; positive.
+    allowed : ndarray of bool, shape (n, m), optional
+        Which documents are in the group of a query; by default all. Labelled rows exclude themselves.
+    tol : float
+        Relative duality gap at which the result is called optimal.
+    max_iter : int, optional
+        Limit on steps (100).
+    max_seconds : float, optional
+        Limit on wall time.
+    start : ndarray, shape (d, d), optional
+        First matrix, such as the solution of a similar problem.
+    callback : callable, optional
+        Called once per iteration with a Record; returning True stops.
+
+    Returns
+    -------
+    SoftmaxResult
+
+    Raises
+    ------
+    ValueError
+        If a row of targets has no right answer that is allowed.
+
+    Notes
+    -----
+    Semismooth Newton steps (:class:`bregmat.applications.softmax.newton.SemismoothNewton`). If the rows span few dimensions, the problem is
+    solved in their span: W differs from the identity there only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat.applications.softmax import PairScores, softmax_metric
+    >>> queries, documents = np.eye(3), np.eye(3) + 0.9 * np.roll(np.eye(3), 1, axis=1)  # query i is answered by document i
+    >>> scores = PairScores.inner_products(queries, documents)
+    >>> result = softmax_metric(scores, np.eye(3), temperature=0.1)
+    >>> print(result.status, result.values.argmax(axis=1))
+    OPTIMAL [0 1 2]
+    """
+    weights = np.broadcast_to(np.asarray(weights, dtype=float), (scores.shape[0],))
+    _check(scores, targets, weights, temperature, allowed)
+    basis = _span(scores)
+    inside = scores if basis is None else scores.in_basis(basis)
+    if basis is not None and start is not None:
+        start = basis.T @ start @ basis
+    problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
+    log = RunLog(callback, max_seconds)
+    outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
+    proof = outcome.certificate
+    prior = np.ones(inside.queries.shape[1])
+    span = None if basis is None else Span.of_basis(basis)
+    return SoftmaxResult(
+        **outcome.shared(),
+        iterate=proof.iterate,
+        last=outcome.state.point.iterate,
+        coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
+        dual=proof.dual,
+        values=proof.values,
+        violation=np.zeros(0),
+    )
+
+
+def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:
+    """Raise for arguments that define no problem."""
+    if targets.shape != scores.shape:
+        raise ValueError(f"targets must have shape {scores.shape}, as the scores; got {targets.shape}.")
+    inside = targets if allowed is None else np.where(allowed, targets, 0.0)
+    wrong = np.flatnonzero(~(np.abs(inside.sum(axis=1) - 1.0) <= 1e-9) | (targets < 0).any(axis=1))
+    if len(wrong):
+        raise ValueError(
+            f"targets must be distributions over allowed documents; got other numbers in {rows_text(wrong)}."
+        )
+    check_positive("temperature", temperature, finite=True)
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise ValueError("weights must be positive and finite.")
+
+
+def _span(scores: PairScores) -> np.ndarray | None:
+    """Orthonormal basis (d, k) of the span of all rows; None if it is not worth a change of coordinates."""
+    (n, m), d = scores.shape, scores.queries.shape[1]
+    if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
+        return None
+    _, sigma, Vt = np.linalg.svd(np.vstack([scores.queries, scores.documents]), full_matrices=False)
+    kept = sigma > INDEPENDENT * sigma[0]
+    return Vt[kept].T if kept.any() else None

@@ -1,0 +1,112 @@
+"""Semismooth Newton for the softmax loss over groups, with conjugate gradients and products of matrices only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
+from bregmat.base.linalg import conjugate_gradients, eigh
+from bregmat.objective.divergences import Frobenius
+from bregmat.run.loop import State
+
+LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
+MAX_PRODUCTS = 50  # products with the curvature in a step
+SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
+SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
+SHORT, SHORTEST = 0.4, 1e-10  # Newton steps at which the gradient step is shortened, and at which only rounding is left
+
+
+@dataclass(eq=False)
+class NewtonState(State):
+    """A point with its bound, and the length of the gradient step alpha of the next Newton system."""
+
+    point: ScoredMatrix
+    alpha: float = 1.0
+    stalled: bool = False
+
+    @property
+    def objective(self) -> float:  # type: ignore[override]
+        """The primal value."""
+        return self.point.objective
+
+    @property
+    def signal(self) -> float:  # type: ignore[override]
+        """The absolute gap."""
+        return self.point.objective - self.point.bound.value
+
+
+@dataclass(frozen=True)
+class SemismoothNewton:
+    """Newton's method for ``R(W) = W - (W - alpha grad)_+ = 0``, with conjugate gradients.
+
+    The gradient is ``W - T`` with ``T = I + A* mu(W)``, where mu(W) are the multipliers of the softmax of the scores at W; its derivative
+    is ``1 + H``, with the curvature H of the loss. In the basis of the eigenvectors of ``W - alpha grad`` the projection onto the cone
+    has the derivative ``Theta o .``, the divided differences of ``max(t, 0)``. So the Newton step E solves
+
+        E - Theta o ((1 - alpha) E - alpha H E) = -R
+
+    and ``E = Theta^1/2 u - R`` makes the system positive definite, for conjugate gradients:
+
+        ((1 - (1 - alpha) Theta) / alpha + Theta^1/2 H Theta^1/2) u = Theta^1/2 (H R - (1 - alpha) / alpha R)
+
+    ``alpha = 1`` is the step of Qi and Sun 2006 (nearest correlation matrices): it needs one eigenvalue problem less, and convergence is
+    quadratic. Where the loss is strongly curved, a gradient step of that length points to other zero eigenvalues than those of
+    the solution. Therefore alpha decreases after a Newton step that has to be shortened, and grows after a full one. Products are in
+    float32: a direction needs no more digits. Points and bounds are in float64.
+
+    Cost per step: two or three eigenvalue problems of order d, and for each product with H 8 n m d + 4 (n + m) d^2 operations.
+    """
+
+    max_iter: int = 200
+
+    name: ClassVar[str] = "semismooth_newton"
+    works_on: ClassVar[str] = "objective"
+
+    def check(self, problem: SoftmaxGroups) -> None:
+        """Every problem of this kind can be solved."""
+
+    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> NewtonState:
+        """The state at a matrix (d, d), by default at the prior."""
+        d = problem.scores.queries.shape[1]
+        return NewtonState(problem.point(np.eye(d) if start is None else np.array(start, dtype=float)))
+
+    def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
+        """A Newton step that decreases the objective: its length is halved, and then its alpha is decreased."""
+        at, alpha = state.point, state.alpha
+        shortest = SHORTEST_GRADIENT / max(problem.largest_curvature, SHORTEST_GRADIENT)
+        while True:
+            E, is_last = self._direction(problem, at, alpha), alpha <= shortest
+            length = 1.0
+            while length > (SHORTEST if is_last else SHORT):
+                new = problem.point(at.W + length * E)
+                if new.objective < at.objective:
+                    return NewtonState(new, min(1.0, LONGER * alpha) if length == 1.0 else alpha)
+                length /= 2.0
+            if is_last:
+                return NewtonState(at, alpha, stalled=True)
+            alpha *= SHORTER
+
+    def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
+        """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""
+        bound, t, V = at.bound
+        if alpha < 1.0:
+            t, V = eigh((1.0 - alpha) * at.W + alpha * (V * t) @ V.T)
+        theta = Frobenius().divided(t)
+        scores, P = problem.scores.in_basis(V, np.float32), at.softmax.astype(np.float32)
+        R = V.T @ at.W @ V
+        R.flat[:: len(t) + 1] -= np.maximum(t, 0.0)
+        root, diagonal, r = (x.astype(np.float32) for x in (np.sqrt(theta), (1.0 - (1.0 - alpha) * theta) / alpha, R))
+
+        def product(u: np.ndarray) -> np.ndarray:
+            return diagonal * u + root * problem.curvature(scores, P, root * u)
+
+        right = root * (problem.curvature(scores, P, r) - np.float32((1.0 - alpha) / alpha) * r)
+        gap = max(at.objective - bound, 0.0) / max(problem.natural_size, abs(at.objective))
+        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(right))
+        u = conjugate_gradients(
+            product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
+        ).x
+        return V @ (root * u - R) @ V.T

@@ -1,0 +1,191 @@
+"""The softmax loss over groups of scores as a problem with its own proof.
+
+Group i is a query with the scores ``v_i1 .. v_im`` of its documents, linear in W, and a distribution ``y_i`` over its right answers:
+
+    minimize over W >= 0:   1/2 |W - I|^2  +  sum_i gamma_i [ log(sum_j exp(s v_ij)) / s  -  sum_j y_ij v_ij ]
+
+A right answer among m - 1 wrong ones costs ``gamma / s log(1 + sum_k exp(-s p_k))``, where p_k is how far it is ahead of wrong answer k.
+Several right answers cost the mean of ``-log softmax``, weighted by y, which is convex; the log of the mean is not.
+
+For any distributions P_i over the groups, ``mu_ij = gamma_i (y_ij - P_ij)`` gives a lower bound. The conjugate of the loss is an entropy:
+
+    g(P) = |I|^2 / 2 - |(I + A* mu)_+|^2 / 2 - <mu, c> - sum_ij gamma_i P_ij log(P_ij) / s
+
+The softmax of the current scores is such a P, so that a certificate needs no restoration. At the optimum ``W = (I + A* mu)_+``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import xlogy
+
+from bregmat.applications.softmax.scores import PairScores
+from bregmat.base.linalg import EPS, add_diagonal, eigh, sq_norms
+from bregmat.base.threads import cached_property
+from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
+from bregmat.coordinates.priors import Spectral
+from bregmat.objective.divergences import Frobenius
+
+SIZE = 1e-3  # smallest unit of the gap, as a share of the loss at the prior
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredMatrix:
+    """A matrix with its scores and its objective; the bound that their softmax proves is computed when it is first asked for.
+
+    Attributes
+    ----------
+    problem : SoftmaxGroups
+    iterate : Spectral
+        W, by its eigenvalues and eigenvectors.
+    W : ndarray, shape (d, d)
+    values : ndarray, shape (n, m)
+        Scores at W.
+    softmax : ndarray, shape (n, m)
+        Distribution P_i over the documents of each query.
+    objective : float
+    rounding : float
+        Largest rounding error of the objective.
+    """
+
+    problem: SoftmaxGroups
+    iterate: Spectral
+    W: np.ndarray
+    values: np.ndarray
+    softmax: np.ndarray
+    objective: float
+    rounding: float
+
+    @cached_property
+    def bound(self) -> Bound:
+        """The bound that the softmax proves."""
+        return self.problem.dual_bound(self.softmax)
+
+
+class Bound(NamedTuple):
+    """A lower bound less its rounding, and the eigenvalues (d,) and eigenvectors (d, d) of ``T = I + A* mu``, which it is computed from."""
+
+    value: float
+    t: np.ndarray
+    V: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SoftmaxGroups(Problem):
+    """The softmax loss over groups of scores, with the identity as prior and the Frobenius divergence.
+
+    Parameters
+    ----------
+    scores : PairScores
+    targets : ndarray, shape (n, m)
+        Distribution y_i over the right answers of each query: nonnegative, rows of sum 1.
+    weights : ndarray, shape (n,)
+        Weight gamma_i of each query; positive.
+    temperature : float
+        ``1 / s``, in units of the scores; positive.
+    allowed : ndarray of bool, shape (n, m), or None
+        Which documents are in the group of a query; None for all. Right answers must be allowed.
+    """
+
+    scores: PairScores
+    targets: np.ndarray
+    weights: np.ndarray
+    temperature: float
+    allowed: np.ndarray | None = None
+    is_always_feasible: bool = field(init=False, default=True)
+
+    @cached_property
+    def natural_size(self) -> float:
+        """The smallest unit of the gap: a thousandth of the loss at the prior."""
+        loss, _, _ = self.loss(self.scores.linear(np.eye(self.scores.queries.shape[1])) + self.scores.constant)
+        return SIZE * loss or 1.0
+
+    def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
+        """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
+        heat = self.temperature
+        allowed = V if self.allowed is None else np.where(self.allowed, V, -np.inf)
+        top = allowed.max(axis=1, keepdims=True)
+        P = np.exp((allowed - top) / heat)
+        total = P.sum(axis=1, keepdims=True)
+        P /= total
+        # differences from the largest score: the loss of a well-separated group keeps its digits
+        behind = (self.targets * (top - V)).sum(axis=1)
+        loss = float(self.weights @ (heat * np.log(total[:, 0]) + behind))
+        return loss, P, float(self.weights @ (np.abs(top[:, 0]) + (self.targets * np.abs(V)).sum(axis=1)))
+
+    def multipliers(self, P: np.ndarray) -> np.ndarray:
+        """``mu = gamma (y - P)``, minus the gradient of the loss in the scores; shape (n, m)."""
+        return self.weights[:, None] * (self.targets - P)
+
+    def curvature(self, scores: PairScores, P: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """The second derivative of the loss in W along X: the covariance of the scores under P, ``gamma s (P v - P <P, v>)``.
+
+        ``scores`` are those of the problem in the basis of X, and all arrays have the precision of X.
+        """
+        Pv = P * scores.linear(X)
+        Pv -= P * Pv.sum(axis=1, keepdims=True)
+        return scores.adjoint(Pv * (self.weights / self.temperature).astype(X.dtype)[:, None])
+
+    def point(self, X: np.ndarray) -> ScoredMatrix:
+        """The nearest positive semidefinite matrix to a symmetric X, with its scores and its objective."""
+        t, F = eigh(X)
+        iterate = Spectral(Frobenius(), np.ones(len(t)), t, F)
+        W = iterate.matrix()
+        values = self.scores.linear(W) + self.scores.constant
+        loss, P, sizes = self.loss(values)
+        divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
+        rounding = self._share * (sizes + np.sqrt(2.0 * divergence) * float(np.linalg.norm(W)))
+        return ScoredMatrix(self, iterate, W, values, P, divergence + loss, rounding)
+
+    def dual_bound(self, P: np.ndarray) -> Bound:
+        """The bound ``g(P)`` of distributions P (n, m)."""
+        mu, d = self.multipliers(P), self.scores.queries.shape[1]
+        A = -self.scores.adjoint(mu)
+        t, V = eigh(add_diagonal(-A, 1.0))
+        # (|I|^2 - |T_+|^2) / 2, by whichever of two formulas cancels less, which use the positive or the negative eigenvalues
+        gain, size = Frobenius().dual_gain(np.ones(d), A, t)
+        entropy = self.temperature * float(self.weights @ xlogy(P, P).sum(axis=1))
+        shift = mu * self.scores.constant
+        norm = float(np.linalg.norm(A))
+        used = np.maximum(t, 0.0) if norm**2 > d else np.minimum(t, 0.0)
+        # the entries of A are wrong by a few roundings of their terms, and the eigenvalues also by some of the norm of T
+        terms = float(np.abs(mu).sum()) * self._longest
+        rounding = self._share * (terms * (np.sqrt(d) + norm) + float(np.linalg.norm(t) * np.linalg.norm(used)))
+        rounding += MODEST * EPS * (size + float(np.abs(shift).sum()) + abs(entropy))
+        return Bound(float(gain - shift.sum() - entropy - rounding), t, V)
+
+    @property
+    def _share(self) -> float:
+        """Largest rounding error of a product or of an eigenvalue, relative to the size of its terms."""
+        return (MODEST + np.sqrt(self.scores.queries.shape[1])) * EPS
+
+    @property
+    def largest_curvature(self) -> float:
+        """A bound of the second derivative of the loss along a matrix of norm 1: ``sum_i gamma_i s max_j |C_ij|^2``."""
+        return float(self.weights.sum()) / self.temperature * self._longest**2
+
+    @cached_property
+    def _longest(self) -> float:
+        """A bound of the norms of the matrices of the scores."""
+        longest = max(float(sq_norms(X).max(initial=0.0)) for X in (self.scores.queries, self.scores.documents))
+        return longest * (1.0 + 2.0 * float(np.abs(self.scores.share).max(initial=0.0)))
+
+    def certify(self, state: Any) -> MatrixCertificate:
+        """The certificate of the point of a state; every matrix is feasible, and P is dual feasible."""
+        at: ScoredMatrix = state.point
+        return MatrixCertificate(
+            iterate=at.iterate,
+            values=at.values,
+            dual=self.multipliers(at.softmax),
+            objective=at.objective,
+            upper=at.objective + at.rounding,
+            dual_bound=at.bound.value,
+            size=self.natural_size,
+        )
+
+    def is_due(self, state: Any, tol: float) -> bool:
+        """Every step is certified: the solver needs the bound anyway."""
+        return True

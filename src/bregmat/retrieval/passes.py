@@ -1,0 +1,303 @@
+"""Learning a metric of cosines by convex passes, and the choice of its settings on held-out queries."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import logsumexp
+
+from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
+from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.threads import is_interrupted
+from bregmat.retrieval.relevance import CHUNK, MEASURES, ranking_measures
+from bregmat.run.result import ExitReason, Record
+
+MAX_SCORES = 4_000_000  # scores of queries and documents in one problem; more queries are sampled
+MAX_COMPARED = 600  # queries on which settings are compared
+MIN_COMPARED = 10  # queries from which on settings are compared
+FOLDS = 3
+ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
+MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
+# Temperatures, in standard deviations of the cosines, and slack weights, from the most to the least cautious one
+GRID = ((1.0, 10.0), (0.5, 30.0), (0.5, 100.0))
+HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
+NOT_LEARNED = "not learned"
+CLEAR = 1.0  # gain over not learning, in standard errors summed over two measures, from which on learning is chosen
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A temperature, in units of the cosine, and a slack weight."""
+
+    temperature: float
+    slack_weight: float
+
+    def __str__(self) -> str:
+        return f"temperature {self.temperature:.3g}, slack_weight {self.slack_weight:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Queries (n, d) and documents (m, d), rows of length 1 or 0, and the grades (n, m) of the right answers."""
+
+    queries: np.ndarray
+    documents: np.ndarray
+    grades: sp.csr_array
+
+    @classmethod
+    def of(cls, queries: np.ndarray, documents: np.ndarray, grades: sp.csr_array) -> Corpus:
+        """Queries that have an answer, and different documents: copies of a right answer are not wrong."""
+        queries, documents = unit_rows(queries), unit_rows(documents)
+        answered = np.flatnonzero(np.diff(grades.indptr))
+        documents, copy = np.unique(documents, axis=0, return_inverse=True)
+        merge = sp.csr_array((np.ones(len(copy)), (np.arange(len(copy)), copy.ravel())))
+        return cls(queries[answered], documents, sp.csr_array(grades[answered] @ merge))
+
+    def part(self, rows: np.ndarray) -> Corpus:
+        """Some of the queries, with all documents."""
+        return replace(self, queries=self.queries[rows], grades=self.grades[rows])
+
+    def group(self, n_negatives: int, rng: np.random.Generator) -> Corpus:
+        """The queries and documents of one problem: all documents that are relevant to a query, and some of the rest.
+
+        Half of the ``n_negatives`` are those with the largest cosine to a query; the other half is drawn.
+        """
+        n = len(self.queries)
+        used = np.flatnonzero(self.grades.sum(axis=0))
+        if n * (len(used) + n_negatives) > MAX_SCORES:
+            share = np.sqrt(MAX_SCORES / (n * (len(used) + n_negatives)))
+            some = self.part(np.sort(rng.choice(n, max(2, int(share * n)), replace=False)))
+            used = np.flatnonzero(some.grades.sum(axis=0))
+        else:
+            some = self
+        rest = np.setdiff1d(np.arange(len(self.documents)), used)
+        n_negatives = min(n_negatives, len(rest))
+        if n_negatives:
+            largest = np.full(len(rest), -np.inf)
+            for part in blocks(len(rest), len(some.queries), CHUNK):
+                largest[part] = (self.documents[rest[part]] @ some.queries.T).max(axis=1)
+            mined = np.argsort(-largest, kind="stable")
+            near, far = mined[: n_negatives // 2], mined[n_negatives // 2 :]
+            chosen = np.concatenate([near, rng.choice(far, n_negatives - len(near), replace=False)])
+            used = np.sort(np.concatenate([used, rest[chosen]]))
+        return replace(some, documents=self.documents[used], grades=sp.csr_array(some.grades[:, used]))
+
+    def measures(self, W: np.ndarray) -> np.ndarray:
+        """The measures of each query by the cosine in the metric W; shape (n, 4)."""
+        root = root_of(W)
+        return ranking_measures(unit_rows(self.queries @ root), unit_rows(self.documents @ root), self.grades)
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The grades of each query as a distribution, shape (n, m)."""
+        found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
+        return found
+
+    def losses(self, W: np.ndarray, temperature: float) -> np.ndarray:
+        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n,)."""
+        S = cosine_scores(self.queries, self.documents, W) / temperature
+        found: np.ndarray = logsumexp(S, axis=1) - (self.targets * S).sum(axis=1)
+        return found
+
+
+@dataclass(eq=False)
+class Passes:
+    """Convex problems one after the other, each with the cosines linearised at the solution of the one before.
+
+    Attributes
+    ----------
+    corpus : Corpus
+    tol, max_iter : float, int or None
+        Of each pass.
+    callback : callable or None
+        Called with each record.
+    W : ndarray, shape (d, d)
+        The metric so far, at first the identity.
+    result : SoftmaxResult or None
+        Of the last pass that lowered the objective with the true cosines.
+    history : list of Record
+        Of all passes.
+    """
+
+    corpus: Corpus
+    tol: float
+    max_iter: int | None = None
+    callback: Callable[[Record], Any] | None = None
+    W: np.ndarray = field(init=False)
+    result: SoftmaxResult | None = None
+    history: list[Record] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.W, self.targets = np.eye(self.corpus.queries.shape[1]), self.corpus.targets
+
+    def learn(self, setting: Setting, n_passes: int) -> bool:
+        """Up to ``n_passes`` further passes; whether the last one lowered the true objective, so that another may help."""
+        value = self.objective(setting, self.W)
+        for _ in range(n_passes):
+            result = self._solve(setting)
+            W = result.coordinates.metric(result.iterate)
+            new = self.objective(setting, W)
+            if self.result is None or new < value or result.exit_reason is ExitReason.INTERRUPTED:
+                self.result = replace(
+                    result, history=self.history, n_iter=len(self.history), seconds=self.history[-1].seconds
+                )
+            if not new < value or result.exit_reason is ExitReason.INTERRUPTED:
+                return False
+            self.W, value = W, new
+        return True
+
+    def objective(self, setting: Setting, W: np.ndarray) -> float:
+        """``1/2 |W - I|^2 + slack_weight * mean_i -log softmax`` with the true cosines."""
+        loss = float(self.corpus.losses(W, setting.temperature).mean())
+        return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + setting.slack_weight * loss
+
+    def _solve(self, setting: Setting) -> SoftmaxResult:
+        """The convex problem linearised at the metric so far."""
+        history, stage = self.history, (self.history[-1].stage if self.history else 0) + 1
+        n_before, seconds = len(history), history[-1].seconds if history else 0.0
+
+        def record(row: Record) -> Any:
+            history.append(replace(row, iteration=n_before + row.iteration, seconds=seconds + row.seconds, stage=stage))
+            return self.callback(history[-1]) if self.callback is not None else None
+
+        return softmax_metric(
+            PairScores.cosines(self.corpus.queries, self.corpus.documents, self.W),
+            self.targets,
+            temperature=setting.temperature,
+            weights=setting.slack_weight / (setting.temperature * len(self.targets)),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            start=self.W,
+            callback=record,
+        )
+
+
+# ---------------------------------------------------------------------- the choice
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Measures (n, 4) of the held-out queries for each candidate, and its CPU seconds; the first candidate is not learning."""
+
+    names: list[str]
+    measures: np.ndarray
+    seconds: np.ndarray
+    best: int
+
+    def table(self) -> dict[str, list[Any]]:
+        """Columns of ``selection_``."""
+        ranks = self.measures[:, :, MEASURES.index("MRR")]
+        return {
+            "candidate": self.names,
+            "mean_score": ranks.mean(axis=1).tolist(),
+            "standard_error": (ranks.std(axis=1, ddof=1) / np.sqrt(ranks.shape[1])).tolist(),
+            "seconds": self.seconds.tolist(),
+            "chosen": [k == self.best for k in range(len(self.names))],
+        }
+
+    def report(self) -> dict[str, dict[str, float]]:
+        """``report_``: the mean of each measure as given and learned."""
+        means = self.measures.mean(axis=1)
+        return {
+            name: {"as given": float(means[0, k]), "learned": float(means[self.best, k])}
+            for k, name in enumerate(MEASURES)
+        }
+
+
+def cosine_unit(corpus: Corpus) -> float:
+    """The standard deviation of the cosines of queries and documents; 1 if they are all equal."""
+    return float((corpus.queries[:1000] @ corpus.documents[:1000].T).std()) or 1.0
+
+
+def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[Setting]:
+    """The settings to compare; one if both are given."""
+    unit = cosine_unit(corpus)
+    found = [
+        Setting(
+            factor * unit if temperature == "auto" else float(temperature),
+            weight if slack_weight == "auto" else float(slack_weight),
+        )
+        for factor, weight in GRID
+    ]
+    return list(dict.fromkeys(found))
+
+
+def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.random.Generator) -> Comparison:
+    """Measure not learning and each setting on queries that are held out in turn, and choose one of them.
+
+    In a fold, a setting continues from the metric of the one before it, which is about what its passes lead to. Two candidates are
+    compared by the paired differences of their reciprocal ranks and of their losses, each in standard errors, in sum. Where documents are
+    few, most right answers are first in any case, and ranks alone tell little; the loss counts all queries. It is measured at
+    the best of several temperatures for each candidate, because only the order of the cosines matters. The best setting has to be
+    better than not learning by one standard error; else the first one is chosen, if it is better at all.
+
+    Parameters
+    ----------
+    corpus : Corpus
+        At most ``MAX_COMPARED`` queries and about ``MAX_POOL`` documents of it take part.
+    settings : list of Setting
+    n_negatives : int
+        As in :class:`RetrievalLearner`.
+    rng : Generator
+    """
+    corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
+    n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
+    measures, losses = np.zeros((1 + len(settings), n, len(MEASURES))), np.zeros((1 + len(settings), n, len(heats)))
+    seconds = np.zeros(1 + len(settings))
+    for held, rest in _folds(n):
+        test = corpus.part(held)
+        passes = Passes(corpus.part(rest).group(n_negatives, rng), ROUGH)
+        for k, setting in enumerate([None, *settings]):
+            start = time.process_time()
+            if setting is not None:
+                passes.learn(setting, 2 if k == 1 else 1)
+            if is_interrupted():
+                raise KeyboardInterrupt
+            measures[k, held] = test.measures(passes.W)
+            losses[k, held] = np.transpose([test.losses(passes.W, heat) for heat in heats])
+            seconds[k] += time.process_time() - start
+    ranks = measures[:, :, MEASURES.index("MRR")]
+    least = losses[np.arange(len(losses)), :, losses.mean(axis=1).argmin(axis=1)]
+
+    def gain(a: int, b: int) -> float:
+        return _standard_errors(ranks[a] - ranks[b]) + _standard_errors(least[b] - least[a])
+
+    best = 1
+    for k in range(2, len(ranks)):
+        best = k if gain(k, best) > 0.0 else best
+    if not gain(best, 0) > CLEAR:
+        best = 1 if gain(1, 0) > 0.0 else 0
+    return Comparison([NOT_LEARNED, *map(str, settings)], measures, seconds, best)
+
+
+def _standard_errors(gains: np.ndarray) -> float:
+    """The mean of paired differences (n,) in standard errors; 0 if all are 0."""
+    error = gains.std(ddof=1) / np.sqrt(len(gains))
+    return float(gains.mean() / error) if error > 0 else 0.0
+
+
+def _folds(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Held-out rows and the others, for each fold."""
+    for k in range(FOLDS):
+        is_held = np.arange(n) % FOLDS == k
+        yield np.flatnonzero(is_held), np.flatnonzero(~is_held)
+
+
+def unlearned(d: int, tol: float) -> SoftmaxResult:
+    """The certified result of the problem without queries: the identity."""
+    return softmax_metric(PairScores(np.zeros((0, d)), np.zeros((1, d))), np.zeros((0, 1)), temperature=1.0, tol=tol)
+
+
+def unit_rows(X: np.ndarray) -> np.ndarray:
+    """Rows of length 1; zero rows stay 0."""
+    length = np.sqrt(sq_norms(X))
+    return X / np.where(length > 0, length, 1.0)[:, None]
+
+
+def root_of(W: np.ndarray) -> np.ndarray:
+    """The symmetric square root of a positive semidefinite matrix (d, d)."""
+    t, U = np.linalg.eigh(W)
+    return (U * np.sqrt(np.maximum(t, 0.0))) @ U.T

@@ -1,0 +1,358 @@
+"""RetrievalLearner: relevance, measures, passes, choice, files, wrong input."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import ndcg_score
+
+import bregmat
+from bregmat import ExitReason, RetrievalLearner, Status
+from bregmat.retrieval.passes import Corpus, Passes, Setting, unit_rows
+from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
+
+FAST = {"temperature": 0.1, "slack_weight": 10.0, "random_state": 0}
+
+
+def noisy_pairs(rng, n, d=16, noise=2.5):
+    """Queries are documents with noise in the last columns: a map that shrinks these ranks better."""
+    D = rng.normal(size=(n, d))
+    return D + rng.normal(size=(n, d)) * np.linspace(0, noise, d), D
+
+
+def given_and_learned(learner, Q, D, pairs):
+    """MRR of the vectors as given, by a sort of the cosines, and of the learner."""
+    order = np.argsort(-(unit_rows(Q) @ unit_rows(D).T), axis=1)
+    ranks = [int(np.flatnonzero(order[q] == d)[0]) for q, d in pairs]
+    return float(np.mean(1.0 / (1.0 + np.array(ranks)))), learner.score(Q, D, pairs)
+
+
+# ---------------------------------------------------------------- relevance and measures
+def test_three_forms_of_relevance():
+    pairs = np.array([[0, 1], [1, 0], [1, 2], [1, 2]])
+    grades = sp.coo_array(([1.0, 1.0, 1.0], ([0, 1, 1], [1, 0, 2])), shape=(3, 3))
+    for relevant in (pairs, pairs.tolist(), grades, sp.csc_matrix(grades.toarray())):
+        np.testing.assert_array_equal(as_relevance(relevant, 3, 3).toarray(), grades.toarray())
+    np.testing.assert_array_equal(as_relevance(None, 3, 3).toarray(), np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("relevant", "message"),
+    [
+        (None, "got 3 queries and 4 documents"),
+        ([[0, 1, 2]], r"integers of shape \(m, 2\).*got shape \(1, 3\)"),
+        ([[0.0, 1.0]], "got shape .* dtype float64"),
+        ([[0, 1], [3, 0], [1, 1]], "3 queries and 4 documents, counted from 0; got query 3, document 0 in row 1"),
+        ([[0, -1]], "got query 0, document -1 in row 0"),
+        (np.empty((0, 2), dtype=int), "at least one right answer"),
+        (sp.csr_array((4, 3)), r"relevant must have shape \(3, 4\).*got \(4, 3\)"),
+        (sp.csr_array((3, 4)), "at least one right answer"),
+        (sp.csr_array(np.diag([1.0, -1.0, 1.0], 1)[:3]), "grades of at least 0; got negative ones in row 1"),
+        (sp.csr_array(np.diag([1.0, np.nan, 1.0], 1)[:3]), "relevant must be finite"),
+    ],
+)
+def test_wrong_relevance_is_named(relevant, message, rng):
+    with pytest.raises(ValueError, match=message):
+        RetrievalLearner().fit(rng.normal(size=(3, 2)), rng.normal(size=(4, 2)), relevant)
+
+
+def test_measures_are_those_of_a_ranking(rng):
+    """Without ties: written out from a sort, and nDCG by scikit-learn."""
+    Q, D = unit_rows(rng.normal(size=(20, 5))), unit_rows(rng.normal(size=(30, 5)))
+    grades = sp.csr_array(np.where(rng.random((20, 30)) < 0.1, rng.integers(1, 4, (20, 30)), 0).astype(float))
+    grades = grades[np.diff(grades.indptr) > 0]
+    found = ranking_measures(Q[: grades.shape[0]], D, grades)
+    for i, row in enumerate(grades.toarray()):
+        order = np.argsort(-(D @ Q[i]))
+        hits = row[order] > 0
+        assert found[i, 0] == hits[:1].sum() / hits.sum()
+        assert found[i, 1] == hits[:10].sum() / hits.sum()
+        assert found[i, 2] == 1 / (1 + np.flatnonzero(hits)[0])
+        assert found[i, 3] == pytest.approx(ndcg_score(row[None], (D @ Q[i])[None], k=10))
+
+
+def test_a_map_to_zero_gains_nothing():
+    """Equal scores have the middle rank: 5 of 9."""
+    found = ranking_measures(np.zeros((2, 3)), np.ones((9, 3)), sp.csr_array(np.eye(2, 9)))
+    np.testing.assert_allclose(found[:, MEASURES.index("MRR")], 1 / 5)
+
+
+# ---------------------------------------------------------------- learning
+def test_learning_ranks_new_queries_higher(rng):
+    Q, D = noisy_pairs(rng, 300)
+    learner = RetrievalLearner(random_state=0).fit(Q[:120], D[:120])
+    assert learner.result_.status is Status.OPTIMAL and learner.result_.gap <= learner.tol
+    pairs = np.column_stack([np.arange(180), np.arange(120, 300)])
+    given, learned = given_and_learned(learner, Q[120:], D, pairs)
+    assert learned > given + 0.05
+    assert learner.report_["MRR"]["learned"] > learner.report_["MRR"]["as given"]
+    assert list(learner.report_) == list(MEASURES)
+    table = learner.selection_
+    assert set(table) == {"candidate", "mean_score", "standard_error", "seconds", "chosen"}
+    assert table["candidate"][0] == "not learned" and sum(table["chosen"]) == 1 and not table["chosen"][0]
+    assert {len(column) for column in table.values()} == {4}
+
+
+def test_every_pass_is_a_certified_problem(rng):
+    Q, D = noisy_pairs(rng, 80)
+    learner = RetrievalLearner(n_passes=3, tol=1e-6, **FAST).fit(Q, D)
+    history = learner.result_.history
+    ends = [[r for r in history if r.stage == k][-1] for k in (1, 2, 3)]
+    assert all(0 <= end.gap <= 1e-6 and end.dual_bound <= end.objective for end in ends)
+    assert [r.iteration for r in history] == sorted(r.iteration for r in history)
+    assert learner.n_iter_ == learner.result_.n_iter
+    # the metric is the square of the map, and the map is symmetric
+    W = learner.result_.coordinates.metric(learner.result_.iterate)
+    np.testing.assert_allclose(learner.components_ @ learner.components_, W, atol=1e-10)
+    np.testing.assert_allclose(learner.transform(Q), Q @ learner.components_.T)
+
+
+def test_passes_lower_the_objective_with_the_true_cosines(rng):
+    Q, D = noisy_pairs(rng, 60)
+    setting = Setting(0.1, 30.0)
+    passes = Passes(Corpus.of(Q, D, as_relevance(None, 60, 60)), 1e-6)
+    values = [passes.objective(setting, passes.W)]
+    for _ in range(4):
+        passes.learn(setting, 1)
+        values.append(passes.objective(setting, passes.W))
+    assert all(b <= a for a, b in zip(values, values[1:])) and values[-1] < 0.9 * values[0]
+
+
+def test_wrong_clicks(rng):
+    """A fifth of the answers is wrong, with 50 queries: never below the vectors as given."""
+    for _ in range(3):
+        Q, D = noisy_pairs(rng, 250)
+        answers = np.arange(50)
+        answers[:10] = np.roll(answers[:10], 1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            learner = RetrievalLearner(random_state=0).fit(Q[:50], D, np.column_stack([np.arange(50), answers]))
+        pairs = np.column_stack([np.arange(200), np.arange(50, 250)])
+        given, learned = given_and_learned(learner, Q[50:], D, pairs)
+        assert learned >= given
+
+
+def test_nothing_is_learned_where_nothing_is_to_be_learned(rng):
+    Q, D = rng.normal(size=(60, 8)), rng.normal(size=(60, 8))
+    with pytest.warns(UserWarning, match="nothing is learned, and the map is the identity"):
+        learner = RetrievalLearner(random_state=1).fit(Q, D)
+    assert learner.temperature_ is learner.slack_weight_ is None
+    assert learner.selection_["chosen"][0] and learner.result_.status is Status.OPTIMAL
+    np.testing.assert_array_equal(learner.components_, np.eye(8))
+    assert learner.report_["MRR"]["learned"] == learner.report_["MRR"]["as given"]
+
+
+def test_given_settings_are_used(rng):
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(**FAST).fit(Q, D)
+    assert (learner.temperature_, learner.slack_weight_) == (0.1, 10.0)
+    assert len(learner.selection_["candidate"]) == 2 and learner.selection_["chosen"] == [False, True]
+    only = RetrievalLearner(temperature=0.2, random_state=0).fit(Q, D)
+    assert only.temperature_ in (None, 0.2)
+    few = RetrievalLearner(random_state=0).fit(Q[:5], D[:5])
+    assert few.selection_ == few.report_ == {} and few.result_.status is Status.OPTIMAL
+
+
+def test_negatives_are_no_known_answers(rng):
+    Q, D = noisy_pairs(rng, 50)
+    corpus = Corpus.of(Q[:20], D, sp.csr_array(np.eye(20, 50) + np.eye(20, 50, 1)))
+    group = corpus.group(10, np.random.default_rng(0))
+    assert group.documents.shape == (31, 16) and (group.grades.sum(axis=0) > 0).sum() == 21
+    assert corpus.group(0, np.random.default_rng(0)).documents.shape == (21, 16)
+    assert corpus.group(99, np.random.default_rng(0)).documents.shape == (50, 16)
+    learner = RetrievalLearner(n_negatives=10, **FAST).fit(Q[:20], D, np.column_stack([np.arange(20), np.arange(20)]))
+    assert learner.result_.dual.shape == (20, 30)
+
+
+def test_many_queries_are_sampled(rng, monkeypatch):
+    monkeypatch.setattr("bregmat.retrieval.passes.MAX_SCORES", 900)
+    Q, D = noisy_pairs(rng, 100)
+    learner = RetrievalLearner(**FAST).fit(Q, D)
+    assert learner.result_.dual.shape == (30, 30)
+
+
+# ---------------------------------------------------------------- hard inputs
+def test_copies_of_a_right_answer_are_not_wrong(rng):
+    """Documents that occur three times count as one: the map is that of different documents."""
+    Q, D = noisy_pairs(rng, 40)
+    once = RetrievalLearner(**FAST).fit(Q, D)
+    pairs = np.column_stack([np.arange(40), np.arange(40)])
+    again = RetrievalLearner(**FAST).fit(Q, np.tile(D, (3, 1)), pairs)
+    np.testing.assert_allclose(again.components_, once.components_, atol=1e-6)
+
+
+def test_scale_of_the_rows_does_not_matter(rng):
+    Q, D = noisy_pairs(rng, 40)
+    once = RetrievalLearner(**FAST).fit(Q, D)
+    again = RetrievalLearner(**FAST).fit(Q * rng.uniform(1e-6, 1e6, (40, 1)), D * 1e8)
+    np.testing.assert_allclose(again.components_, once.components_, atol=1e-6)
+
+
+def hard_inputs(rng):
+    Q, D = noisy_pairs(rng, 24, d=6)
+    few = np.column_stack([np.arange(24), np.arange(24)])
+    yield "zero vectors", Q * (np.arange(24) % 4 > 0)[:, None], D * (np.arange(24) % 5 > 0)[:, None], None
+    yield "one query", Q[:1], D, few[:1]
+    yield "one pair", Q[:1], D[:1], None
+    yield "two queries, one document", Q[:2], D[:1], [[0, 0], [1, 0]]
+    yield "equal vectors", np.ones((24, 6)), np.ones((24, 6)), None
+    yield "one column", Q[:, :1], D[:, :1], None
+    yield "wrong answers only", Q, np.roll(D, 1, axis=0), None
+    yield "several answers", Q, D, np.concatenate([few, np.column_stack([np.arange(24), (np.arange(24) + 1) % 24])])
+    yield "all answers", Q, D, sp.csr_array(np.ones((24, 24)))
+    yield "grades", Q, D, sp.csr_array(3.0 * np.eye(24) + np.eye(24, k=1))
+    yield "some without an answer", Q, D, few[::2]
+    yield "single precision", Q.astype(np.float32), D.astype(np.float16), None
+
+
+HARD = [case[0] for case in hard_inputs(np.random.default_rng(0))]
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.filterwarnings("ignore:no setting ranks:UserWarning")
+def test_hard_inputs(name, rng):
+    Q, D, relevant = next(case[1:] for case in hard_inputs(rng) if case[0] == name)
+    for settings in ({}, {"temperature": 0.01, "slack_weight": 1000.0}):
+        learner = RetrievalLearner(random_state=0, **settings).fit(Q, D, relevant)
+        assert learner.result_.status is Status.OPTIMAL
+        assert np.isfinite(learner.components_).all()
+        assert 0 < learner.score(Q, D, relevant) <= 1
+
+
+def test_higher_grades_count_more(rng):
+    Q, D = noisy_pairs(rng, 60)
+    grades = sp.csr_array(9.0 * np.eye(60) + np.eye(60, k=1))
+    dual = RetrievalLearner(**FAST).fit(Q, D, grades).result_.dual
+    # mu = gamma (y - P) with y = .9 for the better and .1 for the other answer
+    assert np.diag(dual)[:-1].mean() > 3 * np.diag(dual, 1).mean()
+
+
+# ---------------------------------------------------------------- as an estimator
+def test_parameters_clone_and_display(rng):
+    learner = RetrievalLearner(n_passes=2, tol=1e-3)
+    assert clone(learner).get_params() == learner.get_params()
+    assert "n_passes=2" in repr(learner) and "RetrievalLearner" in learner._repr_html_()
+    with pytest.raises(NotFittedError):
+        learner.transform(rng.normal(size=(2, 3)))
+    with pytest.raises(NotFittedError):
+        learner.score(rng.normal(size=(2, 3)), rng.normal(size=(2, 3)))
+
+
+def test_same_seed_same_map(rng):
+    Q, D = noisy_pairs(rng, 60)
+    first, second = (RetrievalLearner(random_state=3).fit(Q, D) for _ in range(2))
+    np.testing.assert_array_equal(first.components_, second.components_)
+
+
+def test_files(rng, tmp_path):
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(random_state=0).fit(Q, D)
+    bregmat.save(tmp_path / "model.bm", learner)
+    loaded = bregmat.load(tmp_path / "model.bm")
+    np.testing.assert_array_equal(loaded.transform(Q), learner.transform(Q))
+    assert loaded.score(Q, D) == learner.score(Q, D)
+    assert loaded.report_ == learner.report_ and loaded.selection_ == learner.selection_
+    assert loaded.result_.gap == learner.result_.gap and len(loaded.result_.history) == len(learner.result_.history)
+    assert loaded.result_.dual.size == 0  # as large as all pairs of a query and a document
+
+
+def test_to_torch(rng):
+    torch = pytest.importorskip("torch")
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(**FAST).fit(Q, D)
+    np.testing.assert_allclose(learner.to_torch()(torch.from_numpy(Q)).detach().numpy(), learner.transform(Q))
+
+
+def test_data_frames(rng):
+    pd = pytest.importorskip("pandas")
+    Q, D = noisy_pairs(rng, 40)
+    columns = [f"x{k}" for k in range(16)]
+    frames = pd.DataFrame(Q, columns=columns), pd.DataFrame(D, columns=columns)
+    learner = RetrievalLearner(**FAST).fit(*frames)
+    assert list(learner.feature_names_in_) == columns
+    np.testing.assert_array_equal(learner.transform(frames[0]), Q @ learner.components_.T)
+    assert learner.score(*frames) == RetrievalLearner(**FAST).fit(Q, D).score(Q, D)
+    assert len(pd.DataFrame(learner.selection_)) == 2 and pd.DataFrame(learner.report_).shape == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"temperature": "low"}, ValueError, "temperature must be \"auto\" or a number; got 'low'"),
+        ({"temperature": 0.0}, ValueError, 'temperature must be "auto" or positive and finite'),
+        ({"slack_weight": np.inf}, ValueError, 'slack_weight must be "auto" or positive and finite'),
+        ({"slack_weight": None}, TypeError, 'slack_weight must be "auto" or a number; got None'),
+        ({"n_negatives": -1}, ValueError, "n_negatives must be at least 0"),
+        ({"n_passes": 0}, ValueError, "n_passes must be at least 1"),
+        ({"tol": 0.0}, ValueError, "tol must be positive"),
+        ({"random_state": "a"}, TypeError, "random_state must be"),
+    ],
+)
+def test_wrong_parameters_are_named(parameters, error, message, rng):
+    Q, D = noisy_pairs(rng, 12)
+    with pytest.raises(error, match=message):
+        RetrievalLearner(**parameters).fit(Q, D)
+
+
+def test_wrong_points_are_named(rng):
+    Q, D = noisy_pairs(rng, 12)
+    bad = D.copy()
+    bad[[3, 7]] = np.nan
+    with pytest.raises(ValueError, match="documents must be finite; got NaN or infinity in rows 3, 7"):
+        RetrievalLearner().fit(Q, bad)
+    with pytest.raises(ValueError, match="queries must be finite; got NaN or infinity in rows 3, 7"):
+        RetrievalLearner().fit(bad, D)
+    with pytest.raises(ValueError, match=r"documents must have 16 columns, as queries in fit; got shape \(12, 15\)"):
+        RetrievalLearner().fit(Q, D[:, 1:])
+    learner = RetrievalLearner(**FAST).fit(Q, D)
+    with pytest.raises(ValueError, match=r"queries must have 16 columns"):
+        learner.score(Q[:, 1:], D)
+    with pytest.raises(ValueError, match="queries must be finite"):
+        learner.fit(bad, D)
+    assert not hasattr(learner, "result_")  # a failed fit leaves nothing
+
+
+# ---------------------------------------------------------------- limits, callbacks, interrupts
+def test_limits_and_callback(rng, capsys):
+    Q, D = noisy_pairs(rng, 40)
+    with pytest.warns(ConvergenceWarning, match="stopped by MAX_ITER"):
+        RetrievalLearner(max_iter=1, tol=1e-9, **FAST).fit(Q, D)
+    records = []
+    learner = RetrievalLearner(callback=records.append, verbose=1, **FAST).fit(Q, D)
+    assert records == learner.result_.history
+    printed = capsys.readouterr().out
+    assert "MRR" in printed and "not learned" in printed and "pass 2, iteration" in printed
+    stopped = RetrievalLearner(callback=lambda record: record.stage == 2, **FAST).fit(Q, D)
+    assert stopped.result_.exit_reason is ExitReason.INTERRUPTED and stopped.result_.history[-1].stage == 2
+
+
+def interrupting(at):
+    def callback(record):
+        if record.stage == at:
+            raise KeyboardInterrupt
+
+    return callback
+
+
+def test_interrupt_keeps_a_certified_map(rng):
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(callback=interrupting(2), **FAST)
+    with pytest.warns(RuntimeWarning, match="RetrievalLearner was interrupted after"), pytest.raises(KeyboardInterrupt):
+        learner.fit(Q, D)
+    assert learner.result_.exit_reason is ExitReason.INTERRUPTED and np.isfinite(learner.result_.gap)
+    assert learner.transform(Q).shape == Q.shape
+
+
+def test_interrupt_in_the_choice_leaves_nothing(rng, monkeypatch):
+    def interrupt(self, W):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Corpus, "measures", interrupt)
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        learner.fit(Q, D)
+    assert not hasattr(learner, "result_")

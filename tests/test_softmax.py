@@ -1,0 +1,333 @@
+"""The softmax loss over groups of scores: derivatives, conjugate, bound, Newton's method, hard inputs."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import logsumexp, xlogy
+
+from bregmat import ExitReason, Status
+from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
+from bregmat.applications.softmax.newton import SemismoothNewton
+from bregmat.applications.softmax.problem import SoftmaxGroups
+from bregmat.run.loop import solve
+
+N, M, DIM = 7, 9, 5
+KINDS = ("inner_products", "sq_distances", "cosines")
+H = 1e-5  # central differences: an error of about h^2
+
+
+def positive(rng, d=DIM):
+    A = rng.normal(size=(d, d))
+    return A @ A.T / d + 0.1 * np.eye(d)
+
+
+def scores_of(kind, rng, n=N, m=M, d=DIM):
+    q, x = rng.normal(size=(n, d)), rng.normal(size=(m, d))
+    return PairScores.cosines(q, x, positive(rng, d)) if kind == "cosines" else getattr(PairScores, kind)(q, x)
+
+
+def distributions(rng, n=N, m=M):
+    return rng.dirichlet(np.full(m, 0.3), size=n)
+
+
+def groups(kind, rng, temperature=0.3, **options):
+    scores = scores_of(kind, rng)
+    weights = rng.uniform(0.5, 2.0, size=N)
+    return SoftmaxGroups(scores, distributions(rng), weights, temperature, **options)
+
+
+def primal(scores, targets, weights, temperature, W, allowed=None):
+    """The objective, written out for one pair after another (design: Softmax over groups)."""
+    Q, D = scores.queries, scores.documents
+    share, constant = (np.broadcast_to(x, scores.shape) for x in (scores.share, scores.constant))
+    value = 0.5 * np.sum((W - np.eye(len(W))) ** 2)
+    for i, q in enumerate(Q):
+        v = np.array([q @ W @ d - h * (q @ W @ q + d @ W @ d) + c for d, h, c in zip(D, share[i], constant[i])])
+        some = slice(None) if allowed is None else allowed[i]
+        value += weights[i] * (temperature * logsumexp(v[some] / temperature) - targets[i] @ v)
+    return value
+
+
+def optimum_of_factor(problem, d):
+    """The least value that L-BFGS finds over factors L, ``W = L L'``, from two starts: a judge that is not our solver."""
+    Q, D, heat = problem.scores.queries, problem.scores.documents, problem.temperature
+    share, constant = (
+        np.broadcast_to(x, problem.scores.shape) for x in (problem.scores.share, problem.scores.constant)
+    )
+
+    def value_and_slope(flat):
+        L = flat.reshape(d, d)
+        W = L @ L.T
+        own_q, own_d = np.einsum("ij,ij->i", Q @ W, Q), np.einsum("ij,ij->i", D @ W, D)
+        V = Q @ W @ D.T - share * (own_q[:, None] + own_d) + constant
+        inside = V if problem.allowed is None else np.where(problem.allowed, V, -np.inf)
+        total = logsumexp(inside / heat, axis=1)
+        value = 0.5 * np.sum((W - np.eye(d)) ** 2) + problem.weights @ (heat * total - (problem.targets * V).sum(1))
+        G = problem.weights[:, None] * (np.exp(inside / heat - total[:, None]) - problem.targets)
+        cross = Q.T @ G @ D
+        S = (cross + cross.T) / 2 - (Q.T * (G * share).sum(1)) @ Q - (D.T * (G * share).sum(0)) @ D
+        return value, (2 * (W - np.eye(d) + S) @ L).ravel()
+
+    options = {"maxiter": 20000, "maxfun": 40000, "ftol": 1e-16, "gtol": 1e-10, "maxcor": 30}
+    starts = (np.eye(d), np.eye(d) + 0.1 * np.random.default_rng(0).normal(size=(d, d)))
+    found = [minimize(value_and_slope, L.ravel(), jac=True, method="L-BFGS-B", options=options).fun for L in starts]
+    return min(found)
+
+
+# ---------------------------------------------------------------- identities
+@pytest.mark.parametrize("kind", KINDS)
+def test_adjoint_of_the_scores(kind, rng):
+    scores, W, Y = scores_of(kind, rng), positive(rng), rng.normal(size=(N, M))
+    assert np.vdot(scores.linear(W), Y) == pytest.approx(np.vdot(W, scores.adjoint(Y)), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_in_another_basis(kind, rng):
+    scores, W = scores_of(kind, rng), positive(rng)
+    V = np.linalg.qr(rng.normal(size=(DIM, DIM)))[0]
+    np.testing.assert_allclose(scores.in_basis(V).linear(V.T @ W @ V), scores.linear(W), atol=1e-12)
+
+
+def test_scores_are_what_they_are_called(rng):
+    q, d, W = rng.normal(size=(N, DIM)), rng.normal(size=(M, DIM)), positive(rng)
+    apart = q[:, None] - d
+    sq = np.einsum("ijk,kl,ijl->ij", apart, W, apart)
+    np.testing.assert_allclose(PairScores.sq_distances(q, d).linear(W), -sq / 2, atol=1e-12)
+    np.testing.assert_allclose(PairScores.inner_products(q, d).linear(W), q @ W @ d.T, atol=1e-12)
+
+
+def test_linearised_cosines_are_exact_to_first_order(rng):
+    """At W0 the scores and their derivative along any E are those of the cosine (design: Softmax over groups, cosine)."""
+    q, d, W0 = rng.normal(size=(N, DIM)), rng.normal(size=(M, DIM)), positive(rng)
+    scores, E = PairScores.cosines(q, d, W0), positive(rng) - positive(rng)
+    np.testing.assert_allclose(scores.linear(W0) + scores.constant, cosine_scores(q, d, W0), atol=1e-12)
+    slope = (cosine_scores(q, d, W0 + H * E) - cosine_scores(q, d, W0 - H * E)) / (2 * H)
+    np.testing.assert_allclose(scores.linear(E), slope, atol=1e-7)
+
+
+def masked(rng):
+    """Groups in which a quarter of the wrong answers is excluded."""
+    problem = groups("cosines", rng)
+    allowed = (rng.random((N, M)) < 0.75) | (np.arange(M) == problem.targets.argmax(1)[:, None])
+    targets = np.where(allowed, problem.targets, 0.0)
+    targets /= targets.sum(1, keepdims=True)
+    return SoftmaxGroups(problem.scores, targets, problem.weights, problem.temperature, allowed)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "masked"])
+def test_objective_gradient_and_curvature(kind, rng):
+    problem = masked(rng) if kind == "masked" else groups(kind, rng)
+    W, E = positive(rng), positive(rng) - positive(rng)
+    parts = problem.scores, problem.targets, problem.weights, problem.temperature
+
+    def at(step):
+        V = problem.scores.linear(W + step * E) + problem.scores.constant
+        loss, P, _ = problem.loss(V)
+        return loss, -problem.scores.adjoint(problem.multipliers(P)), P
+
+    assert problem.point(W).objective == pytest.approx(primal(*parts, W, problem.allowed), rel=1e-12)
+    (ahead, slope_ahead, _), (behind, slope_behind, _), (_, gradient, P) = at(H), at(-H), at(0.0)
+    assert np.vdot(gradient, E) == pytest.approx((ahead - behind) / (2 * H), rel=1e-7)
+    np.testing.assert_allclose(
+        problem.curvature(problem.scores, P, E), (slope_ahead - slope_behind) / (2 * H), rtol=1e-6, atol=1e-7
+    )
+
+
+def test_conjugate_inequality(rng):
+    """``loss(v) >= -mu . v - gamma / s sum P log P`` for all v and all distributions P, with equality at the softmax of v."""
+    problem = groups("inner_products", rng)
+
+    def below(P, V):
+        entropy = (problem.weights[:, None] * xlogy(P, P)).sum() * problem.temperature
+        return -float((problem.multipliers(P) * V).sum()) - entropy
+
+    for _ in range(20):
+        V, P = 3 * rng.normal(size=(N, M)), distributions(rng)
+        loss, softmax, _ = problem.loss(V)
+        assert loss >= below(P, V)
+        assert loss == pytest.approx(below(softmax, V), rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_distribution_proves_a_bound(kind, rng):
+    problem = groups(kind, rng)
+    best = optimum_of_factor(problem, DIM)
+    for P in (distributions(rng), np.full((N, M), 1.0 / M), problem.targets):
+        assert problem.dual_bound(P).value <= best
+    for W in (np.eye(DIM), positive(rng)):
+        point = problem.point(W)
+        assert point.bound.value <= best <= point.objective
+
+
+def test_bound_is_the_formula(rng):
+    """``|I|^2 / 2 - |(I + A* mu)_+|^2 / 2 - <mu, c> - gamma / s sum P log P`` (design: Softmax over groups)."""
+    problem, P = groups("cosines", rng), distributions(rng)
+    mu = problem.weights[:, None] * (problem.targets - P)
+    T = np.eye(DIM)
+    for i, q in enumerate(problem.scores.queries):
+        for j, d in enumerate(problem.scores.documents):
+            C = (np.outer(q, d) + np.outer(d, q)) / 2
+            C -= problem.scores.share[i, j] * (np.outer(q, q) + np.outer(d, d))
+            T += mu[i, j] * C
+    plus = np.maximum(np.linalg.eigvalsh(T), 0.0)
+    entropy = problem.temperature * (problem.weights[:, None] * xlogy(P, P)).sum()
+    wanted = DIM / 2 - plus @ plus / 2 - (mu * problem.scores.constant).sum() - entropy
+    assert problem.dual_bound(P).value == pytest.approx(wanted, rel=1e-10)
+    assert problem.dual_bound(P).value <= wanted
+
+
+# ---------------------------------------------------------------- the solver
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weight", [0.1, 3.0, 300.0])
+def test_optimum_is_that_of_another_solver(kind, weight, rng):
+    problem = groups(kind, rng)
+    targets, weights = problem.targets, weight * problem.weights
+    result = softmax_metric(problem.scores, targets, temperature=0.3, weights=weights, tol=1e-9)
+    assert result.status is Status.OPTIMAL
+    problem = SoftmaxGroups(problem.scores, targets, weights, 0.3)
+    best = optimum_of_factor(problem, DIM)
+    assert result.dual_bound <= best + 1e-9 * abs(best)  # rounding of the judge
+    assert result.objective == pytest.approx(best, rel=1e-6)
+    W = result.coordinates.metric(result.iterate)
+    parts = problem.scores, targets, weights, 0.3
+    assert result.objective == pytest.approx(primal(*parts, W), rel=1e-10)
+    assert np.linalg.eigvalsh(W)[0] >= -1e-12
+
+
+@pytest.mark.parametrize("weight", [1e-12, 1e-6, 1e6])
+def test_small_and_large_weights(weight, rng):
+    problem = groups("cosines", rng)
+    result = softmax_metric(problem.scores, problem.targets, temperature=0.3, weights=weight, tol=1e-6)
+    assert result.status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("kind", "temperature", "weight", "optimum"),
+    [
+        ("inner_products", 0.1, 1.0, 1.1992881026241604),
+        ("inner_products", 0.5, 20.0, 58.36004821779829),
+        ("sq_distances", 0.1, 1.0, 1.2230853441784804),
+        ("sq_distances", 0.5, 20.0, 59.49242997739596),
+    ],
+)
+def test_optima_of_clarabel(kind, temperature, weight, optimum):
+    """Optimal values by CVXPY 1.9.3 with Clarabel at a tolerance of 1e-12, as a semidefinite and exponential cone program."""
+    Q, D = np.sin(np.arange(12.0)).reshape(4, 3), np.cos(1.7 * np.arange(15.0)).reshape(5, 3)
+    targets = np.eye(4, 5) + np.array([[0.0], [0.0], [0.5], [0.0]]) * (np.eye(4, 5, 1) - np.eye(4, 5))
+    targets[3] = np.eye(5)[4]
+    scores = getattr(PairScores, kind)(Q, D)
+    result = softmax_metric(scores, targets, temperature=temperature, weights=weight, tol=1e-10)
+    assert result.status is Status.OPTIMAL
+    assert result.dual_bound <= optimum * (1 + 1e-10) and result.objective >= optimum * (1 - 1e-10)
+    assert result.objective == pytest.approx(optimum, rel=1e-9)
+
+
+def test_convergence_is_quadratic_in_the_end(rng):
+    problem = groups("cosines", rng)
+    outcome = solve(problem, SemismoothNewton(), tol=1e-10)
+    gaps = [record.gap for record in outcome.history]
+    assert outcome.status is Status.OPTIMAL and len(gaps) <= 12
+    assert gaps[-1] < 1e-3 * gaps[-2]
+
+
+def test_span_of_the_rows(rng):
+    """With few rows in many dimensions the problem is solved in their span, and its solution is the same."""
+    scores = PairScores.sq_distances(rng.normal(size=(6, 80)) / 9, rng.normal(size=(7, 80)) / 9)
+    targets = distributions(rng, 6, 7)
+    result = softmax_metric(scores, targets, temperature=0.2, weights=4.0, tol=1e-8)
+    whole = solve(SoftmaxGroups(scores, targets, np.full(6, 4.0), 0.2), SemismoothNewton(), tol=1e-8)
+    assert len(result.coordinates.t0) == 13 and result.status is whole.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(whole.certificate.objective, rel=1e-7)
+    W = whole.certificate.iterate.matrix()
+    np.testing.assert_allclose(result.coordinates.metric(result.iterate), W, atol=1e-4)
+    X = rng.normal(size=(4, 80))
+    np.testing.assert_allclose(result.transform(X) @ result.transform(X).T, X @ W @ X.T, atol=1e-3)
+    again = softmax_metric(scores, targets, temperature=0.2, weights=4.0, tol=1e-6, start=W)
+    assert again.status is Status.OPTIMAL and again.n_iter == 0
+
+
+def test_groups_of_labelled_rows(rng):
+    """Rows of the same class are the right answers among all other rows: squared distances within classes shrink."""
+    y = np.repeat([0, 1, 2], 8)
+    X = np.eye(3, 6)[y] + rng.normal(size=(24, 6))
+    others = ~np.eye(24, dtype=bool)
+    same = others & (y[:, None] == y)
+    result = softmax_metric(
+        PairScores.sq_distances(X, X), same / same.sum(1, keepdims=True), temperature=1.0, allowed=others
+    )
+    assert result.status is Status.OPTIMAL
+
+    def ratio(Z):
+        sq = ((Z[:, None] - Z) ** 2).sum(-1)
+        return sq[same].mean() / sq[others].mean()
+
+    assert ratio(result.transform(X)) < 0.9 * ratio(X)
+    assert (result.dual[np.eye(24, dtype=bool)] == 0).all()  # a row is not in its own group
+
+
+def test_limits_callback_and_history(rng):
+    problem = groups("cosines", rng)
+    run = {"temperature": 0.3, "weights": problem.weights}
+    records = []
+    result = softmax_metric(problem.scores, problem.targets, callback=records.append, **run)
+    assert isinstance(result, SoftmaxResult) and len(records) == len(result.history) == result.n_iter + 1
+    assert result.gap == records[-1].gap <= result.tol
+    one = softmax_metric(problem.scores, problem.targets, max_iter=1, tol=1e-9, **run)
+    assert (one.status, one.exit_reason) == (Status.FEASIBLE, ExitReason.MAX_ITER)
+    assert one.dual_bound <= result.dual_bound * (1 + 1e-9) and one.objective >= result.objective - 1e-9
+    stopped = softmax_metric(problem.scores, problem.targets, tol=1e-12, callback=lambda record: True, **run)
+    assert stopped.exit_reason is ExitReason.INTERRUPTED and np.isfinite(stopped.gap)
+
+
+# ---------------------------------------------------------------- hard inputs
+def hard_cases(rng):
+    """Name, queries, documents, targets."""
+    Q, D = rng.normal(size=(12, 6)), rng.normal(size=(12, 6))
+    eye = np.eye(12)
+    yield "repeated documents", Q, np.repeat(D[:4], 3, axis=0), eye
+    yield "zero vectors", Q * (np.arange(12) > 2)[:, None], D * (np.arange(12) < 9)[:, None], eye
+    yield "nothing but zeros", 0 * Q, 0 * D, eye
+    yield "one query", Q[:1], D, eye[:1]
+    yield "one document", Q, D[:1], np.ones((12, 1))
+    yield "equal scores", np.ones((12, 6)), np.ones((12, 6)), eye
+    yield "wrong answers", D, D, np.roll(eye, 1, axis=1)
+    yield "opposite answers", -D, D, eye
+    yield "several right answers", Q, D, (eye + np.roll(eye, 1, axis=1)) / 2
+    yield "large numbers", 1e8 * Q, 1e-6 * D, eye
+    yield "one dimension", Q[:, :1], D[:, :1], eye
+
+
+HARD = [case[0] for case in hard_cases(np.random.default_rng(0))]
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("temperature", [0.01, 0.1, 10.0])
+def test_hard_inputs_are_certified(name, temperature, rng):
+    Q, D, targets = next(case[1:] for case in hard_cases(rng) if case[0] == name)
+    W, d = np.eye(Q.shape[1]), Q.shape[1]
+    for _ in range(3):
+        scores = PairScores.cosines(Q, D, W)
+        result = softmax_metric(scores, targets, temperature=temperature, weights=2.0)
+        assert result.status is Status.OPTIMAL, result
+        problem = SoftmaxGroups(scores, targets, np.full(len(Q), 2.0), temperature)
+        assert result.dual_bound <= primal(scores, targets, np.full(len(Q), 2.0), temperature, W)
+        if d > 1 and temperature == 0.1:
+            best = optimum_of_factor(problem, d)
+            assert result.dual_bound <= best + 1e-8 * abs(best) + 1e-12  # rounding of the judge
+        W = result.coordinates.metric(result.iterate)
+
+
+def test_arguments_are_checked(rng):
+    scores, targets = scores_of("cosines", rng), distributions(rng)
+    with pytest.raises(ValueError, match=r"targets must have shape \(7, 9\), as the scores; got \(9, 7\)"):
+        softmax_metric(scores, targets.T, temperature=1.0)
+    wrong = targets.copy()
+    wrong[[2, 5]] = 0.0
+    with pytest.raises(ValueError, match="targets must be distributions over allowed documents; .* in rows 2, 5"):
+        softmax_metric(scores, wrong, temperature=1.0)
+    with pytest.raises(ValueError, match="targets must be distributions"):
+        softmax_metric(scores, targets, temperature=1.0, allowed=targets < 0.5)
+    with pytest.raises(ValueError, match="temperature must be positive and finite"):
+        softmax_metric(scores, targets, temperature=0.0)
+    with pytest.raises(ValueError, match="weights must be positive and finite"):
+        softmax_metric(scores, targets, temperature=1.0, weights=0.0)
