@@ -35,7 +35,7 @@ def clustered(n: int, d: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n)
     means = rng.normal(size=(n_classes, 20)) @ rng.normal(size=(20, d)) / np.sqrt(20)
-    return 0.5 * means[y] + rng.normal(size=(n, d)), y
+    return 0.2 * means[y] + rng.normal(size=(n, d)), y
 
 
 def embeddings(each: int) -> tuple[np.ndarray, np.ndarray]:
