@@ -1,9 +1,9 @@
-"""What does MetricLearner() cost beside one fit with fixed settings, and MetricLearnerCV()? CPU seconds of one thread.
+"""What does MetricLearner() cost beside one fit with fixed settings? CPU seconds of one thread, beside the goals of this library.
 
-"Chosen": a fit with the settings that the default came to. "Neighbors": the same with the strategy "neighbors".
+"Fixed": ``MetricLearner(prior="identity", strategy="neighbors", slack_weight=0.3, passes=1)``, where nothing is compared.
 
-python benchmarks/bench_learner_cost.py                      (searches: wine, 500 x 768, 10,000 x 10)
-BREGMAT_DATA=... python benchmarks/bench_learner_cost.py --large     (fits: MNIST's components, 10,000 x 768 and 50,000 x 100)
+python benchmarks/bench_learner_cost.py                      (wine, and made data)
+BREGMAT_DATA=... python benchmarks/bench_learner_cost.py     (also sentence embeddings, and MNIST's components with their test errors)
 python benchmarks/bench_learner_cost.py --classes            (200 classes while every core is busy, with the default threads)
 python benchmarks/bench_learner_cost.py --copies             (points that occur twice, exactly or nearly; the prior "variance")
 """
@@ -15,22 +15,59 @@ import multiprocessing
 import os
 import time
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bench_mnist import errors
-from harness import clusters, machine, one_thread, print_table
+from harness import machine, one_thread, print_table
 from sklearn.datasets import load_wine
 
-from bregmat import MetricLearner, MetricLearnerCV
+from bregmat import MetricLearner
 from bregmat_papers.datasets import load_mnist, load_sentences
 
+FIXED = {"prior": "identity", "strategy": "neighbors", "slack_weight": 0.3, "passes": 1}
 
-def clustered(n: int, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ten overlapping Gaussian classes, and their numbers."""
-    problem = clusters(100, n, d, is_raw=True)
+
+def clustered(n: int, d: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping Gaussian classes whose means lie in a space of 20 dimensions."""
     rng = np.random.default_rng(0)
-    return problem.X, rng.integers(0, 10, n)  # the first draw of `clusters` is the classes
+    y = rng.integers(0, n_classes, n)
+    means = rng.normal(size=(n_classes, 20)) @ rng.normal(size=(20, d)) / np.sqrt(20)
+    return 0.2 * means[y] + rng.normal(size=(n, d)), y
+
+
+def embeddings(each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sentence embeddings of 384 dimensions: so many rows of each of 39 classes."""
+    file = np.load(Path(os.environ["BREGMAT_DATA"]) / "embeddings" / "packages384.npz")
+    X, y = np.asarray(file["X"], dtype=float), np.unique(file["y"], return_inverse=True)[1]
+    order = np.random.default_rng(0).permutation(len(y))
+    rows = np.concatenate([order[y[order] == c][:each] for c in range(y.max() + 1)])
+    return X[rows], y[rows]
+
+
+def mnist(n: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Leading principal components of images and their digits: training and test rows."""
+    from sklearn.decomposition import PCA
+
+    train, test = load_mnist()
+    axes = PCA(d, random_state=0, svd_solver="covariance_eigh").fit(train.X / 255)
+    order = np.random.default_rng(0).permutation(60_000)[:n]
+    A, B = (axes.transform(X / 255).astype(float) for X in (train.X[order], test.X))
+    return A, train.y[order], B, test.y
+
+
+def tasks() -> Iterator[tuple[str, float, tuple[np.ndarray, ...]]]:
+    """Name, goal in CPU seconds, and the rows with their labels; test rows may follow."""
+    yield "wine, 178 x 13", 0.3, load_wine(return_X_y=True)
+    if "BREGMAT_DATA" in os.environ:
+        yield "embeddings, 390 x 384, 39 classes", 8, embeddings(10)
+        yield "embeddings, 1,560 x 384, 39 classes", 15, embeddings(40)
+    yield "20,000 x 384, 50 classes", 14, clustered(20_000, 384, 50)
+    yield "6,000 x 600, 10 classes", 12, clustered(6_000, 600, 10)
+    if "BREGMAT_DATA" in os.environ:
+        yield "MNIST, 10,000 x 768", 15, mnist(10_000, 768)
 
 
 def fitted(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
@@ -39,53 +76,19 @@ def fitted(model: Any, X: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
     return model.fit(X, y), time.process_time() - start
 
 
-def searches() -> None:
+def costs() -> None:
     rows = []
-    for name, (X, y) in (
-        ("wine, 178 x 13", load_wine(return_X_y=True)),
-        ("500 x 768", clustered(500, 768)),
-        ("10,000 x 10", clustered(10_000, 10)),
-    ):
+    for name, goal, (X, y, *test) in tasks():
+        _, fixed = fitted(MetricLearner(random_state=0, **FIXED), X, y)
         learner, default = fitted(MetricLearner(random_state=0), X, y)
-        names = {
-            "prior": learner.prior_,
-            "strategy": learner.strategy_ or "neighbors",
-            "slack_weight": learner.slack_weight_,
-        }
-        _, chosen = fitted(MetricLearner(random_state=0, **names), X, y)
-        _, neighbors = fitted(MetricLearner(random_state=0, **names | {"strategy": "neighbors"}), X, y)
-        search, whole = fitted(MetricLearnerCV(random_state=0), X, y)
-        first = search.cv_results_["mean_test_score"][0]
-        score = f"{search.best_score_:.4f} ({first:.4f})"
-        cells = [f"{seconds:.2f}" for seconds in (chosen, neighbors, default)]
-        rows.append([name, *cells, f"{whole:.1f}", score])
+        chosen = next(one for one, it in zip(learner.selection_["candidate"], learner.selection_["chosen"]) if it)
+        rows.append([name, f"{fixed:.2f}", f"{default:.2f}", f"{goal:g}", chosen, f"{learner.result_.gap:.1e}"])
         print(*rows[-1], flush=True)
-    header = ["data", "chosen", "neighbors", "MetricLearner()", "MetricLearnerCV()", "score (of the default)"]
+        if test:
+            found = errors(learner.transform(X), y, learner.transform(test[0]), test[1])
+            print("test errors of 1 and 3 neighbours, %:", *(f"{error:.2f}" for error in found), flush=True)
+    header = ["rows x columns", "fixed settings", "MetricLearner()", "goal", "chosen", "gap"]
     print_table("CPU seconds of a fit", header, rows)
-
-
-def large() -> None:
-    from sklearn.decomposition import PCA
-
-    train, test = load_mnist()
-    axes = PCA(768, random_state=0, svd_solver="covariance_eigh").fit(train.X / 255)
-    order, rows = np.random.default_rng(0).permutation(60_000), []
-    for n, d in ((10_000, 768), (50_000, 100)):
-        A, B = (axes.transform(X / 255)[:, :d].astype(float) for X in (train.X[order[:n]], test.X))
-        y = train.y[order[:n]]
-        learner, seconds = fitted(MetricLearner(random_state=0), A, y)
-        result, found = learner.result_, errors(learner.transform(A), y, learner.transform(B), test.y)
-        rows.append(
-            [
-                f"{n:,} x {d}",
-                f"{seconds:.0f} s",
-                *(f"{error:.2f} %" for error in found),
-                result.status.name,
-                f"{result.gap:.1e}",
-            ]
-        )
-        print(*rows[-1], flush=True)
-    print_table("One default fit", ["rows x columns", "CPU", "1-NN error", "3-NN error", "status", "gap"], rows)
 
 
 def _spin() -> None:
@@ -138,7 +141,6 @@ def copies() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true")
     parser.add_argument("--classes", action="store_true")
     parser.add_argument("--copies", action="store_true")
     options = parser.parse_args()
@@ -147,7 +149,7 @@ def main() -> None:
         many_classes()
     else:
         one_thread()
-        (large if options.large else copies if options.copies else searches)()
+        copies() if options.copies else costs()
     print(machine())
 
 

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,8 @@ from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
 from bregmat_app.cli.app import app
 from bregmat_app.cli.points import class_names, find_labels, why_not_used
+
+README = Path(__file__).parents[1] / "README.md"
 
 
 @pytest.fixture
@@ -968,6 +971,12 @@ def test_demo(bregmat, monkeypatch, tmp_path):
     (line,) = [line for line in done.stdout.splitlines() if "4-NN accuracy, 2 x 5-fold" in line]
     before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
     assert 0.65 < before < 0.70 and 0.94 < scaled < after
+    for name in ("4-NN accuracy, 2 x 5-fold", "k-means NMI, same points"):  # README shows what is printed
+        shown, printed = (
+            re.search(f"{name}[^\\n]*", text)[0] for text in (README.read_text(encoding="utf-8"), done.stdout)
+        )
+        shown, printed = (re.findall(r"(?<!± )0\.\d{3}", line) for line in (shown, printed))
+        assert [float(x) for x in shown] == pytest.approx([float(x) for x in printed], abs=0.006)  # one of 178 wines
     assert sorted(path.name for path in (tmp_path / "shown").iterdir()) == ["wine.bm", "wine.html"]
 
 

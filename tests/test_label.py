@@ -12,6 +12,8 @@ from sklearn.datasets import load_wine
 
 import bregmat
 from bregmat.io import read_constraints, write_points
+from bregmat_app.cli.labelling import _open
+from bregmat_app.cli.options import ColumnOptions, PageOptions
 from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import Agreement, find_clusters
@@ -59,6 +61,17 @@ def answered(question, y):
     members = [group[0] for group in question.groups]
     right = [i for i in members if y[i] == y[question.point]]
     return same(question.point, right[0]) if right else different(question.point, *members)
+
+
+@pytest.mark.parametrize(("is_embedding", "prior"), [(True, "identity"), (False, "variance")])
+def test_columns_of_points_of_one_length_are_not_scaled(is_embedding, prior, tmp_path, rng):
+    Z = rng.normal(size=(20, 3)) * [1.0, 2.0, 3.0]
+    lengths = np.linalg.norm(Z, axis=1, keepdims=True)
+    np.save(tmp_path / "points.npy", (Z / lengths if is_embedding else Z).astype(np.float32))
+    session, listening = _open(tmp_path / "points.npy", ColumnOptions(), PageOptions())
+    listening.close()
+    session.close()
+    assert session.settings.prior == prior
 
 
 # ---------------------------------------------------------------- answers

@@ -44,7 +44,7 @@ accuracy = {"as given": [], "learned": []}
 precision = {"as given": [], "learned": []}
 for seed in range(5):
     few, rest = ten_each(seed)
-    learner = MetricLearner(prior="identity", slack_weight=0.3, random_state=0).fit(E[few], topic[few])
+    learner = MetricLearner(random_state=0).fit(E[few], topic[few])
     for name, Z in {"as given": E, "learned": learner.transform(E)}.items():
         knn = KNeighborsClassifier(5).fit(Z[few], topic[few])
         accuracy[name].append(knn.score(Z[rest], topic[rest]))

@@ -108,7 +108,7 @@ ax.set_title(
 # must not see the folds it is tested on, the same machine is a pipeline: features of the learned kernel, and a linear machine on
 # them.
 
-learner = KernelLearner("rbf", gamma=GAMMA, slack_weight=0.1, random_state=0)
+learner = KernelLearner("rbf", gamma=GAMMA, strategy="random", slack_weight=0.1, random_state=0)
 learned = MarginSVC(kernel=learner.fit(X_train, y_train).kernel, random_state=0).fit(X_train, y_train)
 print(f"learned kernel: {len(learned.support_)} support vectors, test accuracy {learned.score(X_test, y_test):.3f}")
 

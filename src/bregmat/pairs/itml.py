@@ -216,7 +216,7 @@ class ITML_Supervised(ItmlProblem, ClassNamePrefixFeaturesOutMixin, TransformerM
     """:class:`ITML` on random pairs of labelled points, as in metric-learn; a transformer.
 
     It is for code that was written for metric-learn. For new code prefer :class:`bregmat.MetricLearner`, which compares the neighbours of
-    each point, or :class:`bregmat.MetricLearnerCV`, which also chooses the slack weight.
+    each point, and chooses the prior and the slack weight on held-out rows.
 
     Parameters
     ----------

@@ -41,10 +41,10 @@ class ComparisonDisplay(BeforeAndAfter):
     Examples
     --------
     >>> import matplotlib.pyplot as plt
-    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.datasets import load_wine
     >>> from bregmat import MetricLearner
     >>> from bregmat.plots import ComparisonDisplay
-    >>> X, y = load_iris(return_X_y=True)
+    >>> X, y = load_wine(return_X_y=True)
     >>> display = ComparisonDisplay.from_estimator(MetricLearner(random_state=0).fit(X, y), X)
     >>> display.ordered_["learned"] > display.ordered_["as given"]
     True

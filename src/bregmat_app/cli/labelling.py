@@ -66,7 +66,9 @@ def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tu
     points = demo_points() if path is None else _read(path, columns, options)
     prior = options.prior
     if prior == "auto":
-        prior = "variance" if points.pictures is None else "identity"
+        lengths = np.linalg.norm(points.X, axis=1)
+        is_embedding = np.allclose(lengths, lengths[0])  # such columns share a unit, as those of pictures do
+        prior = "identity" if is_embedding or points.pictures is not None else "variance"
     settings = LabelSettings(prior=prior, slack_weight=options.slack_weight)
     beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
     session = Session(points, settings, options.journal or beside, resume=options.resume, n_clusters=options.clusters)

@@ -51,8 +51,13 @@ class LearnSettings:
 
     def weight_text(self, learner: Any) -> str:
         """The slack weight in use, and whether it was chosen."""
-        is_chosen = self.parameters["slack_weight"] == "auto" and len(learner.selection_) > 1
+        is_chosen = learner.slack_weight == "auto" and was_compared(learner)
         return number(learner.slack_weight_) + (", chosen on held-out rows" if is_chosen else "")
+
+
+def was_compared(learner: Any) -> bool:
+    """Whether settings of a fitted learner were chosen on held-out rows."""
+    return len(learner.selection_["candidate"]) > 1  # a dict of columns if pandas is not installed
 
 
 def learn_points(
@@ -228,7 +233,7 @@ def _print(task: LearnInput, learner: Any, settings: LearnSettings, summary: Seq
     if summary:
         console.print(show.summary_table(summary))
     more = [("slack weight", settings.weight_text(learner))]
-    if len(learner.selection_) > 1:
+    if was_compared(learner):
         more.append(
             ("chosen on held-out rows", f"prior {learner.prior_}, strategy {learner.strategy_ or 'not learned'}")
         )

@@ -255,7 +255,9 @@ class PageOptions:
 
     images: Annotated[File, folder("Pictures, named by a column image, file, filename or path, or by ids.")] = None
     text: Annotated[Word, column("Column with texts to show.")] = None
-    prior: Annotated[str, named("identity, variance (columns scaled), or auto: identity for pictures.")] = "auto"
+    prior: Annotated[
+        str, named("identity, variance (columns scaled), or auto: identity for pictures and for points of one length.")
+    ] = "auto"
     slack_weight: Annotated[float, number("Weight of answers against the distance to the prior.")] = 10.0
     clusters: Annotated[
         int | None, number("Number of clusters.", shown="as many as the answers tell apart", min=2, max=30)
