@@ -264,9 +264,9 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
             left_out.add("neighbors")
         return [one for one in CANDIDATES if one.strategy not in left_out]
 
-    def _trials(self, quick: Any, sample: Task) -> Trials:
+    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
         quick._fit_base = self._fit_base
-        return super()._trials(quick, sample)
+        return super()._trials(quick, sample, task)
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
         self._fit_map = problem.map_of(result)

@@ -137,8 +137,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         """The candidate if constraints are given: their bounds have the units of the data, and nothing is compared."""
         return matching([Candidate("neighbors", passes=MORE_PASSES)], **self._asked())[0]
 
-    def _trials(self, quick: Any, sample: Task) -> Trials:
-        """Quick fits of candidates to rows of a sample."""
+    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
+        """Quick fits of candidates to rows of a sample of a task."""
         return Trials(quick, sample)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:

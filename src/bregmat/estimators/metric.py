@@ -93,11 +93,13 @@ class MetricTrials(Trials):
     """Quick fits in coordinates in which the prior is the identity.
 
     The coordinates of "within" depend on the labels of the training part, the others are computed once. If there are more columns
-    than rows, the points are represented in the span of the sample, which changes no distance.
+    than rows, the points are represented in the span of the sample, which changes no distance. Of more than ``n_most`` columns, the leading
+    principal components are used, as in the final fit to many points.
     """
 
-    def __init__(self, learner: MetricLearner, sample: Task) -> None:
+    def __init__(self, learner: MetricLearner, sample: Task, n_most: int) -> None:
         super().__init__(learner, sample)
+        self.n_most = n_most
         self.known: dict[Any, np.ndarray] = {}
 
     def __call__(self, candidate: Candidate, train: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -120,7 +122,10 @@ class MetricTrials(Trials):
             else:
                 Z = points_in_prior(X, self.learner.prior if prior == "given" else prior)
                 Z = dense(Z) if Z.shape[1] <= Z.shape[0] else in_span(Z)
-            self.known[key] = np.asarray(Z, dtype=float)
+            Z = np.asarray(Z, dtype=float)
+            if Z.shape[1] > self.n_most:
+                Z = Z @ eigh(scatter(Z)[0])[1][:, ::-1][:, : self.n_most]
+            self.known[key] = Z
         return self.known[key]
 
 
@@ -383,8 +388,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _given_candidate(self) -> Candidate:
         return matching([Candidate("neighbors", prior="identity", passes=MORE_PASSES)], **self._asked())[0]
 
-    def _trials(self, quick: Any, sample: Task) -> Trials:
-        return MetricTrials(quick, sample)
+    def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
+        return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
         best = super()._choose(task, groups)

@@ -5,7 +5,7 @@
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
 4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score. If it compares
-   neighbours of more than 500 rows, it is compared once more with itself in three passes, which overfit fewer rows.
+   neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
 
 To add a candidate, add a line to the list of a learner (``MetricLearner``, ``KernelLearner``).
 """
@@ -40,7 +40,10 @@ BEHIND = 2.0  # standard errors by which a candidate must be behind to be droppe
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
 USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
 USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
-MORE_PASSES = 3  # passes that are tried beside one
+MORE_PASSES, ROWS_PER_COLUMN = (
+    3,
+    10,
+)  # passes that are tried beside one, and rows of a sample for each column that they need
 MOST_GROWTH = 5.0  # on 50,000 images a factor of 20 is worse than 5
 MOST_CONSTRAINTS = 50_000  # of a quick fit: for 500 classes, the usual number of random pairs would take minutes
 # Settings of the fits that are compared: they need less precision than the final fit.
@@ -372,7 +375,8 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     groups : ndarray, shape (n,), optional
         Rows of one group are held out together.
     """
-    may_repeat = learner.passes == "auto" and len(task.labels.labelled) > FEW_ROWS
+    n_compared = min(len(task.labels.labelled), MOST_COMPARED)
+    may_repeat = learner.passes == "auto" and n_compared > max(FEW_ROWS, ROWS_PER_COLUMN * task.X.shape[1])
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0))
@@ -390,7 +394,7 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     if not folds:
         return Selection(candidates)
     sample = replace(task, learner=quick, X=X, labels=labels, previous=None, weight=None, space=None, names=None)
-    found, trials = Selection(candidates), learner._trials(quick, sample)
+    found, trials = Selection(candidates), learner._trials(quick, sample, task)
     race(found, trials, folds, list(range(len(candidates))))
     learned = [k for k, one in enumerate(candidates) if one.strategy is not None]
     if learned and not any(found.scores[k] for k in learned):
