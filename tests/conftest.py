@@ -39,6 +39,10 @@ NOT_VERIFIED = {
     "test_estimators.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
         "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"
     ),
+    "test_margin.py::test_few_features_take_no_kernel_rows": "counts the entries of the kernel that are read, all of which `verify` reads",
+    "test_multiplicative.py::test_optima_that_are_flat_are_proven_when_they_are_reached": (
+        "the bound comes from a point near x that the result does not hold; the test compares with the planted optimum"
+    ),
     "test_kernel_learner.py::test_logdet_reads_only_touched_rows_of_a_mapped_factor": (
         "a factor with rows of nan where none may be read, which `verify` reads"
     ),

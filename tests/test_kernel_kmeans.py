@@ -200,7 +200,7 @@ def test_sparse_is_the_same_as_dense(iris):
 
 def test_on_a_learned_kernel():
     data = load_iris()
-    learner = KernelLearner("rbf", random_state=0).fit(data.data, data.target)
+    learner = KernelLearner("rbf", strategy="random", slack_weight=1.0, random_state=0).fit(data.data, data.target)
     on_features = KernelKMeans(3, random_state=0).fit(learner.transform(data.data))
     on_kernel = KernelKMeans(3, kernel="precomputed", random_state=0).fit(learner.kernel_)
     by_function = KernelKMeans(3, kernel=learner.kernel, random_state=0).fit(data.data)

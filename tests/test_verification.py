@@ -476,7 +476,9 @@ def test_cholesky_and_semidefinite(rng, dtype):
 @pytest.mark.parametrize("loss", [None, "squared"])
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 def test_a_learner_without_its_data(rng, divergence, loss):
-    learner = bregmat.MetricLearner(divergence=divergence, loss=loss, random_state=0)
+    learner = bregmat.MetricLearner(
+        divergence=divergence, loss=loss, strategy="neighbors", prior="variance", random_state=0
+    )
     learner.fit(rng.normal(size=(40, 4)), np.arange(40) % 3)
     (found,) = verify_saved(learner)
     claimed, new = found.figures["objective"]

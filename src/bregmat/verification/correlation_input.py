@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult
+from bregmat.base.checks import as_numbers
 from bregmat.certificates.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
@@ -25,7 +27,7 @@ class CorrelationInput:
         has_names = hasattr(C, "columns")
         labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if has_names else None
         self.asked = {"labels": labels, "frame": "polars" if has_names and not hasattr(C, "index") else None}
-        given = numbers(C)
+        given = as_numbers("C", C.toarray() if scipy.sparse.issparse(C) else C, booleans=True)
         self.n = n = len(given)
         if result.X.shape != (n, n):
             raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")

@@ -134,6 +134,8 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
     if learner.loss is None and strategy in ("neighbors", None):
         losses.append(WrittenLosses(given, SquaredHinge()))
+    if learner.loss is not None and strategy is None:  # a fit to labels that does not learn has no loss of its own
+        losses.append(WrittenLosses(given, None))
     with_right_signs(mu, losses[0].sense, found)
     excess = losses[0].excess(p)  # the senses depend on the loss
     hard = np.isinf(gamma)
