@@ -68,7 +68,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    verified_calls.is_on = not {item.path.name, f"{item.path.name}::{item.name}"} & NOT_VERIFIED.keys()
+    name = getattr(item, "originalname", item.name)  # without parameters
+    verified_calls.is_on = not {item.path.name, f"{item.path.name}::{name}"} & NOT_VERIFIED.keys()
 
 
 def pytest_report_header():
