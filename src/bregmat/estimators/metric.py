@@ -167,9 +167,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     passes : "auto" or int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
         so far. "auto" is 1 or 3, as held-out rows tell, if more than 500 rows and ten rows for each column are compared; otherwise it is 1.
-        With given constraints it is 3. Learning ends earlier if the active constraints no longer change, or if they repeat those of an earlier
-        pass (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a sample of 2,500
-        points, provided that the sample has 25 points per class.
+        With given constraints it is 3. Learning ends earlier if the active constraints no longer change, or if they repeat those of an
+        earlier pass (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a sample of
+        2,500 points, provided that the sample has 25 points per class.
     n_neighbors, n_impostors : int
         With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
     form : {"comparison", "sq_distance"}
