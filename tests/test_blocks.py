@@ -56,9 +56,16 @@ def test_bad_points_and_labels_are_named(data):
 DRAWS = (
     {"strategy": "random"},
     {"strategy": "random", "prior": "covariance", "n_constraints": 300},
-    {"strategy": "neighbors", "passes": 1, "n_impostors": 3},
-    {"strategy": "neighbors", "passes": 1, "n_impostors": 3, "n_components": 2, "form": "sq_distance"},
-    {"strategy": "neighbors", "passes": 1, "n_impostors": 3, "n_constraints": 500},
+    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3},
+    {
+        "strategy": "neighbors",
+        "prior": "variance",
+        "passes": 1,
+        "n_impostors": 3,
+        "n_components": 2,
+        "form": "sq_distance",
+    },
+    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3, "n_constraints": 500},
 )
 
 
@@ -91,8 +98,9 @@ def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
 @pytest.mark.slow
 def test_passes_in_the_learned_metric(data):
     X, y = data
-    whole = MetricLearner(random_state=0, tol=1e-9, n_impostors=3).fit(X, y)
-    blocks = MetricLearner(random_state=0, tol=1e-9, n_impostors=3).fit(X, y, block_size=150)
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    whole = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y)
+    blocks = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y, block_size=150)
     assert [row.stage for row in blocks.result_.history][-1] == [row.stage for row in whole.result_.history][-1]
     np.testing.assert_allclose(blocks.get_mahalanobis_matrix(), whole.get_mahalanobis_matrix(), rtol=1e-3, atol=1e-4)
 
@@ -103,7 +111,8 @@ def test_points_that_coincide_and_points_alone(data):
     X, y = np.vstack([X, X[:1], [[9.0] * 5]]), np.concatenate([y, ["b" if y[0] != "b" else "c", "d"]])
     for options in ({}, {"block_size": 150}):
         with pytest.warns(UserWarning) as caught:
-            MetricLearner(passes=1, random_state=0, n_impostors=3).fit(X, y, **options)
+            settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0}
+            MetricLearner(passes=1, random_state=0, n_impostors=3, **settings).fit(X, y, **options)
         said = sorted(str(one.message) for one in caught)
         assert [text[:9] for text in said] == ["1 points ", "2 points "]
         assert said[0].endswith("(row 401).")
