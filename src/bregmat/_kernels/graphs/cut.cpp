@@ -29,8 +29,8 @@ static void move_inplace(Vector<double> x, Vector<double> gain, Index v, Vector<
 }
 
 double refine_inplace(Vector<double> x, Vector<const double> weight, Vector<const double> range,
-    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least, Index patience,
-    Index max_passes) {
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least,
+    Index patience, Index max_passes) {
     const Index n = x.size, m = weight.size;
     const Buffer<double> gains(n);
     const auto gain = gains.vector();  // by how much the cut falls when a vertex alone changes sides

@@ -44,8 +44,8 @@ namespace cut {
 // one. For equal weights and halves, these are the pairs of Kernighan and Lin. A pass ends `2 patience` vertices after its best
 // prefix, the search when a pass gains no more than `least`. Returns by how much the cut fell. O(m log n) a pass.
 double refine_inplace(Vector<double> x, Vector<const double> weight, Vector<const double> range,
-    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least, Index patience,
-    Index max_passes);
+    Vector<const int32_t> indptr, Vector<const int32_t> indices, Vector<const double> data, double least,
+    Index patience, Index max_passes);
 
 // out = (diag(diagonal) - A) D and the inner products of its rows with those of R, along; out, D, R (n, k); along, diagonal (n,).
 void curved_inplace(Matrix<double> out, Vector<double> along, Matrix<const double> D, Matrix<const double> R,
