@@ -12,7 +12,7 @@ import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
-from bregmat.certificates.nearest_matrix import pose_problem
+from bregmat.certificates.nearest_matrix import build_reduced_problem
 from bregmat.certificates.problem import Certificate
 from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, metric_coordinates
@@ -238,7 +238,9 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
 
     X = rng.normal(size=(20, 5))
     rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")
-    problem = pose_problem(metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf).problem
+    problem = build_reduced_problem(
+        metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf
+    ).problem
     start = iterate_at_prior(problem.divergence, problem.t0)
     values = problem.operator.values_diagonal(problem.prior)
     with time_limit(-1.0):

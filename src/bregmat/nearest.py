@@ -11,15 +11,15 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import CheckedPoints, handed_in
-from bregmat.base.threads import tells_interrupts
-from bregmat.certificates.nearest_matrix import pose_problem, singular_rows_of
+from bregmat.base.points import CheckedPoints, copied_to_host
+from bregmat.base.threads import warns_if_interrupted
+from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import RunLog, Solver, solve_in_turn
+from bregmat.run.loop import RunLog, Solver, solve_sequence
 from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
@@ -30,7 +30,7 @@ ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nearest_kernel(
     prior: Table | Factor,
     constraints: Constraints | LazyConstraints,
@@ -124,7 +124,7 @@ def nearest_kernel(
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nearest_metric(
     X: Points,
     constraints: Constraints | LazyConstraints,
@@ -191,7 +191,7 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = (X, X.space) if isinstance(X, CheckedPoints) else handed_in("X", X)
+    X, space = (X, X.space) if isinstance(X, CheckedPoints) else copied_to_host("X", X)
     return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
 
 
@@ -216,18 +216,18 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
         raise ValueError(f"warm_start has {n_warm} rows but there are {c} constraints; new rows go to the end.")
-    posed = pose_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    posed = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = posed.problem, None, tol
         if posed.elimination is not None:
             aim = max(tol - ELIMINATION_GAP, 0.2 * tol)
         if warm_start is not None:
             start = np.zeros(c)
-            start[:n_warm] = warm_start.dual * (problem.scale / problem.worth)
-        units = None if problem.worth == 1.0 else problem.record_in_units
+            start[:n_warm] = warm_start.dual * (problem.scale / problem.objective_scale)
+        units = None if problem.objective_scale == 1.0 else problem.record_in_units
         log = RunLog(options.callback, options.max_seconds, units)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
-        outcome = solve_in_turn(problem, plan, tol=aim, start=start, log=log)
+        outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if posed.elimination is None or outcome.conflict is None:
             break
         posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too

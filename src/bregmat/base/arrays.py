@@ -64,7 +64,7 @@ class ArraySpace:
         return f"{library} array on {self.device}"
 
 
-class MatrixThere:
+class DeviceMatrix:
     """A matrix (n, m) of another library whose products are fetched to the host."""
 
     def __init__(self, space: ArraySpace, A: Any) -> None:
@@ -73,13 +73,13 @@ class MatrixThere:
     def __len__(self) -> int:
         return self.A.shape[0]
 
-    def __getitem__(self, rows: np.ndarray) -> MatrixThere:
-        return MatrixThere(self.space, self.space.xp.take(self.A, self.space.put(rows, np.int64), axis=0))
+    def __getitem__(self, rows: np.ndarray) -> DeviceMatrix:
+        return DeviceMatrix(self.space, self.space.xp.take(self.A, self.space.put(rows, np.int64), axis=0))
 
     @property
-    def T(self) -> MatrixThere:
+    def T(self) -> DeviceMatrix:
         """Transposed."""
-        return MatrixThere(self.space, self.A.T)
+        return DeviceMatrix(self.space, self.A.T)
 
     def __matmul__(self, B: np.ndarray) -> np.ndarray:
         return self.space.fetch(self.A @ self.space.put_like(self.A, B))

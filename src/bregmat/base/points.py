@@ -69,7 +69,7 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
     return as_matrix(name, X, sparse="csr", booleans=True, finite=look)
 
 
-def handed_in(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
+def copied_to_host(name: str, X: Any) -> tuple[Any, ArraySpace | None]:
     """Points, copied to the host if they are of another library, and the space for products with them (None: the host)."""
     if isinstance(X, np.ndarray) or not is_foreign(X):
         return X, None

@@ -4,7 +4,7 @@ BLAS runs on one thread because the order of its sums depends on the number of t
 no OpenMP threads, since a process forked after that can hang at its next loop.
 
 A loop that is interrupted ends with its best point (:func:`take_interrupt`). Then the outermost running call of this library informs
-its caller: a function returns its result with a warning (:func:`tells_interrupts`); a fit keeps the result and raises
+its caller: a function returns its result with a warning (:func:`warns_if_interrupted`); a fit keeps the result and raises
 `KeyboardInterrupt`, so that its caller stops as well. A second Ctrl-C raises at once.
 """
 
@@ -162,7 +162,7 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
+def warns_if_interrupted(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``."""
 
     @wraps(function)
@@ -176,9 +176,9 @@ def tells_interrupts(function: Callable[P, R]) -> Callable[P, R]:
     return telling
 
 
-def raise_interrupt(text: str, *, is_told: bool) -> NoReturn:
-    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``is_told``)."""
-    if not is_told:
+def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
+    """Raise `KeyboardInterrupt`, after a warning unless the caller informs the user (``warn``)."""
+    if not warn:
         with suppress(InterruptWarning):  # if warnings are errors, the interrupt is raised all the same
             warn_of_interrupt(text)
     raise KeyboardInterrupt(text)

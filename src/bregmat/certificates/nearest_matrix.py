@@ -47,7 +47,9 @@ class NearestMatrix(Nearness, Problem):
 
     def record_in_units(self, row: Record) -> Record:
         """A record of the history in the user's units."""
-        return replace(row, objective=row.objective * self.worth, dual_bound=row.dual_bound * self.worth)
+        return replace(
+            row, objective=row.objective * self.objective_scale, dual_bound=row.dual_bound * self.objective_scale
+        )
 
     def proof_beforehand(self) -> Proof | None:
         """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
@@ -125,8 +127,12 @@ def build_problem(
         hint=" (inf = hard)",
     )
     gamma = gamma * constraints.weight
-    worth = scale ** (divergence.degree or 0)
-    if not divergence.in_domain(t0) or not (np.abs(t0) < MAX_SIZE).all() or not 1.0 / MAX_SIZE < worth < MAX_SIZE:
+    objective_scale = scale ** (divergence.degree or 0)
+    if (
+        not divergence.in_domain(t0)
+        or not (np.abs(t0) < MAX_SIZE).all()
+        or not 1.0 / MAX_SIZE < objective_scale < MAX_SIZE
+    ):
         largest = scale * np.abs(divergence.inverse_link(t0)).max()
         raise ValueError(
             f"the prior has eigenvalues up to {largest:.3g}, which {divergence.name} cannot compute with. Scale the data and the bounds."
@@ -137,7 +143,7 @@ def build_problem(
     zero = np.flatnonzero(bound == 0)
     if len(zero):
         unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
-    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, worth)
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, objective_scale)
     losses = (DivergenceSlack() if loss is None else LOSSES.resolve(loss)).bind(weighted)
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
@@ -186,7 +192,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
 
 # ---------------------------------------------------------------------- the problem that is solved
 @dataclass(frozen=True, eq=False)
-class PosedProblem:
+class ReducedProblem:
     """Problem (P) as it was asked for, and the problem that is solved in its place.
 
     They differ only if hard rows force M to be singular and the divergence allows that: the smaller problem has the directions
@@ -209,7 +215,7 @@ class PosedProblem:
     whole_coordinates: Coordinates
     elimination: Elimination | None = None
 
-    def unreduced(self) -> PosedProblem:
+    def unreduced(self) -> ReducedProblem:
         """The same, with nothing eliminated."""
         return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
@@ -238,7 +244,7 @@ class PosedProblem:
         return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
 
 
-def pose_problem(
+def build_reduced_problem(
     coordinates: Coordinates,
     constraints: Constraints,
     divergence: SpectralDivergence,
@@ -247,7 +253,7 @@ def pose_problem(
     space: ArraySpace | None = None,
     *,
     in_span: bool = True,
-) -> PosedProblem:
+) -> ReducedProblem:
     """Bind constraints to points, build problem (P), and eliminate the directions in which hard rows force M to be 0.
 
     Parameters
@@ -271,12 +277,12 @@ def pose_problem(
     )
     hard = whole.losses.hard
     if divergence.keeps_rank or whole.is_always_feasible:
-        return PosedProblem(whole, whole, place, place)
+        return ReducedProblem(whole, whole, place, place)
     linked, cliques = must_link_rows(constraints, hard), clique_weights(constraints, hard)
     if not len(linked) and not cliques:
-        return PosedProblem(whole, whole, place, place)
+        return ReducedProblem(whole, whole, place, place)
     if place.span is not None:  # directions are eliminated in the columns of the data
-        return pose_problem(coordinates, constraints, divergence, loss, slack_weight, space, in_span=False)
+        return build_reduced_problem(coordinates, constraints, divergence, loss, slack_weight, space, in_span=False)
     faces = list(exposed(whole.operator, cliques))
     # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
     holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
@@ -284,8 +290,8 @@ def pose_problem(
         whole = replace(whole, linked=linked)
     elimination = eliminate(place, whole.operator, linked, divergence, holds, faces) if len(linked) or faces else None
     if elimination is None:
-        return PosedProblem(whole, whole, place, place)
-    return PosedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)
+        return ReducedProblem(whole, whole, place, place)
+    return ReducedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)
 
 
 def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:

@@ -186,14 +186,14 @@ class MatrixCertificate(Certificate):
 
     def in_units(self, problem: Nearness) -> MatrixCertificate:
         """The certificate with all numbers in the user's units."""
-        worth, scale = problem.worth, problem.scale
+        objective_scale, scale = problem.objective_scale, problem.scale
         return replace(
             self,
-            objective=self.objective * worth,
-            dual_bound=self.dual_bound * worth,
-            upper=self.upper * worth,
-            size=self.size * worth,
-            dual=self.dual * (worth / scale),
+            objective=self.objective * objective_scale,
+            dual_bound=self.dual_bound * objective_scale,
+            upper=self.upper * objective_scale,
+            size=self.size * objective_scale,
+            dual=self.dual * (objective_scale / scale),
             values=self.values * scale,
             missed=None if self.missed is None else self.missed * scale,
         )
@@ -235,7 +235,7 @@ class Nearness:
         Diagonal of M0.
     c, r : int
         Number of rows, and order of M.
-    worth : float
+    objective_scale : float
         Size of 1 in the objective, in the user's units: ``scale^degree``.
     rounding_share : float
         Largest error of eigenvalues of order r, and of products of that order, relative to the norm of the matrix.
@@ -255,16 +255,16 @@ class Nearness:
     prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
-    worth: float = field(init=False)
+    objective_scale: float = field(init=False)
     rounding_share: float = field(init=False)
     is_always_feasible: bool = field(init=False)
     size: ClassVar[float] = 1e-3  # smallest unit of the gap, in units of the prior
 
     def __post_init__(self) -> None:
         r = self.operator.r
-        worth = self.scale ** (self.divergence.degree or 0)
+        objective_scale = self.scale ** (self.divergence.degree or 0)
         share = (MODEST + np.sqrt(r)) * EPS
-        facts = {"c": self.operator.c, "r": r, "worth": worth, "rounding_share": share}
+        facts = {"c": self.operator.c, "r": r, "objective_scale": objective_scale, "rounding_share": share}
         prior = self.divergence.inverse_link(self.t0)
         vars(self).update(facts, prior=prior, is_always_feasible=not self.losses.has_hard)
 

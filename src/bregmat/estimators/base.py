@@ -59,7 +59,7 @@ class AllOrNothing:
                 return
             call.is_interrupted = is_outermost  # an inner fit raises again below; the outermost one warns
         text = f"{type(self).__name__} was interrupted {self._progress()}"
-        raise_interrupt(text, is_told=not is_outermost)
+        raise_interrupt(text, warn=not is_outermost)
 
     def _forget(self) -> None:
         """Delete every fitted attribute."""

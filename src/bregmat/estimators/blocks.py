@@ -100,12 +100,12 @@ class BlockLabels:
         """Classes of some rows, in memory."""
         return LabelGroups(self.code_of(numbers), LabelGroups(np.arange(self.counts.shape[1])).relation)
 
-    def compared(self, most: float, rng: Any, *, is_told: bool) -> np.ndarray:
+    def compared(self, most: float, rng: Any, *, warn: bool) -> np.ndarray:
         """Points that are not alone in their class, as :meth:`LabelGroups.compared` draws them."""
         able = np.flatnonzero(self.sizes > 1)
         check_groups(len(self.sizes) > 1, len(able) > 0, "labelled point")
         ranked, alone = Ranked(self, able, is_by_class=False), Ranked(self, np.flatnonzero(self.sizes == 1))
-        if is_told and len(alone):
+        if warn and len(alone):
             warn_of_points(np.sort(alone[:]), ALONE)
         return ranked[:] if len(ranked) <= most else ranked[np.sort(rng.choice(len(ranked), size=most, replace=False))]
 

@@ -17,10 +17,10 @@ from sklearn.utils import check_random_state as random_state_of
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from bregmat.base.arrays import ArraySpace, MatrixThere
+from bregmat.base.arrays import ArraySpace, DeviceMatrix
 from bregmat.base.checks import as_column, check_integer, check_positive, check_random_state, to_numpy
 from bregmat.base.linalg import dense, sq_norms
-from bregmat.base.points import handed_in
+from bregmat.base.points import copied_to_host
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
@@ -131,7 +131,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         """
         with self._fitting():
             self._check_parameters()
-            X, space = handed_in("X", X)
+            X, space = copied_to_host("X", X)
             n_found = self._fit(X, sample_weight, self._kernel_function().given(X), space)
         if n_found < self.n_clusters:
             warnings.warn(
@@ -172,7 +172,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         else:
             K = np.asarray(X if base.is_precomputed else base(X), dtype=np.float64)
             check_entries(K, replace(base, rounding=SINGLE) if X.dtype == np.float32 else base)
-            n_found = self._fit_kernel(K if space is None else MatrixThere(space, space.put(K)), weights, rng)
+            n_found = self._fit_kernel(K if space is None else DeviceMatrix(space, space.put(K)), weights, rng)
             if not base.is_precomputed:
                 self._fit_points = X
         self._fit_base = base  # predict uses the kernel of the fit, even if parameters are changed later
@@ -203,7 +203,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         self.cluster_centers_: np.ndarray = best.cluster_centers_
         return len(np.unique(best.labels_))
 
-    def _fit_kernel(self, K: np.ndarray | MatrixThere, weights: np.ndarray, rng: np.random.RandomState) -> int:
+    def _fit_kernel(self, K: np.ndarray | DeviceMatrix, weights: np.ndarray, rng: np.random.RandomState) -> int:
         """Cluster the points of a kernel matrix. Returns the number of different clusters."""
         points = WeightedPoints(
             weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bregmat.base.arrays import MatrixThere
+from bregmat.base.arrays import DeviceMatrix
 from bregmat.base.threads import cached_property, is_interrupted, take_interrupt
 
 MOST_NUMBERS = 20_000_000  # kernel products that a batch of starts keeps
@@ -88,13 +88,13 @@ def _drawn(share: np.ndarray, order: np.ndarray, u: np.ndarray) -> np.ndarray:
 
 
 def kernel_lloyd(
-    K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
+    K: np.ndarray | DeviceMatrix, weights: np.ndarray, seeds: np.ndarray, *, max_iter: int, tol: float
 ) -> tuple[Clustering, int]:
     """The best of several starts, and the number of its empty clusters, which occur if there are too few different points.
 
     Parameters
     ----------
-    K : ndarray or MatrixThere, shape (n, n)
+    K : ndarray or DeviceMatrix, shape (n, n)
         Symmetric kernel. Products with it are computed on its device.
     weights : ndarray, shape (n,)
         Nonnegative weights of the points.
@@ -131,7 +131,7 @@ def kernel_lloyd(
 
 
 def _runs(
-    K: np.ndarray | MatrixThere, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
+    K: np.ndarray | DeviceMatrix, weights: np.ndarray, seeds: np.ndarray, max_iter: int, tol: float
 ) -> list[tuple[np.ndarray, list[float], int]]:
     """For each start: the labels that define its last centres, the inertia after each iteration, and the number of iterations."""
     n, (s, k) = len(K), seeds.shape
@@ -216,7 +216,7 @@ def _fill_empty_inplace(labels: np.ndarray, nearest: np.ndarray, weights: np.nda
 
 
 def _centres(
-    K: np.ndarray | MatrixThere, weights: np.ndarray, labels: np.ndarray, k: int
+    K: np.ndarray | DeviceMatrix, weights: np.ndarray, labels: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     W = np.zeros((len(K), k))
     W[np.arange(len(K)), labels] = weights

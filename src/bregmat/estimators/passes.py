@@ -91,16 +91,16 @@ class Passes:
         """
         task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
-        is_told = self.after is None and sample is None
-        points = labels.compared(drawing.most_points, generator(self.seed), is_told=is_told)
+        warn = self.after is None and sample is None
+        points = labels.compared(drawing.most_points, generator(self.seed), warn=warn)
         earlier: list[_Pass] = []
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
             before = earlier[-1] if earlier else None
             try:
                 space = problem.space(None if self.last is None else self.last.result, labels.ordered)
-                told = is_told and before is None
-                rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, is_told=told)
+                told = warn and before is None
+                rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, warn=told)
                 del space  # its arrays are as large as the points, and the solve needs memory of its own
             except NothingToCompare as nothing:
                 if self.last is not None:  # the learned metric maps points of different classes to one point

@@ -91,10 +91,10 @@ class LabelGroups:
         """Group numbers of some of the points."""
         return self.codes[rows]
 
-    def compared(self, most: float = np.inf, rng: Any = None, *, is_told: bool = False) -> np.ndarray:
+    def compared(self, most: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
-        If there are more than ``most``, ``rng`` draws as many. ``is_told``: warn of points that are alone in their group.
+        If there are more than ``most``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
         """
         n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
         group = self.codes[self.labelled]
@@ -108,7 +108,7 @@ class LabelGroups:
                 f"no labelled point of y ({where}) has both a point of its class and one of another to compare."
             )
         alone = self.labelled[n_alike[group] == 1]
-        if is_told and len(alone):
+        if warn and len(alone):
             warn_of_points(alone, ALONE)
         return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
 

@@ -122,7 +122,7 @@ def constraints_from_labels(
     rng = generator(random_state)
     groups = label_groups(y, points.shape[0], strategy, unlabeled=unlabeled)
     if strategy == "neighbors":
-        compared = groups.compared(drawing.most_points, rng, is_told=True)
+        compared = groups.compared(drawing.most_points, rng, warn=True)
         return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
     return random_pairs(points, groups, n_constraints, percentiles, rng, is_balanced=strategy == "random")
 

@@ -244,7 +244,7 @@ def neighbor_constraints(
     drawing: Drawing,
     *,
     typical: float | None = None,
-    is_told: bool = True,
+    warn: bool = True,
 ) -> Constraints:
     """Rows that make the nearest targets of some points (points of their group) nearer than their nearest impostors (points apart).
 
@@ -259,7 +259,7 @@ def neighbor_constraints(
     drawing : Drawing
     typical : float, optional
         Median margin of the rows, which sets the scale of the learned metric. By default margins are measured in ``space``.
-    is_told : bool
+    warn : bool
         Whether to warn of points that coincide with points apart.
 
     Returns
@@ -274,7 +274,7 @@ def neighbor_constraints(
             f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
             (int(points[0]), int(groups.ordered[is_apart[groups.codes[groups.ordered]]][0])),
         )
-    if is_told and len(found.copies):
+    if warn and len(found.copies):
         warn_of_points(found.copies, COPIES)
     targets, impostors, near, far = found.targets, found.impostors, found.near, found.far
     beyond = float(np.median(far.min(axis=1) ** 2))  # margin if all targets are copies of their points

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas, tells_interrupts
+from bregmat.base.threads import single_thread_blas, warns_if_interrupted
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
@@ -106,7 +106,7 @@ class ActiveSet:
             state.margin_bound = hulls.margin
 
 
-@tells_interrupts
+@warns_if_interrupted
 def train_margin(
     problem: MarginProblem,
     *,

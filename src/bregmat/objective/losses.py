@@ -29,7 +29,7 @@ class Loss(ABC):
 
     @abstractmethod
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The losses of rows with these bounds, for values divided by ``rows.scale``; the losses are divided by ``rows.worth``."""
+        """The losses of rows with these bounds, for values divided by ``rows.scale``; the losses are divided by ``objective_scale``."""
 
 
 class ScalarLoss(Loss):
@@ -109,10 +109,10 @@ class ScalarLoss(Loss):
         scale = rows.unit if scale is None else scale
         gamma = np.where(hard, 1.0, rows.gamma if gamma is None else gamma)
         # a loss that uses no scale gets another weight instead: d(c p, c b) = c^degree d(p, b)
-        bound, own, weight = rows.bound / rows.scale, scale / rows.scale, gamma / rows.worth
+        bound, own, weight = rows.bound / rows.scale, scale / rows.scale, gamma / rows.objective_scale
         if self.degree is not None:
             soft = kind == 1
-            own[soft], weight[soft] = scale[soft], gamma[soft] * (rows.scale**self.degree / rows.worth)
+            own[soft], weight[soft] = scale[soft], gamma[soft] * (rows.scale**self.degree / rows.objective_scale)
         return RowLosses(bound, sense, weight, own, (Hard(), self, SquaredHinge()), kind)
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale

@@ -20,7 +20,7 @@ class WeightedBounds:
     gamma: np.ndarray  # slack weights, dimensionless; rows of infinite weight are hard: their bound must hold
     unit: np.ndarray  # in which a violation is measured: |b| if b is not 0
     scale: float = 1.0  # values and bounds are divided by it before they reach the losses
-    worth: float = 1.0  # the losses are divided by it
+    objective_scale: float = 1.0  # the losses are divided by it
 
 
 class RowLosses:

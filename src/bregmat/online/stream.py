@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.threads import held_interrupts, take_interrupt, tells_interrupts
+from bregmat.base.threads import held_interrupts, take_interrupt, warns_if_interrupted
 from bregmat.online.blocks import ExampleBlock, NamesExamples, StreamError, as_block
 from bregmat.online.gradient import MatrixExponentiatedGradient
 from bregmat.online.learner import OnlineLearner, StreamLearner
@@ -147,7 +147,7 @@ def bound_against(U: Any) -> Callable[[Any], float]:
 
 
 # ---------------------------------------------------------------------- the run
-@tells_interrupts
+@warns_if_interrupted
 def run_stream(
     learner: Any,
     stream: Iterable[Any],

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.threads import single_thread_blas, tells_interrupts
+from bregmat.base.threads import single_thread_blas, warns_if_interrupted
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
@@ -22,7 +22,7 @@ from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nonnegative_least_squares(
     X: Points,
     y: Values,

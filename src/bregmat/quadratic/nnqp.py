@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import tells_interrupts
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP
@@ -18,7 +18,7 @@ from bregmat.run.result import Record
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nnqp(
     A: Points,
     b: Values,

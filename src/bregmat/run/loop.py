@@ -412,7 +412,7 @@ class _Run:
         return self.proof is not None
 
 
-def solve_in_turn(
+def solve_sequence(
     problem: Problem, plan: Sequence[tuple[Solver, int]], *, tol: float, log: RunLog, start: Any = None
 ) -> Outcome:
     """Try solvers one after the other until the problem is solved; one history, and the best certificate of all runs.

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.points import handed_in
+from bregmat.base.points import copied_to_host
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.objective.spectral import SpectralDivergence
@@ -63,7 +63,7 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
         As in :func:`bregmat.nearest_metric`.
     options : Options
     """
-    X, space = handed_in("X", X)
+    X, space = copied_to_host("X", X)
     if space is not None:
         raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
     rows = lazy_constraints(constraints)
@@ -191,7 +191,7 @@ class _Checkpoints:
         result = MatrixResult(
             status=Status.UNKNOWN,
             exit_reason=ExitReason.INTERRUPTED,
-            objective=objective * self.problem.worth,
+            objective=objective * self.problem.objective_scale,
             dual_bound=-np.inf,
             gap=np.inf,
             max_violation=np.nan,

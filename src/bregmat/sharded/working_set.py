@@ -18,7 +18,7 @@ from bregmat.certificates.problem import FEASIBLE
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
-from bregmat.run.loop import Outcome, RunLog, solve_in_turn
+from bregmat.run.loop import Outcome, RunLog, solve_sequence
 from bregmat.run.result import ExitReason, Status
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
 from bregmat.sharded.shard_rows import ShardRows
@@ -68,7 +68,7 @@ class WorkingSet:
                 return self._for_all_rows(outcome, p)
             mu = self._join(found, proof.dual)
             if self.save is not None:
-                dual = mu * (problem.worth / problem.scale)
+                dual = mu * (problem.objective_scale / problem.scale)
                 self.save(proof.iterate, steps, proof.objective, working_rows=self.numbers, working_dual=dual)
 
     def _first_rows(self) -> np.ndarray:
@@ -77,7 +77,7 @@ class WorkingSet:
         trace = {} if warm_start is None else warm_start.trace
         if "working_rows" in trace:
             self._join(trace["working_rows"])
-            return trace["working_dual"] * (problem.scale / problem.worth)
+            return trace["working_dual"] * (problem.scale / problem.objective_scale)
         found = self._most_violated(problem.operator.values_diagonal(problem.prior))
         return self._join(found if len(found) else np.zeros(1, np.int64))
 
@@ -111,7 +111,7 @@ class WorkingSet:
         self.log.before = steps
         is_warm = bool(mu.any())
         plan = plan_of(problem, options.solver, None if limit is None else max(1, limit - steps), is_warm)
-        found = solve_in_turn(problem, plan, tol=options.tol, start=mu if is_warm else None, log=self.log)
+        found = solve_sequence(problem, plan, tol=options.tol, start=mu if is_warm else None, log=self.log)
         return replace(found, n_iter=steps + found.n_iter)
 
     def _for_all_rows(self, here: Outcome, p: Any) -> Outcome:

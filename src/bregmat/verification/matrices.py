@@ -189,7 +189,7 @@ class Recomputation:
         worth = float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
         if not self.prior.turned.any():
             return worth, 0.0
-        return worth, self.rows.worth_of_turning(mu, (self.F @ self.F.T).astype(float), self.prior.turned)
+        return worth, self.rows.objective_change_from_rotation(mu, (self.F @ self.F.T).astype(float), self.prior.turned)
 
     # ------------------------------------------------------------------ the report
     def report(self, found: Verification) -> None:

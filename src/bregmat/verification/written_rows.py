@@ -159,7 +159,7 @@ class WrittenRows:
         w, reach = self._reaches(y)
         return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
 
-    def worth_of_turning(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
+    def objective_change_from_rotation(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
         """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P."""
         w, reach = self._reaches(y)
         terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))

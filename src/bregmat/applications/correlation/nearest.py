@@ -19,11 +19,11 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
-from bregmat.base.threads import tells_interrupts
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_in_turn
+from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_sequence
 from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.typing import DivergenceName, Labels, Table
@@ -32,7 +32,7 @@ QUICK = 25  # steps of Newton's method with fixed entries before another method 
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nearest_correlation(
     C: Table,
     *,
@@ -172,7 +172,7 @@ def nearest_correlation(
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
-@tells_interrupts
+@warns_if_interrupted
 def factor_correlation(
     C: Table,
     n_factors: int,
@@ -304,7 +304,7 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
         with suppress(TypeError):  # too many entries are free
             path.check(problem)
             plan = [(newton, min(QUICK, limit)), (path, min(path.max_iter, limit)), *plan]
-    return solve_in_turn(problem, plan, tol=tol, log=log)
+    return solve_sequence(problem, plan, tol=tol, log=log)
 
 
 def _result_of(

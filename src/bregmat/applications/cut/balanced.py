@@ -11,15 +11,15 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.base.threads import tells_interrupts
-from bregmat.run.loop import RunLog, solve_in_turn
+from bregmat.base.threads import warns_if_interrupted
+from bregmat.run.loop import RunLog, solve_sequence
 from bregmat.run.result import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls
 
 
-@tells_interrupts
+@warns_if_interrupted
 def balanced_cut(
     graph: Graph,
     *,
@@ -120,7 +120,7 @@ def balanced_cut(
     if is_small or work.size <= FALLBACK:
         methods.append(CENTRAL_PATH)
     plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
-    outcome = solve_in_turn(problem, plan, tol=tol, log=log)
+    outcome = solve_sequence(problem, plan, tol=tol, log=log)
     proof = outcome.certificate
     labels = work.balance.labels(proof.x)
     name = outcome.solver if outcome.n_iter else "certificate of the cut"

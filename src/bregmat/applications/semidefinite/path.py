@@ -34,7 +34,7 @@ SHORTEST = 1e-6  # length of a step below which the run ends
 
 @dataclass(frozen=True, eq=False)
 class ScaledProgram:
-    """The program with rows of norm 1 and with C and the bounds scaled to 1: ``X = reach M``, ``mu = worth m / unit``."""
+    """The program with rows of norm 1 and with C and the bounds scaled to 1: ``X = reach M``, ``mu = objective_scale m / unit``."""
 
     C: np.ndarray
     operator: Operator
@@ -42,7 +42,7 @@ class ScaledProgram:
     bound: np.ndarray
     relaxation: np.ndarray  # change of the bound of a row by a dual weight of 1; 0 for hard rows
     reach: float
-    worth: float
+    objective_scale: float
 
     @classmethod
     def of(cls, problem: SemidefiniteProgram) -> ScaledProgram:
@@ -51,9 +51,11 @@ class ScaledProgram:
         norms = operator.norms()
         unit = np.where(norms > 0, norms, 1.0)
         reach = float((np.abs(L.bound) / unit).max(initial=0.0)) or 1.0
-        worth = float(np.linalg.norm(problem.C)) / np.sqrt(operator.r) or 1.0
-        relaxation = np.where(L.hard, 0.0, L.scale**2 / L.gamma * worth / (unit**2 * reach))
-        return cls(problem.C / worth, operator, unit, L.bound / (unit * reach), relaxation, reach, worth)
+        objective_scale = float(np.linalg.norm(problem.C)) / np.sqrt(operator.r) or 1.0
+        relaxation = np.where(L.hard, 0.0, L.scale**2 / L.gamma * objective_scale / (unit**2 * reach))
+        return cls(
+            problem.C / objective_scale, operator, unit, L.bound / (unit * reach), relaxation, reach, objective_scale
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +213,7 @@ def _state(
 ) -> PathState:
     """The state of a point of the scaled program, with objective and dual weights in the original units."""
     rows = problem.rows
-    F, mu = np.sqrt(P.reach) * L, P.worth * m / P.unit
+    F, mu = np.sqrt(P.reach) * L, P.objective_scale * m / P.unit
     p = rows.operator.congruence(F).values_diagonal(None)
     losses = rows.losses
     objective = float(np.vdot(problem.C, F @ F.T)) + float(losses.value(np.where(losses.hard, losses.bound, p)))
@@ -221,5 +223,5 @@ def _state(
     # a soft row may exceed its bound up to the relaxed one
     excess = np.maximum(excess_of(p / (P.unit * P.reach), P.bound + P.relaxation * m, losses.sense), 0.0)
     unmet = float(np.abs(m) @ excess) + abs(float(np.vdot(L, missing @ L)))
-    signal = (products + unmet) * P.reach * P.worth
+    signal = (products + unmet) * P.reach * P.objective_scale
     return PathState(Factored(F, 0.0), mu, p, objective, signal, P, L, R, slack, m)

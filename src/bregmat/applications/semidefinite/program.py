@@ -12,7 +12,7 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.threads import tells_interrupts
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.operators.binding import bind
@@ -52,7 +52,7 @@ class SemidefiniteResult(MatrixResult):
     statuses: ClassVar[frozenset[Status]] = frozenset(Status)
 
 
-@tells_interrupts
+@warns_if_interrupted
 def semidefinite_program(
     C: Table,
     constraints: Constraints,

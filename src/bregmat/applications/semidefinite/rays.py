@@ -43,10 +43,10 @@ def find_ray(problem: SemidefiniteProgram, constraints: Constraints, log: RunLog
         rows = level.select(left) + rows
     C, operator = P.T @ problem.C @ P, bind(level, P)
     best = _solution(C, rows, P, log)
-    worth = float(np.vdot(C, best @ best.T))
-    if not worth < 0.0:
+    value = float(np.vdot(C, best @ best.T))
+    if not value < 0.0:
         return None
-    falling = rows + Constraints.linear([problem.C], 0.5 * worth, "<=")
+    falling = rows + Constraints.linear([problem.C], 0.5 * value, "<=")
     for F in (_solution(np.zeros_like(C), falling, P, log), best):
         G = _settled(F, operator, level.sense)
         if G is not None and _is_ray(P @ G, problem.C, level):

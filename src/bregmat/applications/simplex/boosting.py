@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.base.threads import tells_interrupts
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.problem import Certificate, Problem
 from bregmat.certificates.status import Status
 from bregmat.run.loop import RunLog, State, solve
@@ -21,7 +21,7 @@ from bregmat.typing import Labels, Points, Values
 TOL = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
 
 
-@tells_interrupts
+@warns_if_interrupted
 def boost_hypotheses(
     H: Points,
     y: Labels,

@@ -16,7 +16,7 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.base.threads import tells_interrupts
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.run.loop import RunLog, Solver, solve
 from bregmat.run.result import Record, Result
 from bregmat.typing import Points, Senses, Values, VectorSolverName
@@ -59,7 +59,7 @@ class DistributionResult(Result):
     noun: ClassVar[str] = "nonnegative vector"
 
 
-@tells_interrupts
+@warns_if_interrupted
 def nearest_distribution(
     x0: Values,
     A: Points,
