@@ -920,7 +920,6 @@ ENTRIES |= {
             "spectral_spread": POSITIVE,
             "loss_budget": number(-1.0),
             "instances": SETTING,
-            "mode": SETTING,
             "keep_examples": FLAG,
         },
     ),
@@ -964,11 +963,6 @@ ENTRIES |= {
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
         {"U": {k: v for k, v in COMPARISON.items() if k != "none"}, "loss_of_U": number(-1.0, none=True)},
-    ),
-    "MatrixExponentiatedGradient.best_in_hindsight": Entry(
-        of_class("MatrixExponentiatedGradient", "best_in_hindsight"),
-        {},
-        {"weight": number(0, -1.0, none=True), "tol": POSITIVE},
     ),
     "MatrixExponentiatedGradient.mix_with_prior": Entry(
         of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}

@@ -36,7 +36,6 @@ UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
 OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
-OnlineMode: TypeAlias = Literal["auto", "lanczos", "eigh"]
 FrameLibrary: TypeAlias = Literal["pandas", "polars"]
 
 
