@@ -732,7 +732,12 @@ ENTRIES = {
     "MultiplicativeUpdates": Entry(
         bregmat.MultiplicativeUpdates,
         {},
-        {"anderson": count(0, none=False), "clamp": number(-1.0, 1.0), "max_iter": count(1, none=False)},
+        {
+            "anderson": count(0, none=False),
+            "clamp": number(-1.0, 1.0),
+            "block": count(1),
+            "max_iter": count(1, none=False),
+        },
     ),
     "Relation": Entry(
         bregmat.Relation,
@@ -962,7 +967,7 @@ ENTRIES |= {
     "MatrixExponentiatedGradient.regret": Entry(
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
-        {"U": {k: v for k, v in COMPARISON.items() if k != "none"}, "loss_of_U": number(-1.0, none=True)},
+        {"U": COMPARISON, "loss_of_U": number(-1.0, none=True)},
     ),
     "MatrixExponentiatedGradient.mix_with_prior": Entry(
         of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}

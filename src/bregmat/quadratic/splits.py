@@ -34,6 +34,10 @@ class DenseSplit:
         # half the difference of two sums may be negative by rounding
         return p, np.maximum(q, 0.0)
 
+    def block(self, rows: slice, v: np.ndarray) -> tuple[DenseSplit, np.ndarray]:
+        """The split of the matrix in some rows and columns, and these rows of ``A v``."""
+        return DenseSplit(self._A[rows, rows]), self._A[rows] @ v
+
 
 class ClassBlocks:
     """The matrix of a margin machine, ``A_ij = y_i y_j K_ij + ridge_i [i = j]``, from a kernel without negative entries.
