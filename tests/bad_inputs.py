@@ -729,6 +729,9 @@ ENTRIES = {
             }
         },
     ),
+    "DivergenceSlack": Entry(
+        bregmat.DivergenceSlack, {}, {"divergence": {"word": "best", "number": 3, "thing": Thing()}}
+    ),
     "MultiplicativeUpdates": Entry(
         bregmat.MultiplicativeUpdates,
         {},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- words
 Sense: TypeAlias = Literal["<=", ">=", "=="]
 DivergenceName: TypeAlias = Literal["logdet", "vonneumann", "frobenius"]
-LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge"]
+LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge", "divergence_slack"]
 VectorSolverName: TypeAlias = Literal["auto", "dual_newton", "cyclic_projection"]
 SolverName: TypeAlias = VectorSolverName | Literal["definite_boost", "mirror_newton", "interior_point"]
 Strategy: TypeAlias = Literal["neighbors", "random", "uniform"]
