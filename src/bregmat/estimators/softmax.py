@@ -16,7 +16,7 @@ from bregmat.estimators.base import callback_of
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
-MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them
+MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them; of more rows, as many are drawn
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 
