@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -59,6 +59,9 @@ CANDIDATES = (
     Candidate("neighbors", 1.0, "identity"),
     Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
+    # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
+    Candidate("random", 1.0, "identity"),
+    Candidate("random", 0.1, "within"),
 )
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
@@ -395,9 +398,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
         if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
             found += COSINES
-        if self.strategy == "auto" and not self._may_use_softmax(task):
-            found = [one for one in found if one.strategy != "softmax"]
-        return found
+        if self.strategy != "auto":
+            return found
+        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        return [one for one in found if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
@@ -534,6 +538,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
+        as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
