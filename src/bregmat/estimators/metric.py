@@ -398,6 +398,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
         if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
             found += COSINES
+        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
             return found
         left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
