@@ -155,8 +155,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     Parameters
     ----------
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is the fastest.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "frobenius" with the strategy "softmax", otherwise "logdet", which does not depend on the
+        units of the data, keeps W positive definite, and is the fastest.
     n_components : int, optional
         Number of components of the learned map to keep, 1 to d; by default all. With the strategy "neighbors" these are the components that
         separate neighbours of the same class best from points of other classes. If truncation loses accuracy, a map of that rank is
@@ -170,13 +171,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "random", "uniform"}
-        How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
-        class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
-        (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
-        "uniform" gives all pairs the same probability, as in the papers. "auto" compares "neighbors", "random" and not learning (None) on
-        held-out rows, together with the prior and the slack weight. If not learning is best, the result is the prior, and a warning says
-        so. With given constraints nothing is compared.
+    strategy : {"auto", "neighbors", "softmax", "random", "uniform"}
+        How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
+        classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
+        beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
+        ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
+        softmax_j(cos_ij / 0.1)``. It has no constraints, takes at most 2,000 columns, and draws 2,000 of more rows. The other two bound the
+        distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
+        probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
+        rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
+        the prior, and a warning says so. With given constraints nothing is compared.
     passes : "auto" or int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
         so far. "auto" is 1 or 3, as held-out rows tell, if more than 500 rows and ten rows for each column are compared; otherwise it is 1.
@@ -207,6 +211,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
+    metric : {"auto", "euclidean", "cosine"}
+        How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
+        by cosine, and "softmax" learns from cosines, linearised at the prior. "auto" is "cosine" if there are labels and all rows of X have
+        one length, as embeddings often have, or are 0; with 200 columns or more, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -228,13 +236,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
         by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
-        ``n_components`` describes the order with "neighbors".
-    constraints_ : Constraints
-        The constraints used, drawn and given. Samples are named by ``sample_id`` if it was given, otherwise by row numbers of X.
+        ``n_components`` describes the order with "neighbors". With the metric "cosine", ``transform`` also divides by lengths.
+    constraints_ : Constraints or None
+        The constraints used, drawn and given; None with "softmax". Samples are named by ``sample_id`` if it was given, otherwise by row
+        numbers of X.
     n_dropped_constraints_ : int
         Number of given constraints that were left out because they name a sample that is not in ``sample_id``.
     prior_ : str
         Name of the prior in use; "given" for an array.
+    metric_ : {"euclidean", "cosine"}
+        How mapped rows are compared.
     strategy_ : str or None
         The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
@@ -245,7 +256,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         classes is the mean of 1-NN accuracy, 4-NN accuracy and the fraction of the class among the 5 nearest rows, or the 1-NN accuracy of
         classes that are held out whole; of numbers R^2, and of sets the Jaccard similarity, with 5 neighbours.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With "neighbors" it is the result of the
+        Status, duality gap, violation, dual weights (one per constraint) and history. With "neighbors" it is the result of the
         last pass with the history of all passes; ``stage`` of a record is the number of its pass.
     n_iter_ : int
         Iterations of the solver.
