@@ -147,10 +147,9 @@ class MultiplicativeUpdates:
         v = v.copy()
         for first in range(0, len(v), self.block or len(v)):
             S = slice(first, first + (self.block or len(v)))
-            part, product = problem.split.block(S, v)
+            part, others = problem.split.block(S, v)
             positive, negative = part.positive_negative(v[S])
-            # F as a function of v_S has the matrix A_SS and the linear term b_S + A_ST v_T, with the other variables T
-            b = problem.b[S] + product - (positive - negative)
+            b = problem.b[S] + others  # F as a function of v_S has the matrix A_SS and the linear term b_S + A_ST v_T
             positive = np.maximum(positive, np.where(part.diagonal > 0, _TINY, 0.0))
             lower = clamped_lower(v[S], b + positive - negative - part.diagonal * v[S], vanishing[S])
             v[S] = step(v[S], b, positive=positive, negative=negative, lower=lower, upper=problem.upper[S])

@@ -35,8 +35,9 @@ class DenseSplit:
         return p, np.maximum(q, 0.0)
 
     def block(self, rows: slice, v: np.ndarray) -> tuple[DenseSplit, np.ndarray]:
-        """The split of the matrix in some rows and columns, and these rows of ``A v``."""
-        return DenseSplit(self._A[rows, rows]), self._A[rows] @ v
+        """The split of A in consecutive rows S and the same columns, and ``A_ST v_T`` for the other variables T."""
+        A = self._A[rows]
+        return DenseSplit(A[:, rows]), A[:, : rows.start] @ v[: rows.start] + A[:, rows.stop :] @ v[rows.stop :]
 
 
 class ClassBlocks:
