@@ -128,7 +128,7 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
 
 def test_learning_helps_on_held_out_folds(bregmat, tmp_path, data, rng):
     X = np.column_stack([data[0], rng.normal(size=(60, 6))])
-    write_points(tmp_path / "noisy.csv", X, columns={"kind": data[1]})
+    write_points(tmp_path / "noisy.csv", X, names=list("abcdefghij"), columns={"kind": data[1]})
     done = bregmat("learn", tmp_path / "noisy.csv", "--labels", "kind")
     (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
     before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
