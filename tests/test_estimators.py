@@ -580,8 +580,8 @@ def test_progress_and_callback(wine, capsys):
     seen = []
     learner = MetricLearner(random_state=0, verbose=2, callback=lambda record: seen.append(record.gap)).fit(X, y)
     first, *lines, end = capsys.readouterr().out.splitlines()
-    assert first == "[bregmat] y is read as classes; 10 candidates compared on 178 rows:"
-    assert all(line.startswith("[bregmat]   ") for line in lines[:10]) and sum("chosen" in line for line in lines) == 1
+    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
+    assert all(line.startswith("[bregmat]   ") for line in lines[:11]) and sum("chosen" in line for line in lines) == 1
     lines = lines[len(learner.selection_) :]
     assert len(lines) == len(seen) > 1
     assert lines[0].startswith("[bregmat] iteration ") and "gap" in lines[0] and "violation" in lines[0]

@@ -54,9 +54,7 @@ FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to th
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
-    Candidate("neighbors", 0.3, "variance"),
-    Candidate("neighbors", 1.0, "variance"),
-    Candidate("neighbors", 1.0, "identity"),
+    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
     Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
     # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
