@@ -10,11 +10,11 @@ from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.engine.loop import solve
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
 from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
 from bregmat.operators.compound import MatrixRows
-from bregmat.run.loop import solve
 from cases import Watched, watch
 from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned
 

@@ -14,13 +14,14 @@ from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, copied_to_host
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
+from bregmat.engine.loop import RunLog, Solver, solve_sequence
+from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import RunLog, Solver, solve_sequence
-from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values

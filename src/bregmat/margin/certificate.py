@@ -23,8 +23,8 @@ from typing import Self
 
 import numpy as np
 
-from bregmat.certificates.problem import Certificate
-from bregmat.certificates.status import Status
+from bregmat.engine.problem import Certificate
+from bregmat.engine.status import Status
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem

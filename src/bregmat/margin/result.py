@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",

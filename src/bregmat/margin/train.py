@@ -10,7 +10,9 @@ import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
 from bregmat.base.threads import single_thread_blas, warns_if_interrupted
-from bregmat.certificates.problem import Problem, Proof
+from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.status import ExitReason, Record
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish
@@ -21,8 +23,6 @@ from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import run_on_machine
 from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, Record
 from bregmat.typing import MarginSolverName
 
 ROUGH = 2e-3  # violation at which the exact last stage takes over

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.linalg import EPS
-from bregmat.certificates.problem import Problem, Proof
-from bregmat.certificates.status import Status
+from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.status import Status
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.certificates.status import Status
-from bregmat.run.result import ExitReason, Result
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",

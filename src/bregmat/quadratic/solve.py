@@ -9,7 +9,8 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.equality import rough_point
@@ -19,7 +20,6 @@ from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.program import Minimum
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import DenseUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)

@@ -16,10 +16,11 @@ import scipy
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
+from bregmat.engine.loop import Checkpoint, Outcome, RunLog, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Checkpoint, Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
 from bregmat.sharded.local import LocalShards
@@ -27,6 +28,7 @@ from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
+from bregmat.solvers.base import SOLVERS
 from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.plan import Options
 

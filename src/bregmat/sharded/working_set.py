@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.engine.loop import Outcome, RunLog, solve_sequence
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
-from bregmat.run.loop import Outcome, RunLog, solve_sequence
-from bregmat.run.result import ExitReason, Status
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
 from bregmat.sharded.shard_rows import ShardRows
 from bregmat.solvers.plan import Options, plan_of

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.run.result import Result
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding

@@ -21,10 +21,10 @@ from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
+from bregmat.engine.loop import Outcome, RunLog, Solver, solve, solve_sequence
+from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_sequence
-from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.typing import DivergenceName, Labels, Table
 

@@ -21,12 +21,13 @@ from bregmat.base.linalg import (
 )
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import MODEST, Certificate, Proof, dual_bound
+from bregmat.certificates.problem import MODEST, dual_bound
+from bregmat.engine.problem import Certificate, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 
 
 class DenseState(MatrixState, ABC):

@@ -10,7 +10,8 @@ import numpy as np
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property, on_one_blas_thread
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
 
 
 @on_one_blas_thread

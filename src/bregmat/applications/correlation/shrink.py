@@ -16,7 +16,7 @@ from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.status import ExitReason, Status
 from bregmat.typing import Labels, Table
 
 TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest

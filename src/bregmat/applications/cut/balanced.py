@@ -12,8 +12,8 @@ from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, Bala
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.run.loop import RunLog, solve_sequence
-from bregmat.run.result import Record
+from bregmat.engine.loop import RunLog, solve_sequence
+from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls

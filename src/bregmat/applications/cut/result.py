@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

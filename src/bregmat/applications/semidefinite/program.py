@@ -13,11 +13,12 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.threads import warns_if_interrupted
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.operators.binding import bind
-from bregmat.run.loop import Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 from bregmat.typing import Table, Values
 
 

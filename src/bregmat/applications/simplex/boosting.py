@@ -11,10 +11,10 @@ import numpy as np
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.certificates.problem import Certificate, Problem
-from bregmat.certificates.status import Status
-from bregmat.run.loop import RunLog, State, solve
-from bregmat.run.result import ExitReason, Record, Result
+from bregmat.engine.loop import RunLog, State, solve
+from bregmat.engine.problem import Certificate, Problem
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
 

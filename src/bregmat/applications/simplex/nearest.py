@@ -17,8 +17,9 @@ from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.run.loop import RunLog, Solver, solve
-from bregmat.run.result import Record, Result
+from bregmat.engine.loop import RunLog, Solver, solve
+from bregmat.engine.result import Result
+from bregmat.engine.status import Record
 from bregmat.typing import Points, Senses, Values, VectorSolverName
 
 SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}

@@ -12,10 +12,11 @@ from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import MatrixResult, Record, Status
+from bregmat.engine.loop import RunLog, solve
+from bregmat.engine.status import Record, Status
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 

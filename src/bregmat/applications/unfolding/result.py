@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.run.result import Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 
 RTOL = 1e-3  # relative accuracy of squared distances, by default
 

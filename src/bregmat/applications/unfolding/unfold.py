@@ -18,12 +18,14 @@ from bregmat.applications.semidefinite.program import result_of
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.threads import warns_if_interrupted
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
+from bregmat.engine.loop import solve
+from bregmat.engine.result import Result
+from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
-from bregmat.run.loop import solve
-from bregmat.run.result import MatrixResult, Record, Result
 from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
