@@ -115,7 +115,7 @@ def test_hard_inequalities(divergence):
     X, C, V, _ = wine_pairs(True, n_pairs=12)
     outcome = solved(divergence, X, C, np.inf, tol=1e-11)
     assert outcome.status is Status.OPTIMAL
-    assert outcome.certificate.violation <= 1e-9
+    assert outcome.certificate.max_violation <= 1e-9
 
 
 @pytest.mark.parametrize(

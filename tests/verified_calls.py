@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 
 from bregmat.base.points import CheckedPoints
-from bregmat.certificates.result import MatrixResult
+from bregmat.certificates.result import MatrixResult, matrix_result
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
@@ -113,16 +113,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
 
     ``settings``: loss and slack weight of the problem.
     """
-    certificate = outcome.certificate.in_units(problem)
-    result = MatrixResult(
-        **replace(outcome, certificate=certificate).shared(),
-        iterate=certificate.iterate,
-        coordinates=Coordinates(X, problem.t0),
-        dual=certificate.dual,
-        values=certificate.values,
-        violation=problem.violation(certificate.values),
-        weight_span=problem.weight_span,
-    )
+    result = matrix_result(MatrixResult, outcome, problem, Coordinates(X, problem.t0))
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1
     check("nearest_metric", None, arguments | settings, result)

@@ -59,7 +59,7 @@ class MetRows(NamedTuple):
 
     iterate: Iterate
     values: np.ndarray
-    violation: float = 0.0
+    max_violation: float = 0.0
     missed: np.ndarray | None = None
 
 
@@ -162,13 +162,13 @@ class Nearness:
         bound, mu = dual_bound(self, clip_dual(self, state.dual))
         iterate, p, objective, upper = state.iterate, state.values, np.nan, np.inf
         met = MetRows(iterate, p, 0.0 if np.isfinite(p).all() else np.inf)
-        if np.isfinite(met.violation):
+        if np.isfinite(met.max_violation):
             if L.has_hard:
                 met = with_met_rows(self, iterate, p, mu, allowed)
                 p = np.where(L.hard, L.bound, met.values)
             # D(M, M0) + sum loss; divergences and losses are negative by rounding only
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
-        if met.violation <= FEASIBLE and not np.isinf(objective):
+        if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
             norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
             rounding = eps * (abs(self.offset) + iterate.value_size())

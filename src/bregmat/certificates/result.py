@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from bregmat.base.arrays import is_foreign
 from bregmat.base.points import as_array_points, as_points
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.priors import Coordinates, Iterate
-from bregmat.engine.result import Result
+from bregmat.engine.result import Outcome, Result, compose
+from bregmat.engine.wording import Kind
 from bregmat.typing import Points
 
 WIDE = 1e8  # ratio of slack weights whose square is below rounding relative to 1
@@ -64,7 +66,7 @@ class MatrixResult(Result):
     singular: np.ndarray | None = None
     weight_span: float = 1.0
 
-    noun: ClassVar[str] = "positive semidefinite matrix"
+    _kind: ClassVar[Kind] = Kind("positive semidefinite matrix")
 
     @property
     def advice(self) -> str:
@@ -129,3 +131,30 @@ class MatrixResult(Result):
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
         self.coordinates.write_factor(path, self.iterate, rows)
+
+
+_M = TypeVar("_M", bound=MatrixResult)
+
+
+def matrix_result(cls: type[_M], outcome: Outcome, problem: Nearness, coordinates: Coordinates, **point: Any) -> _M:
+    """The result of a run on (P), with all numbers in the user's units.
+
+    Parameters
+    ----------
+    cls : type
+        ``MatrixResult``, or a subclass whose further fields are in ``point``.
+    outcome : Outcome
+        With a certificate in the units of the problem.
+    problem : Nearness
+        As it was solved.
+    coordinates : Coordinates
+        From the data to the coordinates of the problem.
+    """
+    proof = outcome.certificate
+    point = {
+        "coordinates": coordinates,
+        "last": outcome.state.iterate,
+        "violation": problem.violation(proof.values),
+        "weight_span": problem.weight_span,
+    } | point
+    return compose(cls, replace(outcome, certificate=proof.in_units(problem)), **point)

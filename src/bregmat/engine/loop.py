@@ -16,11 +16,11 @@ import numpy as np
 
 from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit
 from bregmat.engine.problem import Certificate, Problem, Proof
+from bregmat.engine.result import Outcome
 from bregmat.engine.status import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
-SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
@@ -86,42 +86,6 @@ class Solver(Protocol):
     def check(self, problem: Any) -> None: ...
     def init(self, problem: Any, tol: float, start: Any) -> Any: ...
     def step(self, problem: Any, state: Any) -> Any: ...
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The best certificate of a run, and how the run went.
-
-    ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
-    run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
-    """
-
-    certificate: Any  # the problem's own subclass of Certificate
-    status: Status
-    exit_reason: ExitReason
-    tol: float
-    n_iter: int
-    seconds: float
-    history: list[Record]
-    solver: str
-    conflict: np.ndarray | None = None
-    trace: dict[str, np.ndarray] = field(default_factory=dict)
-    state: Any = None  # last state of the solver
-    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
-
-    def __post_init__(self) -> None:
-        reason = self.exit_reason
-        if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
-            reason = ExitReason.TOLERANCE
-        elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
-            reason = reason if self.by_own_rule else ExitReason.STALLED
-        object.__setattr__(self, "exit_reason", reason)
-
-    def shared(self) -> dict[str, Any]:
-        """The fields that every :class:`bregmat.Result` has."""
-        proof = self.certificate
-        proven = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
-        return {name: getattr(self, name) for name in SHARED} | proven | {"max_violation": proof.violation}
 
 
 @dataclass(eq=False)
@@ -259,9 +223,20 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
         if run.proof is not None:
             status, rows = run.proof.status, run.proof.rows
             best = replace(best, dual=run.proof.dual, upper=np.inf)
-        by_own_rule = reason is state.ended is ExitReason.TOLERANCE
-        story = iteration, log.seconds(), log.history, solver.name, rows, dict(state.trace), state, by_own_rule
-        return Outcome(best, status, reason, tol, *story)
+        return Outcome(
+            status=status,
+            exit_reason=reason,
+            tol=tol,
+            n_iter=iteration,
+            seconds=log.seconds(),
+            history=log.history,
+            solver=solver.name,
+            conflict=rows,
+            trace=dict(state.trace),
+            certificate=best,
+            state=state,
+            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
+        )
 
 
 @dataclass(eq=False)

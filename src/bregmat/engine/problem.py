@@ -29,7 +29,7 @@ class Certificate:
         Primal value of the point and the proven lower bound, in units of the problem.
     upper : float
         The objective plus ``|dual| . missed``, so that no gap is negative; inf if a hard row is violated by more than rounding.
-    violation : float
+    max_violation : float
         Largest relative violation of a hard row.
     size : float
         Natural size of the objective, in units of the problem: the unit of the gap is at least this.
@@ -45,7 +45,7 @@ class Certificate:
     objective: float
     dual_bound: float
     upper: float
-    violation: float = 0.0
+    max_violation: float = 0.0
     size: float = 1.0
     missed: np.ndarray | None = None
     unit: float = field(init=False)
@@ -70,7 +70,7 @@ class Certificate:
             "objective": self.objective,
             "dual_bound": self.dual_bound,
             "gap": self.gap,
-            "violation": self.violation,
+            "violation": self.max_violation,
         }
 
     def status(self, tol: float) -> Status:
@@ -93,7 +93,7 @@ class Certificate:
         gaps = [pair.gap for pair in pairs]
         if np.isfinite(min(gaps)):
             return pairs[gaps.index(min(gaps))]
-        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.upper, pair.violation))
+        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.upper, pair.max_violation))
 
     def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""

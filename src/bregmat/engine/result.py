@@ -3,20 +3,54 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from bregmat.base.html import certificate_rows, proof_text, result_html
 from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind, certificate_rows, proof_text, result_html
 
 OWN_RULE = "The stopping rule of the method was met, which does not test the gap."
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class Result:
+class Run:
+    """How a run went and what it proved, without the numbers; see :class:`Result` for the attributes."""
+
+    status: Status
+    exit_reason: ExitReason
+    tol: float = np.nan
+    n_iter: int = 0
+    seconds: float = 0.0
+    history: list[Record] = field(default_factory=list)
+    solver: str = ""
+    conflict: np.ndarray | None = None
+    trace: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass(eq=False, kw_only=True)
+class Outcome(Run):
+    """What the loop returns: the best certificate of a run, and how the run went.
+
+    ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
+    run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
+    """
+
+    certificate: Any  # the problem's own subclass of Certificate
+    state: Any = None  # last state of the solver
+    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
+
+    def __post_init__(self) -> None:
+        reason = self.exit_reason
+        if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
+            self.exit_reason = ExitReason.TOLERANCE
+        elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
+            self.exit_reason = reason if self.by_own_rule else ExitReason.STALLED
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Result(Run):
     """The attributes that all results have in common; subclasses add the point.
 
     Attributes
@@ -57,35 +91,20 @@ class Result:
     True
     """
 
-    status: Status
-    exit_reason: ExitReason
     objective: float
     dual_bound: float
     gap: float
     max_violation: float
-    tol: float = np.nan
-    n_iter: int = 0
-    seconds: float = 0.0
-    history: list[Record] = field(default_factory=list)
-    solver: str = ""
-    conflict: np.ndarray | None = None
-    trace: dict[str, np.ndarray] = field(default_factory=dict)
     unit: float = 1.0
 
-    noun: ClassVar[str] = "point"  # the point in sentences
-    statuses: ClassVar[frozenset[Status]] = frozenset(Status) - {Status.UNBOUNDED}  # that results of this kind can have
-    has_priced_errors: ClassVar[bool] = False  # whether violations cost instead of being forbidden
-    # False: the gap is 0 if only rounding of larger terms separates objective and bound
-    gap_is_ratio: ClassVar[bool] = True
-    shown: ClassVar[Sequence[str]] = ("objective", "dual_bound", "gap", "max_violation")  # in the repr
-    advice_for: ClassVar[dict[ExitReason, str]] = {}  # advice of this kind of problem in place of the general one
+    _kind: ClassVar[Kind] = Kind()
 
     @property
     def advice(self) -> str:
         """What to change so that a further run succeeds."""
         if self.exit_reason is ExitReason.TOLERANCE and self.status is not Status.OPTIMAL:
-            return self.advice_for.get(self.exit_reason, OWN_RULE)
-        return self.advice_for.get(self.exit_reason, self.exit_reason.advice)
+            return self._kind.advice.get(self.exit_reason, OWN_RULE)
+        return self._kind.advice.get(self.exit_reason, self.exit_reason.advice)
 
     @property
     def ending(self) -> str:
@@ -111,11 +130,11 @@ class Result:
         return self._why_not_optimal() if self.status is Status.FEASIBLE else ""
 
     def _why_unknown(self) -> str:
-        if self.has_priced_errors:
+        if self._kind.has_priced_errors:
             return self._why_not_optimal()
         if self.max_violation > 0:
             return f"Hard constraints are missed by up to {self.max_violation:.2g} of their bounds."
-        return f"The objective of the {self.noun.split()[-1]} is {self.objective:.6g}: no finite upper bound is known."
+        return f"The objective of the {self._kind.noun.split()[-1]} is {self.objective:.6g}: no finite upper bound is known."
 
     def _why_not_optimal(self) -> str:
         if not np.isfinite(self.dual_bound):
@@ -127,7 +146,7 @@ class Result:
 
     # ------------------------------------------------------------------ for people
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={_short(name, getattr(self, name))}" for name in self.shown)
+        numbers = ", ".join(f"{name}={_short(name, getattr(self, name))}" for name in self._kind.shown)
         return (
             f"{type(self).__name__}(status={self.status}, exit_reason={self.exit_reason}, {numbers}, "
             f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
@@ -153,6 +172,22 @@ def _short(name: str, value: Any) -> str:
 
 
 _R = TypeVar("_R", bound=Result)
+
+
+def compose(cls: type[_R], run: Run, **point: Any) -> _R:
+    """The result of a run: every result is made here, from how the run went, its certificate and the point.
+
+    Parameters
+    ----------
+    cls : type
+        The kind of result. Its fields are taken from ``point``, or from the run and the certificate by the same names.
+    run : Outcome or Result
+        A run with its certificate, or a result of another kind that holds the same numbers.
+    point
+        What the certificate does not have: the point in the form and the units of the user.
+    """
+    parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
+    return cls(**{f.name: parts[f.name] for f in fields(cls) if f.name in parts})
 
 
 class SolverError(RuntimeError):

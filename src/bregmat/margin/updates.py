@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.loop import RunLog
+from bregmat.engine.result import Outcome
 from bregmat.engine.status import ExitReason, Status
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points
@@ -57,7 +58,7 @@ def run_on_machine(
             status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
     return replace(
         outcome,
-        certificate=replace(proof, violation=end.residual),
+        certificate=replace(proof, max_violation=end.residual),
         status=status,
         exit_reason=reason,
         seconds=log.seconds(),

@@ -109,7 +109,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         return replace(
             best,
             equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
-            violation=violation,
+            max_violation=violation,
             upper=best.upper if violation <= FEASIBLE else np.inf,
         )
 
@@ -147,7 +147,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
             objective=self.objective(x),
             dual_bound=lower,
             upper=np.inf,
-            violation=self.given.row_violation(x),
+            max_violation=self.given.row_violation(x),
             kkt_residual=np.inf,
         )
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.engine.loop import Outcome, RunLog, solve
+from bregmat.engine.loop import RunLog, solve
+from bregmat.engine.result import Outcome, compose
 from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
@@ -96,7 +97,16 @@ def _outcome(
 ) -> Outcome:
     """The outcome of a certificate."""
     status = certificate.status(request.tol)
-    return Outcome(certificate, status, reason, request.tol, n_iter, log.seconds(), log.history, name)
+    return Outcome(
+        status=status,
+        exit_reason=reason,
+        tol=request.tol,
+        n_iter=n_iter,
+        seconds=log.seconds(),
+        history=log.history,
+        solver=name,
+        certificate=certificate,
+    )
 
 
 def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
@@ -157,13 +167,5 @@ def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
     """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
     proof = outcome.certificate
     is_unbounded = outcome.status is Status.UNBOUNDED
-    return QPResult(
-        **outcome.shared(),
-        x=proof.x,
-        dual=problem.gradient(proof.x) if is_unbounded else proof.dual,
-        equality_dual=proof.equality_dual,
-        kkt_residual=proof.kkt_residual,
-        bound_perturbation=proof.bound_perturbation,
-        curvature_tolerance=proof.curvature_tolerance,
-        direction=proof.dual if is_unbounded else None,
-    )
+    ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
+    return compose(QPResult, outcome, **ray)

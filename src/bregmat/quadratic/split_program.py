@@ -151,7 +151,7 @@ class SplitProgram(Problem):
             objective=F if proof is None else proof.objective,
             dual_bound=-np.inf if proof is None else proof.dual_bound,
             upper=F if proof is None else proof.objective,
-            violation=state.residual,
+            max_violation=state.residual,
             state=state,
             proof=proof,
         )

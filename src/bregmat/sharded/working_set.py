@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.engine.loop import Outcome, RunLog, solve_sequence
+from bregmat.engine.loop import RunLog, solve_sequence
 from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Outcome
 from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
@@ -118,9 +119,9 @@ class WorkingSet:
         """The outcome for all rows, whose values are p: the dual bound of the working set holds for all of them."""
         proof = here.certificate
         dual: Any = Column(self.shards, Expression(_scatter, SHARD, self.numbers, proof.dual))
-        worst = max(self.problem.violation(p).max(initial=0.0), proof.violation)
+        worst = max(self.problem.violation(p).max(initial=0.0), proof.max_violation)
         upper = proof.upper if worst <= FEASIBLE else np.inf
-        whole = replace(proof, values=p, dual=dual, violation=worst, upper=upper, missed=None)
+        whole = replace(proof, values=p, dual=dual, max_violation=worst, upper=upper, missed=None)
         status = here.status if here.status is Status.INFEASIBLE else whole.status(here.tol)
         conflict = None if here.conflict is None else self.numbers[here.conflict]
         return replace(here, certificate=whole, status=status, conflict=conflict)

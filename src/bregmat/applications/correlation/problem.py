@@ -242,7 +242,7 @@ class CorrelationProblem(NearestMatrix):
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
         proof = super().certify(state)
         G = self.basis @ proof.iterate.factor()
-        X, upper, violation = symmetrize(G @ G.T + self.fixed_part), proof.upper, proof.violation
+        X, upper, violation = symmetrize(G @ G.T + self.fixed_part), proof.upper, proof.max_violation
         if proof.is_feasible:
             self.entries.write_inplace(X, self.entries.wanted(self.C))
             upper, violation = (np.inf if shortfall(X, self.min_eig) > 0.0 else upper), 0.0
@@ -251,7 +251,7 @@ class CorrelationProblem(NearestMatrix):
             objective=proof.objective,
             dual_bound=proof.dual_bound,
             upper=upper,
-            violation=violation,
+            max_violation=violation,
             X=X,
             null_space=None if self.is_whole else self.blocks.null,
         )

@@ -12,6 +12,7 @@ from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 
 
 @on_one_blas_thread
@@ -26,7 +27,7 @@ class RepairedMatrix(Result):
     frame: str | None = None
     deviations: np.ndarray | None = None
 
-    noun: ClassVar[str] = "correlation matrix"
+    _kind: ClassVar[Kind] = Kind("correlation matrix")
 
     @property
     def matrix(self) -> Any:

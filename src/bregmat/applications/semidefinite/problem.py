@@ -100,7 +100,7 @@ class SemidefiniteProgram(Problem):
             if objective >= bound:  # rows that are missed by rounding may be worth more than the gap
                 break
         rounding = self.rows.rounding_share * terms
-        if met.violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
+        if met.max_violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
             missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
             upper = objective + missed + rounding
         return MatrixCertificate(

@@ -256,7 +256,7 @@ class NearestDistribution(Problem):
             dual_bound=self.bound(mu, v) - self.bound_rounding(mu, v),
             missed=missed,
             upper=objective + rounding + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
-            violation=worst,
+            max_violation=worst,
             size=self.mass,
         )
 
