@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 
 from bregmat.base.points import CheckedPoints
-from bregmat.certificates.result import MatrixResult, matrix_result
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
@@ -113,7 +113,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
 
     ``settings``: loss and slack weight of the problem.
     """
-    result = matrix_result(MatrixResult, outcome, problem, Coordinates(X, problem.t0))
+    result = problem.result(MatrixResult, outcome, Coordinates(X, problem.t0))
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1
     check("nearest_metric", None, arguments | settings, result)

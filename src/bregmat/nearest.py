@@ -14,7 +14,7 @@ from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, copied_to_host
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
-from bregmat.certificates.result import MatrixResult, matrix_result
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.engine.loop import RunLog, Solver, solve_sequence
@@ -236,10 +236,9 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         found = posed.certificate(outcome.certificate, tol)
         outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
-    return matrix_result(
+    return problem.result(
         MatrixResult,
         outcome,
-        problem,
         posed.coordinates,
         seconds=time.perf_counter() - clock,
         singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,

@@ -13,7 +13,7 @@ eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its nor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,9 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.restoration import restore
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
+from bregmat.engine.loop import Outcome, compose
 from bregmat.engine.problem import FEASIBLE, Certificate
+from bregmat.engine.result import Result
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import Operator
@@ -30,6 +32,9 @@ from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
 MODEST = 8.0  # roundings of a few operations, in units of EPS
 UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
+
+
+_R = TypeVar("_R", bound=Result)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,6 +152,27 @@ class Nearness:
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
         return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit
+
+    def result(self, cls: type[_R], outcome: Outcome, coordinates: Any, **point: Any) -> _R:
+        """The result of a run, with all numbers in the user's units.
+
+        Parameters
+        ----------
+        cls : type
+            ``MatrixResult``, or a subclass whose further fields are in ``point``.
+        outcome : Outcome
+            With a certificate in the units of the problem.
+        coordinates : Coordinates
+            From the data to the coordinates of the problem.
+        """
+        proof = outcome.certificate
+        point = {
+            "coordinates": coordinates,
+            "last": outcome.state.iterate,
+            "violation": self.violation(proof.values),
+            "weight_span": self.weight_span,
+        } | point
+        return compose(cls, replace(outcome, certificate=proof.in_units(self)), **point)
 
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.

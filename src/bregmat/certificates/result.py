@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar
 
 import numpy as np
 
 from bregmat.base.arrays import is_foreign
 from bregmat.base.points import as_array_points, as_points
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.priors import Coordinates, Iterate
-from bregmat.engine.result import Outcome, Result, compose
+from bregmat.engine.result import Result
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points
 
@@ -131,30 +130,3 @@ class MatrixResult(Result):
     def write_factor(self, path: str | Path, *, rows: int = 65536) -> None:
         """Write ``factor`` to a .npy file, ``rows`` rows at a time."""
         self.coordinates.write_factor(path, self.iterate, rows)
-
-
-_M = TypeVar("_M", bound=MatrixResult)
-
-
-def matrix_result(cls: type[_M], outcome: Outcome, problem: Nearness, coordinates: Coordinates, **point: Any) -> _M:
-    """The result of a run on (P), with all numbers in the user's units.
-
-    Parameters
-    ----------
-    cls : type
-        ``MatrixResult``, or a subclass whose further fields are in ``point``.
-    outcome : Outcome
-        With a certificate in the units of the problem.
-    problem : Nearness
-        As it was solved.
-    coordinates : Coordinates
-        From the data to the coordinates of the problem.
-    """
-    proof = outcome.certificate
-    point = {
-        "coordinates": coordinates,
-        "last": outcome.state.iterate,
-        "violation": problem.violation(proof.values),
-        "weight_span": problem.weight_span,
-    } | point
-    return compose(cls, replace(outcome, certificate=proof.in_units(problem)), **point)

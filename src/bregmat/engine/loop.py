@@ -8,15 +8,15 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit
 from bregmat.engine.problem import Certificate, Problem, Proof
-from bregmat.engine.result import Outcome
+from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
@@ -86,6 +86,45 @@ class Solver(Protocol):
     def check(self, problem: Any) -> None: ...
     def init(self, problem: Any, tol: float, start: Any) -> Any: ...
     def step(self, problem: Any, state: Any) -> Any: ...
+
+
+@dataclass(eq=False, kw_only=True)
+class Outcome(Run):
+    """What the loop returns: the best certificate of a run, and how the run went.
+
+    ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
+    run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
+    """
+
+    certificate: Any  # the problem's own subclass of Certificate
+    state: Any = None  # last state of the solver
+    by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
+
+    def __post_init__(self) -> None:
+        reason = self.exit_reason
+        if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
+            self.exit_reason = ExitReason.TOLERANCE
+        elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
+            self.exit_reason = reason if self.by_own_rule else ExitReason.STALLED
+
+
+_R = TypeVar("_R", bound=Result)
+
+
+def compose(cls: type[_R], run: Run, **point: Any) -> _R:
+    """The result of a run: every result is made here, from how the run went, its certificate and the point.
+
+    Parameters
+    ----------
+    cls : type
+        The kind of result. Its fields are taken from ``point``, or from the run and the certificate by the same names.
+    run : Outcome or Result
+        A run with its certificate, or a result of another kind that holds the same numbers.
+    point
+        What the certificate does not have: the point in the form and the units of the user.
+    """
+    parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
+    return cls(**{f.name: parts[f.name] for f in fields(cls) if f.name in parts})
 
 
 @dataclass(eq=False)

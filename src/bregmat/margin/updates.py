@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.engine.loop import RunLog
-from bregmat.engine.result import Outcome
+from bregmat.engine.loop import Outcome, RunLog
 from bregmat.engine.status import ExitReason, Status
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points

@@ -9,8 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
 from bregmat.base.linalg import EPS, add_diagonal
-from bregmat.engine.loop import RunLog, solve
-from bregmat.engine.result import Outcome
+from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, clamped_lower, step
 

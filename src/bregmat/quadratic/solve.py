@@ -9,8 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.engine.loop import RunLog, solve
-from bregmat.engine.result import Outcome, compose
+from bregmat.engine.loop import Outcome, RunLog, compose, solve
 from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet

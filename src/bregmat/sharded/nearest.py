@@ -17,10 +17,9 @@ from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import MatrixCertificate
-from bregmat.certificates.result import MatrixResult, matrix_result
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
-from bregmat.engine.loop import Checkpoint, RunLog, solve
-from bregmat.engine.result import Outcome, compose
+from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve
 from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
@@ -142,7 +141,7 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
             "sharded constraints must be all soft or all hard: a mixture needs a solver that holds all dual weights. Give hard "
             "constraints a large weight, or leave out executor and block_size."
         )
-    return matrix_result(MatrixResult, outcome, problem, coordinates)
+    return problem.result(MatrixResult, outcome, coordinates)
 
 
 def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:

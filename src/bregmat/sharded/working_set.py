@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.engine.loop import RunLog, solve_sequence
+from bregmat.engine.loop import Outcome, RunLog, solve_sequence
 from bregmat.engine.problem import FEASIBLE
-from bregmat.engine.result import Outcome
 from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves

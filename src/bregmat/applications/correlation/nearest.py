@@ -21,8 +21,7 @@ from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.engine.loop import RunLog, Solver, solve, solve_sequence
-from bregmat.engine.result import Outcome, compose
+from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence

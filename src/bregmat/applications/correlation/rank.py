@@ -13,9 +13,8 @@ import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import armijo, eigh, eigvalsh
-from bregmat.engine.loop import RunLog, State, solve
+from bregmat.engine.loop import Outcome, RunLog, State, solve
 from bregmat.engine.problem import Problem
-from bregmat.engine.result import Outcome
 from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together

@@ -12,8 +12,7 @@ from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, Bala
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.engine.loop import RunLog, solve_sequence
-from bregmat.engine.result import compose
+from bregmat.engine.loop import RunLog, compose, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 

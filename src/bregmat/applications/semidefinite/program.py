@@ -13,7 +13,7 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.certificates.result import MatrixResult, matrix_result
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.engine.loop import RunLog, solve
@@ -145,4 +145,4 @@ def semidefinite_program(
         else:
             ray = None
     coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
-    return matrix_result(SemidefiniteResult, outcome, problem.rows, coordinates, ray=ray, seconds=log.seconds())
+    return problem.rows.result(SemidefiniteResult, outcome, coordinates, ray=ray, seconds=log.seconds())

@@ -17,8 +17,8 @@ from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.engine.loop import RunLog, Solver, solve
-from bregmat.engine.result import Result, compose
+from bregmat.engine.loop import RunLog, Solver, compose, solve
+from bregmat.engine.result import Result
 from bregmat.engine.status import Record
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points, Senses, Values, VectorSolverName

@@ -17,10 +17,9 @@ from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.base.threads import warns_if_interrupted
-from bregmat.certificates.result import MatrixResult, matrix_result
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
-from bregmat.engine.loop import solve
-from bregmat.engine.result import compose
+from bregmat.engine.loop import compose, solve
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
@@ -143,7 +142,7 @@ def unfold(
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
         outcome = solve(program, LogDetPath(), start=start, **limits)
-        found: MatrixResult = matrix_result(SemidefiniteResult, outcome, program.rows, Coordinates(N, np.ones(r)))
+        found: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
