@@ -19,9 +19,9 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
@@ -32,7 +32,7 @@ QUICK = 25  # steps of Newton's method with fixed entries before another method 
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_correlation(
     C: Table,
     *,
@@ -172,7 +172,7 @@ def nearest_correlation(
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
-@warns_if_interrupted
+@returns_result
 def factor_correlation(
     C: Table,
     n_factors: int,
