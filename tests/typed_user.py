@@ -80,6 +80,7 @@ def streams() -> None:
 
 def files(path: str) -> None:
     bregmat.save(path, problems(), info={"made": "today"})
+    assert_type(bregmat.load(path, MetricLearner), MetricLearner)
     print(bregmat.load(path), bregmat.verify(problems()), bregmat.verify(problems(), X=np.eye(30)))
 
 
