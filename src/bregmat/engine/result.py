@@ -136,7 +136,8 @@ class Result(Run):
 
     # ------------------------------------------------------------------ for people
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={_short(name, getattr(self, name))}" for name in self._kind.shown)
+        shown = [(name, value) for name in self._kind.shown if (value := getattr(self, name)) is not None]
+        numbers = ", ".join(f"{name}={_short(name, value)}" for name, value in shown)
         return (
             f"{type(self).__name__}(status={self.status}, exit_reason={self.exit_reason}, {numbers}, "
             f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
