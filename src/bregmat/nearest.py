@@ -217,10 +217,10 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
         raise ValueError(f"warm_start has {n_warm} rows but there are {c} constraints; new rows go to the end.")
-    posed = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    reduced = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
     while True:  # the smaller problem first, if directions were eliminated
-        problem, start, aim = posed.problem, None, tol
-        if posed.elimination is not None:
+        problem, start, aim = reduced.problem, None, tol
+        if reduced.elimination is not None:
             aim = max(tol - ELIMINATION_GAP, 0.2 * tol)
         if warm_start is not None:
             start = np.zeros(c)
@@ -229,17 +229,17 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         log = RunLog(options.callback, options.max_seconds, units)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
-        if posed.elimination is None or outcome.conflict is None:
+        if reduced.elimination is None or outcome.conflict is None:
             break
-        posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
-    if posed.elimination is not None:
-        found = posed.certificate(outcome.certificate, tol)
+        reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
+    if reduced.elimination is not None:
+        found = reduced.certificate(outcome.certificate, tol)
         outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return problem.result(
         MatrixResult,
         outcome,
-        posed.coordinates,
+        reduced.coordinates,
         seconds=time.perf_counter() - clock,
-        singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
+        singular=singular_rows_of(reduced.whole, constraints) if is_open and D.keeps_rank else None,
     )

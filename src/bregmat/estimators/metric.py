@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -60,6 +60,9 @@ CANDIDATES = (
     Candidate("neighbors", 1.0, "identity"),
     Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
+    # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
+    Candidate("random", 1.0, "identity"),
+    Candidate("random", 0.1, "within"),
 )
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
@@ -153,8 +156,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     Parameters
     ----------
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is the fastest.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "frobenius" with the strategy "softmax", otherwise "logdet", which does not depend on the
+        units of the data, keeps W positive definite, and is the fastest.
     n_components : int, optional
         Number of components of the learned map to keep, 1 to d; by default all. With the strategy "neighbors" these are the components that
         separate neighbours of the same class best from points of other classes. If truncation loses accuracy, a map of that rank is
@@ -168,13 +172,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "random", "uniform"}
-        How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
-        class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
-        (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
-        "uniform" gives all pairs the same probability, as in the papers. "auto" compares "neighbors", "random" and not learning (None) on
-        held-out rows, together with the prior and the slack weight. If not learning is best, the result is the prior, and a warning says
-        so. With given constraints nothing is compared.
+    strategy : {"auto", "neighbors", "softmax", "random", "uniform"}
+        How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
+        classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
+        beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
+        ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
+        softmax_j(cos_ij / 0.1)``. It has no constraints, takes at most 2,000 columns, and draws 2,000 of more rows. The other two bound the
+        distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
+        probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
+        rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
+        the prior, and a warning says so. With given constraints nothing is compared.
     passes : "auto" or int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
         so far. "auto" is 1 or 3, as held-out rows tell, if more than 500 rows and ten rows for each column are compared; otherwise it is 1.
@@ -205,6 +212,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
+    metric : {"auto", "euclidean", "cosine"}
+        How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
+        by cosine, and "softmax" learns from cosines, linearised at the prior. "auto" is "cosine" if there are labels and all rows of X have
+        one length, as embeddings often have, or are 0; with 200 columns or more, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -226,13 +237,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
         by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
-        ``n_components`` describes the order with "neighbors".
-    constraints_ : Constraints
-        The constraints used, drawn and given. Samples are named by ``sample_id`` if it was given, otherwise by row numbers of X.
+        ``n_components`` describes the order with "neighbors". With the metric "cosine", ``transform`` also divides by lengths.
+    constraints_ : Constraints or None
+        The constraints used, drawn and given; None with "softmax". Samples are named by ``sample_id`` if it was given, otherwise by row
+        numbers of X.
     n_dropped_constraints_ : int
         Number of given constraints that were left out because they name a sample that is not in ``sample_id``.
     prior_ : str
         Name of the prior in use; "given" for an array.
+    metric_ : {"euclidean", "cosine"}
+        How mapped rows are compared.
     strategy_ : str or None
         The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
@@ -243,7 +257,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         classes is the mean of 1-NN accuracy, 4-NN accuracy and the fraction of the class among the 5 nearest rows, or the 1-NN accuracy of
         classes that are held out whole; of numbers R^2, and of sets the Jaccard similarity, with 5 neighbours.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With "neighbors" it is the result of the
+        Status, duality gap, violation, dual weights (one per constraint) and history. With "neighbors" it is the result of the
         last pass with the history of all passes; ``stage`` of a record is the number of its pass.
     n_iter_ : int
         Iterations of the solver.
@@ -396,9 +410,12 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
         if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
             found += COSINES
-        if self.strategy == "auto" and not self._may_use_softmax(task):
-            found = [one for one in found if one.strategy != "softmax"]
-        return found
+        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+        if self.strategy != "auto":
+            return found
+        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        return [one for one in found if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
@@ -535,6 +552,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
+        as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'
