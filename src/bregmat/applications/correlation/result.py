@@ -13,6 +13,7 @@ from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
+from bregmat.typing import Array, Frame
 
 
 @on_one_blas_thread
@@ -30,8 +31,8 @@ class RepairedMatrix(Result):
     _kind: ClassVar[Kind] = Kind("correlation matrix")
 
     @property
-    def matrix(self) -> Any:
-        """X; a DataFrame with the labels of the input if that is one.
+    def matrix(self) -> Array | Frame:
+        """X, an array; a DataFrame with the labels of the input if that is one.
 
         Raises
         ------
@@ -41,7 +42,7 @@ class RepairedMatrix(Result):
         return self._framed(self.X, "correlation matrix")
 
     @property
-    def covariance(self) -> Any:
+    def covariance(self) -> Array | Frame:
         """X with the variances of the input; a DataFrame if that is one.
 
         Raises
@@ -56,7 +57,7 @@ class RepairedMatrix(Result):
         np.fill_diagonal(S, d * d)
         return self._framed(S, "covariance")
 
-    def _framed(self, A: np.ndarray, noun: str) -> Any:
+    def _framed(self, A: np.ndarray, noun: str) -> Array | Frame:
         """A matrix in the form of the input."""
         if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
             raise ValueError(f"There is no {noun} in this {self.status} result. {self.proof_text()}")
