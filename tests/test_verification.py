@@ -418,6 +418,7 @@ def test_without_the_problem_only_the_figures_are_compared(rng, tmp_path):
         assert "verify needs the arguments of nearest_kernel (prior, constraints, ...)" in verify(again).unchecked[0]
         assert verify(replace(again, gap=1.0)).status is Status.FEASIBLE
         assert verify(replace(again, max_violation=1.0)).status is Status.UNKNOWN
+        assert "distance from the prior" in verify(again).figures  # which needs no data
         assert verify(again, **kernel_problem(np.random.default_rng(20261120))).holds
 
 
