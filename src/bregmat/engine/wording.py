@@ -47,19 +47,13 @@ class Kind:
     advice: Mapping[ExitReason, str] = field(default_factory=dict)
 
 
-def kind_of(result: Any) -> Kind:
-    """The kind of a result."""
-    kind: Kind = type(result)._kind
-    return kind
-
-
 def proof_text(result: Any) -> str:
     """What the certificate proves about the point, as one or two plain sentences (not escaped).
 
     The noun of its kind names the unknown; its last word is the short form. If errors have a price, ``max_violation`` is that of
     the optimality conditions.
     """
-    kind = kind_of(result)
+    kind = result._kind
     noun, soft = kind.noun, kind.has_priced_errors
     short = noun.split()[-1]
     status = result.status
@@ -100,7 +94,7 @@ def proof_text(result: Any) -> str:
 
 def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[str, str]]:
     """(name, value) of every number of the certificate, as text (not escaped); `has_hard`: whether there are hard constraints."""
-    soft = kind_of(result).has_priced_errors
+    soft = result._kind.has_priced_errors
     violation = "violation of optimality" if soft else "violation of hard constraints"
     amount = "none"
     if has_hard is False:
@@ -123,7 +117,7 @@ def certificate_rows(result: Any, has_hard: bool | None = None) -> list[tuple[st
 
 def verdict(result: Any) -> str:
     """The status in a few words."""
-    if kind_of(result).has_priced_errors and result.status == "FEASIBLE":
+    if result._kind.has_priced_errors and result.status == "FEASIBLE":
         return "not proven optimal"
     return STATUS_TEXT[result.status]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.engine.result import Result
+from bregmat.engine.result import STEERING, Result
 from bregmat.nearest import is_for_blocks
 from bregmat.verification import (  # noqa: F401 - each registers its kinds of result
     correlation_input,
@@ -85,7 +85,7 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     if not isinstance(getattr(result, "dual", np.zeros(0)), np.ndarray):  # columns that stay with sharded rows
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
     found = own_figures(result)
-    problem = arguments or result.call or {}
+    problem = {name: value for name, value in (arguments or result.call or {}).items() if name not in STEERING}
     if is_for_blocks(None, None, *problem.values()):
         found.unchecked.append("rows and points that are not in memory are not read: pass them as arrays")
         return found

@@ -40,7 +40,6 @@ UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, above 
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
 OPTIONS = "prior X constraints divergence loss slack_weight"
-IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size"
 
 
 @recompute.register
@@ -69,8 +68,7 @@ class Recomputation:
 
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
         wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
-        known = f"{OPTIONS} {IGNORED}".split()
-        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
+        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=OPTIONS.split())
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
             raise TypeError(f"constraints must be Constraints; got {type(self.constraints).__name__}.")
