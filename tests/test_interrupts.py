@@ -4,6 +4,7 @@ Estimators keep what they have and raise, functions return what they have; both 
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_a_signal_ends_a_fit_that_keeps_what_it_has():
     """)
     assert code == 0, err
     assert "raised MetricLearner was interrupted after 1 iterations with status FEASIBLE" in out
-    assert "INTERRUPTED (178, 13) True" in out
+    assert re.search(r"INTERRUPTED \(178, \d+\) True", out)
     assert "InterruptWarning: MetricLearner was interrupted after 1 iterations" in err
 
 
@@ -352,7 +353,7 @@ def test_other_verbose_estimators(wine, capsys):
     assert lines and end.startswith("[bregmat] MarginSVC: 3 machines, ")
     learner = MetricLearner(verbose=1, random_state=0).fit(*wine)
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
+    assert first == "[bregmat] y is read as classes; 10 candidates compared on 178 rows:"
     table = learner.selection_
     assert lines[0].startswith(f"[bregmat]   identity, not learned: score {table['score'][0]:.4f} +- ")
     assert sum(line.endswith(", chosen") for line in lines) == 1

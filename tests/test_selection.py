@@ -231,8 +231,9 @@ def test_if_nothing_is_gained_the_result_is_the_prior_and_a_warning_says_so(rng)
     """Two clusters far apart: every row has neighbours of its class before learning, too."""
     y = np.arange(120) % 2
     X = np.column_stack([y, y]) * 9.0 + rng.normal(size=(120, 2))
-    with pytest.warns(UserWarning, match=NOT_LEARNED):
+    with pytest.warns(UserWarning, match=NOT_LEARNED) as said:
         learner = MetricLearner(random_state=0).fit(X, y)
+    assert said[0].filename == __file__  # the line of the caller
     assert (learner.strategy_, learner.prior_) == (None, "identity")
     assert learner.result_.status == "OPTIMAL" and learner.result_.gap == 0 and not learner.result_.dual.any()
     assert np.allclose(learner.get_mahalanobis_matrix(), np.eye(2), rtol=1e-12)

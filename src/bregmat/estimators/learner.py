@@ -14,7 +14,6 @@ How a fit runs:
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from bregmat.base.checks import (
 )
 from bregmat.base.html import escape, measured, table
 from bregmat.base.points import row_names
-from bregmat.base.threads import held_interrupts, on_one_blas_thread
+from bregmat.base.threads import held_interrupts, on_one_blas_thread, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
@@ -161,7 +160,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         if best.strategy is None and self.strategy == "auto":
-            warnings.warn(found.nothing_gained, UserWarning, stacklevel=3)
+            warn_caller(found.nothing_gained)
         return best
 
     @property

@@ -64,6 +64,8 @@ CANDIDATES = (
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
+# How often cosines are linearised by the fit to all rows; once where candidates are compared. From the prior "within" once is as accurate.
+COSINE_PASSES = 3
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
 
@@ -177,7 +179,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
         beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
         ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
-        softmax_j(cos_ij / 0.1)``. It has no constraints, takes at most 2,000 columns, and draws 2,000 of more rows. The other two bound the
+        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. The other two bound the
         distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
         probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
         rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
@@ -401,16 +403,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _candidates(self, task: Task) -> list[Candidate]:
         found = list(CANDIDATES)
-        if (
-            not isinstance(task.labels, LabelGroups) and self.prior == "auto"
-        ):  # in blocks there is no covariance within classes
+        is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
+        is_free = isinstance(self.prior, str) and self.prior == "auto"
+        if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
             found = [one for one in found if one.prior != "within"]
         metric = self._metric_of(task)
         found = [replace(one, metric=metric) for one in found]
-        is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
-        if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
+        if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
             found += COSINES
-        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+        if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
             found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
             return found
@@ -425,11 +426,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         if not isinstance(task.labels, LabelGroups):
             raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
-        if task.X.shape[1] > MOST_FEATURES:
-            raise ValueError(
-                f'strategy="softmax" takes at most {MOST_FEATURES} columns; X has {task.X.shape[1]}. Reduce them first, '
-                "for example with sklearn.decomposition.TruncatedSVD."
-            )
         for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
             value: Any = getattr(self, name)
             if value not in usual:
@@ -438,9 +434,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _may_use_softmax(self, task: Task) -> bool:
         """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
         is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MANY_POINTS
         is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
-        return is_plain and is_small and is_class
+        return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
 
     def _metric_of(self, task: Task) -> MetricKind:
         """ "auto" is the cosine if there are labels and all rows have one length."""
@@ -471,6 +466,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.strategy == "softmax" and task.labels is not None:
             self._check_softmax(task)
         best = super()._choose(task, groups)
+        if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":
+            best = replace(best, passes=COSINE_PASSES)
         self.prior_: str = best.prior or "identity"
         self._fit_metric = best.metric
         return best

@@ -123,6 +123,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
 
     transform = MahalanobisMetric.transform
+    _mapped = MahalanobisMetric._mapped
+    _fit_metric = MahalanobisMetric._fit_metric
     components_ = MahalanobisMetric.components_
     to_torch = MahalanobisMetric.to_torch
 
