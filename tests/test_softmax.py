@@ -14,9 +14,9 @@ from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metri
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.base.linalg import dense
+from bregmat.engine.loop import solve
 from bregmat.estimators import softmax as softmax_strategy
 from bregmat.estimators.linear_maps import prior_factor
-from bregmat.run.loop import solve
 
 N, M, DIM = 7, 9, 5
 KINDS = ("inner_products", "sq_distances", "cosines")

@@ -16,7 +16,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator, smat, svec
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.newton_system import LinearSolution, by_euclidean_gradients
 
 SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
