@@ -241,13 +241,14 @@ class CorrelationProblem(NearestMatrix):
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
         proof = super().certify(state)
         G = self.basis @ proof.iterate.factor()
-        X, upper, violation = symmetrize(G @ G.T + self.fixed_part), proof.upper, proof.violation
+        X, objective, upper, violation = symmetrize(G @ G.T + self.fixed_part), proof.objective, np.inf, proof.violation
         if proof.is_feasible:
             self.entries.write_inplace(X, self.entries.wanted(self.C))
-            upper, violation = (np.inf if shortfall(X, self.min_eig) > 0.0 else upper), 0.0
+            objective, violation = self.distance(X), 0.0
+            upper = np.inf if shortfall(X, self.min_eig) > 0.0 else objective
         return CorrelationCertificate(
             dual=proof.dual,
-            objective=proof.objective,
+            objective=objective,
             dual_bound=proof.dual_bound,
             upper=upper,
             violation=violation,
