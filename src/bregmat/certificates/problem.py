@@ -315,7 +315,7 @@ class Nearness:
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
+            norm = iterate.norm()
             rounding = eps * (abs(self.offset) + iterate.value_size())
             if not L.hard.all():
                 rounding += L.value_rounding(p, norms * norm, eps)

@@ -16,7 +16,7 @@ from bregmat.base.threads import seconds_left
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.linear_maps import Operator
+from bregmat.operators.linear_maps import Operator, weighted_by
 from bregmat.operators.parallel_rows import ParallelRows
 
 FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
@@ -103,7 +103,7 @@ def _restored(
         moved = move(problem, iterate, rows, want)
         if moved is None:
             return None
-        iterate, p = moved, problem.operator.congruence(moved.F).values_diagonal(moved.x)
+        iterate, p = moved, moved.values(problem.operator)
         if not np.isfinite(p).all():
             return None
     if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
@@ -132,13 +132,11 @@ def _by_newton(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want:
 
     Conjugate gradients solve for c without a matrix over the rows, so there may be more rows than entries of M.
     """
-    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.S
-    Psi = None if S is None else S * S
+    X, Psi = problem.operator.congruence(iterate.F).restrict(rows), iterate.Psi
     D = np.maximum(X.squared_norms(Psi), 1e-300)
 
     def product(v: np.ndarray) -> np.ndarray:
-        A = X.adjoint(v)
-        return X.values(A if Psi is None else Psi * A)
+        return X.values(weighted_by(Psi, X.adjoint(v)))
 
     goal = EXACT * float(np.sqrt(want @ (want / D)))
     most = int(min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS))

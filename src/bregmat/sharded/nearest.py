@@ -27,8 +27,8 @@ from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
-from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.plan import Options
+from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
 
@@ -213,8 +213,8 @@ class _Checkpoints:
 
 # ---------------------------------------------------------------------- soft rows
 def _solve_soft(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
-    solver = MirrorNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
-    if not isinstance(solver, MirrorNewton):
+    solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
+    if solver.name != SampledNewton.name:
         raise TypeError(f"sharded rows with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
     try:
         solver.check(problem)

@@ -74,7 +74,7 @@ class ProjectionState(MatrixState):
     @cached_property
     def values(self) -> np.ndarray:
         """Values of all rows at the matrix."""
-        return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
+        return self.iterate.values(self.operator)
 
     def progress(self, objective: float, corrected: bool) -> dict[str, Any]:
         """Objective, signal and idle of the next state; without corrections the bound need not rise."""

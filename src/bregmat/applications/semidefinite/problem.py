@@ -89,7 +89,7 @@ class SemidefiniteProgram(Problem):
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the iterate and the dual weights of a state or certificate; hard rows are restored, if that succeeds."""
         L, iterate, size = self.rows.losses, state.iterate, self.natural_size
-        p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
+        p = iterate.values(self.rows.operator)
         bound, mu = self.dual_bound(state.dual)
         for allowed in (FEASIBLE, ROUNDED):
             met, upper = with_met_rows(self.rows, iterate, p, mu, allowed), np.inf
