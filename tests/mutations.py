@@ -26,6 +26,7 @@ LIKELY = {
     "objective/losses.py": ("contracts", "oracles"),
     "certificates/problem.py": ("dual_newton", "outcomes"),
     "certificates/infeasibility.py": ("dual_newton",),
+    "engine/problem.py": ("dual_newton", "outcomes"),
     "certificates/restoration.py": ("dual_newton",),
     "solvers/mirror_newton.py": ("mirror_newton", "contracts"),
     "solvers/dual_newton.py": ("contracts",),
@@ -90,7 +91,7 @@ MUTATIONS = (
     ),
     (
         "certificates/problem.py",
-        "if met.violation <= FEASIBLE and not np.isinf(objective):",
+        "if met.max_violation <= FEASIBLE and not np.isinf(objective):",
         "if not np.isinf(objective):",
     ),
     (
@@ -99,12 +100,12 @@ MUTATIONS = (
         "self.offset + met.iterate.value()",
     ),
     (
-        "certificates/problem.py",
+        "engine/problem.py",
         "if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:",
         "if self.gap <= 10 * tol:",
     ),
     (
-        "certificates/problem.py",
+        "engine/problem.py",
         "is_proven = np.isfinite(self.upper) and not excess < -CROSSED * unit",
         "is_proven = True",
     ),

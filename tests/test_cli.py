@@ -1029,7 +1029,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -1050,7 +1050,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))

@@ -14,11 +14,11 @@ from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates.priors import iterate_at_prior
+from bregmat.engine.loop import solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
-from bregmat.run.loop import solve
-from bregmat.run.result import ExitReason, Status
 from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton, _link_gradient

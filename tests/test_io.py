@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 
 import fuzz_files
 from bregmat import MetricLearner, SquaredHinge, Status, VonNeumann
-from bregmat.certificates.status import Record
 from bregmat.constraints.relations import RELATIONS
+from bregmat.engine.status import Record
 from bregmat.io import (
     ModelFileError,
     atomic_write,

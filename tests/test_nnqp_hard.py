@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from bregmat.engine.status import ExitReason, Status
 from bregmat.quadratic import (
     NonnegativeQP,
     QuadraticProgram,
@@ -14,7 +15,6 @@ from bregmat.quadratic import (
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 from suite.rational import exact_outcome
 
 EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])

@@ -9,7 +9,7 @@ from bregmat import ExitReason, Status
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
-from bregmat.run.loop import solve
+from bregmat.engine.loop import solve
 
 N, M, DIM = 7, 9, 5
 KINDS = ("inner_products", "sq_distances", "cosines")

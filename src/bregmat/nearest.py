@@ -14,13 +14,14 @@ from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, copied_to_host
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
+from bregmat.engine.loop import RunLog, Solver, solve_sequence
+from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import RunLog, Solver, solve_sequence
-from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
@@ -231,20 +232,14 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         if posed.elimination is None or outcome.conflict is None:
             break
         posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
-    found = outcome.certificate
     if posed.elimination is not None:
-        found = posed.certificate(found, tol)
+        found = posed.certificate(outcome.certificate, tol)
         outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
-    proof = found if posed.whole.scale == 1.0 else found.in_units(posed.whole)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
-    return MatrixResult(
-        **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
-        iterate=proof.iterate,
-        last=outcome.state.iterate,
-        coordinates=posed.coordinates,
-        dual=proof.dual,
-        values=proof.values,
-        violation=problem.violation(found.values),
-        weight_span=posed.whole.weight_span,
+    return problem.result(
+        MatrixResult,
+        outcome,
+        posed.coordinates,
+        seconds=time.perf_counter() - clock,
         singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
     )

@@ -11,7 +11,8 @@ import numpy as np
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
 from bregmat.base.threads import seconds_left
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
-from bregmat.certificates.problem import Nearness, Proof, clip_dual
+from bregmat.certificates.problem import Nearness, clip_dual
+from bregmat.engine.problem import CLEAR, Proof
 from bregmat.operators.linear_maps import VANISHING, Operator
 
 # eigenvalues of sums of rows of norm 1, relative to the largest: below the first they are rounding, above the second they are not
@@ -19,7 +20,6 @@ DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
-CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
 NOISE = 1e3  # factor of safety over rounding errors
 
 

@@ -15,11 +15,12 @@ from bregmat.base.checks import as_column, rows_text
 from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.given_rows import check_given_rows
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
-from bregmat.certificates.problem import MatrixCertificate, Nearness, Problem, Proof, dual_bound
-from bregmat.certificates.status import Record, Status
+from bregmat.certificates.problem import MatrixCertificate, Nearness, dual_bound
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.status import Record, Status
 from bregmat.objective.losses import LOSSES, DivergenceSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence

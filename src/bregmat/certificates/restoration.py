@@ -15,11 +15,11 @@ from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugat
 from bregmat.base.threads import seconds_left
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
+from bregmat.engine.problem import FEASIBLE
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator, weighted_by
 from bregmat.operators.parallel_rows import ParallelRows
 
-FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
 EXACT = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.linear_maps import (
@@ -32,7 +33,6 @@ from bregmat.from_labels.groups import (
 )
 from bregmat.from_labels.neighbors import BLOCK, Neighbors
 from bregmat.nearest import nearest_metric
-from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
 MOST_CLASSES = 10_000

@@ -37,8 +37,11 @@ from bregmat.base.checks import (
 from bregmat.base.html import escape, measured, table
 from bregmat.base.points import row_names
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.loop import Solver
+from bregmat.engine.result import SolverError, check
 from bregmat.estimators.base import ResultLearner, check_run
 from bregmat.estimators.given import (
     given_constraints,
@@ -56,8 +59,7 @@ from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import LOSSES, Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Solver
-from bregmat.run.result import MatrixResult, SolverError, check
+from bregmat.solvers.base import SOLVERS
 from bregmat.typing import (
     DivergenceName,
     Form,

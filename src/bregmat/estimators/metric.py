@@ -13,8 +13,10 @@ from bregmat.base.checks import as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import validated
 from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.learner import ConstraintLearner
@@ -42,7 +44,6 @@ from bregmat.from_labels.neighbors import PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Table, Values
 
 if TYPE_CHECKING:

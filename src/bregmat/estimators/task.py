@@ -13,14 +13,15 @@ from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import generator
 from bregmat.base.sampling import NothingToCompare
 from bregmat.base.threads import take_interrupt
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import ExitReason
 from bregmat.estimators.base import callback_of
 from bregmat.estimators.given import weighted
 from bregmat.estimators.passes import Passes
 from bregmat.estimators.selection import Candidate, growth
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import Space
-from bregmat.run.result import ExitReason, MatrixResult
 
 
 class TrainingProblem(ABC):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bregmat.certificates.problem import Certificate
+from bregmat.engine.problem import Certificate
 from bregmat.quadratic.program import UNIT, QuadraticProgram
 
 PERTURBATION = 1e-12  # largest change of the linear term, relative to its unit, that a perturbed bound may assume

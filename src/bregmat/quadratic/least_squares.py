@@ -11,14 +11,14 @@ from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.threads import single_thread_blas, warns_if_interrupted
+from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.solve import Request, minimize, result_of
-from bregmat.run.loop import Outcome, RunLog
-from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
 
 

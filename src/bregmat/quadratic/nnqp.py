@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.threads import warns_if_interrupted
+from bregmat.engine.loop import RunLog
+from bregmat.engine.status import Record
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.solve import Request, minimize, result_of
-from bregmat.run.loop import RunLog
-from bregmat.run.result import Record
 from bregmat.typing import Points, QPSolverName, Values
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.program import QPState, QuadraticProgram
-from bregmat.run.result import ExitReason
 
 SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
 COARSE = 1e-5  # relative tolerance of the conditions while factors are float32

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.linalg import EPS
-from bregmat.certificates.problem import Problem, Proof
-from bregmat.certificates.status import Status
+from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.status import Status
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
@@ -109,7 +109,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         return replace(
             best,
             equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
-            violation=violation,
+            max_violation=violation,
             upper=best.upper if violation <= FEASIBLE else np.inf,
         )
 
@@ -147,7 +147,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
             objective=self.objective(x),
             dual_bound=lower,
             upper=np.inf,
-            violation=self.given.row_violation(x),
+            max_violation=self.given.row_violation(x),
             kkt_residual=np.inf,
         )
 

@@ -11,9 +11,9 @@ import numpy as np
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.engine.loop import State
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic.arguments import as_equality, as_upper, check_entries, no_rows
-from bregmat.run.loop import State
-from bregmat.run.result import ExitReason
 
 UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, compose, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.equality import rough_point
@@ -19,7 +20,6 @@ from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.program import Minimum
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import DenseUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)
@@ -96,7 +96,16 @@ def _outcome(
 ) -> Outcome:
     """The outcome of a certificate."""
     status = certificate.status(request.tol)
-    return Outcome(certificate, status, reason, request.tol, n_iter, log.seconds(), log.history, name)
+    return Outcome(
+        status=status,
+        exit_reason=reason,
+        tol=request.tol,
+        n_iter=n_iter,
+        seconds=log.seconds(),
+        history=log.history,
+        solver=name,
+        certificate=certificate,
+    )
 
 
 def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
@@ -157,13 +166,5 @@ def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
     """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
     proof = outcome.certificate
     is_unbounded = outcome.status is Status.UNBOUNDED
-    return QPResult(
-        **outcome.shared(),
-        x=proof.x,
-        dual=problem.gradient(proof.x) if is_unbounded else proof.dual,
-        equality_dual=proof.equality_dual,
-        kkt_residual=proof.kkt_residual,
-        bound_perturbation=proof.bound_perturbation,
-        curvature_tolerance=proof.curvature_tolerance,
-        direction=proof.dual if is_unbounded else None,
-    )
+    ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
+    return compose(QPResult, outcome, **ray)

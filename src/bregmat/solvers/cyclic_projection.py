@@ -12,7 +12,7 @@ import numpy as np
 from bregmat.base.checks import check_flag, check_integer, check_positive
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Nearness
-from bregmat.run.loop import SolverWithNeeds
+from bregmat.solvers.base import SolverWithNeeds
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
 

@@ -16,7 +16,7 @@ from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.certificates.problem import Nearness
 from bregmat.coordinates.priors import Iterate
-from bregmat.run.loop import SolverWithNeeds
+from bregmat.solvers.base import SolverWithNeeds
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")

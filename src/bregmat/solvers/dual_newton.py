@@ -20,7 +20,7 @@ from bregmat.certificates.problem import clip_dual, dual_bound
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
 from bregmat.solvers.continuation import Stage
 

@@ -15,7 +15,7 @@ from bregmat.base.linalg import add_diagonal, armijo, cholesky, cholesky_solve, 
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator, smat, svec, weighted_by
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.continuation import Stage
 from bregmat.solvers.newton_system import LinearSolution, by_euclidean_gradients
 

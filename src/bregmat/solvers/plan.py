@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.engine.loop import Solver
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Solver
+from bregmat.solvers.base import SOLVERS
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton

@@ -24,7 +24,7 @@ from bregmat.coordinates.priors import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
 from bregmat.operators.linear_maps import Operator, RankOneRows
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 

@@ -9,7 +9,7 @@ import numpy as np
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import NearestMatrix
 from bregmat.coordinates.priors import Iterate
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.continuation import Stage
 from bregmat.solvers.mirror_newton import (
     MeasuredPoint,

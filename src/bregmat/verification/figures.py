@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.run.result import Result
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
@@ -218,12 +218,12 @@ def own_figures(result: Result) -> Verification:
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     found = Verification(result.status, result.status, result=result)
-    if result.status not in result.statuses:
+    if result.status not in result._kind.statuses:
         found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
         return found
     _consistent(result, found)
     # quadratic programs allow larger violations than other problems
-    met = result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
+    met = result._kind.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
         found.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
     if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:
@@ -251,7 +251,7 @@ def _consistent(result: Result, found: Verification) -> None:
         return
     if not bound < np.inf:
         found.problem(f"{result.status} with the lower bound {bound:g}")
-    if np.isfinite(gap) and result.gap_is_ratio:
+    if np.isfinite(gap) and result._kind.gap_is_ratio:
         apart = objective - bound
         rounding = EXACT * abs(apart) + 64 * ROUNDING * (abs(objective) + abs(bound))
         if not gap * unit >= apart - rounding:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.kernels.sources import Precomputed
 from bregmat.margin.hulls import coinciding
 from bregmat.margin.result import MarginResult

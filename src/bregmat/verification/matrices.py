@@ -12,13 +12,13 @@ import scipy
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.points import as_points
 from bregmat.base.threads import cached_property
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
-from bregmat.run.result import MatrixResult
 from bregmat.verification import extended
 from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (

@@ -10,14 +10,15 @@ import numpy as np
 from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.simplex.nearest import DistributionResult
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 from bregmat.margin.result import MarginResult
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import SquaredHinge
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.quadratic.result import QPResult
-from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, own_figures, with_right_signs
 from bregmat.verification.written_losses import WrittenLosses, distance

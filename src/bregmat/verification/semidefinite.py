@@ -10,11 +10,12 @@ import numpy as np
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
-from bregmat.run.result import MatrixResult, Result
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import (
     CLOSE,

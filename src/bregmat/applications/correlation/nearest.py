@@ -21,10 +21,10 @@ from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
 from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
+from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
+from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_sequence
-from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.plan import FROM_AFAR
 from bregmat.typing import DivergenceName, Labels, Table
@@ -315,9 +315,7 @@ def _result_of(
     outcome: Outcome, given: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
 ) -> CorrelationResult:
     """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
-    proof, story = outcome.certificate, outcome.shared()
-    if outcome.conflict is not None:
-        story["conflict"] = rows[outcome.conflict]
-    residual = float(np.linalg.norm(proof.X - (given.C if near is None else near)))
-    own = {"divergence": "frobenius", "dual": proof.dual, "factor": proof.factor, "null_space": proof.null_space}
-    return CorrelationResult(**story, **given.form, **own | more, X=proof.X, residual=residual, rows=rows)
+    residual = float(np.linalg.norm(outcome.certificate.X - (given.C if near is None else near)))
+    conflict = None if outcome.conflict is None else rows[outcome.conflict]
+    own = given.form | {"divergence": "frobenius"} | more
+    return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)

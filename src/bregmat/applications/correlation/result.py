@@ -10,7 +10,9 @@ import numpy as np
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property, on_one_blas_thread
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 
 
 @on_one_blas_thread
@@ -25,7 +27,7 @@ class RepairedMatrix(Result):
     frame: str | None = None
     deviations: np.ndarray | None = None
 
-    noun: ClassVar[str] = "correlation matrix"
+    _kind: ClassVar[Kind] = Kind("correlation matrix")
 
     @property
     def matrix(self) -> Any:

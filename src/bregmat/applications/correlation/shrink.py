@@ -16,7 +16,8 @@ from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
 
 TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
@@ -50,8 +51,11 @@ class ShrinkResult(RepairedMatrix):
 
     vector: np.ndarray
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
-    shown: ClassVar[tuple[str, ...]] = ("n", "alpha", "residual", "dual_bound", "gap", "min_eig")
+    _kind: ClassVar[Kind] = Kind(
+        "correlation matrix",
+        statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE}),
+        shown=("n", "alpha", "residual", "dual_bound", "gap", "min_eig"),
+    )
 
     @property
     def alpha(self) -> float:

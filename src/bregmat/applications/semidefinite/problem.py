@@ -17,8 +17,9 @@ import numpy as np
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.certificates.nearest_matrix import ROUNDED, NearestMatrix, build_problem
-from bregmat.certificates.problem import FEASIBLE, MatrixCertificate, Problem, Proof, clip_dual, with_met_rows
+from bregmat.certificates.problem import MatrixCertificate, clip_dual, with_met_rows
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.problem import FEASIBLE, Problem, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
@@ -99,7 +100,7 @@ class SemidefiniteProgram(Problem):
             if objective >= bound:  # rows that are missed by rounding may be worth more than the gap
                 break
         rounding = self.rows.rounding_share * terms
-        if met.violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
+        if met.max_violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
             missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
             upper = objective + missed + rounding
         return MatrixCertificate(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +12,12 @@ from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import MatrixResult, Record, Status
+from bregmat.engine.loop import RunLog, compose, solve
+from bregmat.engine.status import Record, Status
+from bregmat.engine.wording import Kind
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
@@ -33,7 +35,9 @@ class SoftmaxResult(MatrixResult):
         scores at the matrix. Model files leave them out.
     """
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    _kind: ClassVar[Kind] = replace(
+        MatrixResult._kind, statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    )
 
 
 def softmax_metric(
@@ -111,16 +115,13 @@ def softmax_metric(
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
     log = RunLog(callback, max_seconds)
     outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
-    proof = outcome.certificate
     prior = np.ones(inside.queries.shape[1])
     span = None if basis is None else Span.of_basis(basis)
-    return SoftmaxResult(
-        **outcome.shared(),
-        iterate=proof.iterate,
+    return compose(
+        SoftmaxResult,
+        outcome,
         last=outcome.state.point.iterate,
         coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
-        dual=proof.dual,
-        values=proof.values,
         violation=np.zeros(0),
     )
 
