@@ -13,6 +13,7 @@ from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
+NEED_CLASSES = ("random", "uniform", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
@@ -133,11 +134,11 @@ def label_groups(
     values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     if target_type == "auto":
         target_type = "class"
-        if strategy not in ("random", "uniform"):
+        if strategy not in NEED_CLASSES:
             target_type = "sets" if values.ndim == 2 and values.shape[1] > 1 else "class"
             if are_numbers(values):
                 target_type = "number"
-    elif target_type != "class" and strategy in ("random", "uniform"):
+    elif target_type != "class" and strategy in NEED_CLASSES:
         raise ValueError(
             f"strategy={strategy!r} draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
         )
