@@ -15,8 +15,7 @@ import scipy
 
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import MatrixCertificate
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.engine.loop import Outcome, RunLog, solve_sequence
 from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import ExitReason, Status

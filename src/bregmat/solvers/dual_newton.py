@@ -15,8 +15,7 @@ import numpy as np
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import armijo, eigvalsh
 from bregmat.base.threads import seconds_left
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import clip_dual, dual_bound
+from bregmat.certificates.problem import NearestMatrix, dual_bound
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
@@ -84,7 +83,7 @@ class DualNewton(SolverWithNeeds):
         """The prior, or a warm start shrunk into the domain."""
         mu, parallel, share = np.zeros(problem.c), problem.parallel_rows, None
         if start is not None:
-            value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start)))
+            value, warm = dual_bound(problem, without_opposing_pairs(parallel, problem.clip_dual(start)))
             if np.isfinite(value):
                 mu, share = warm, 1.0
         iterate = _iterate_at(problem, mu)

@@ -17,7 +17,7 @@ import numpy as np
 
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, armijo, cholesky, cholesky_solve, eigh
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator, smat, svec, weighted_by
 from bregmat.solvers.base import MatrixState, SolverWithNeeds

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.linalg import EPS
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
 from bregmat.solvers.cone_scalings import LogDetScaling, Scaling, SlackScaling, corrections, largest_step
 from bregmat.solvers.newton_system import row_system

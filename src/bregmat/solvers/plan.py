@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.engine.loop import Solver
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.solvers.base import SOLVERS

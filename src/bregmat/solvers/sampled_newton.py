@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
 from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.continuation import Stage

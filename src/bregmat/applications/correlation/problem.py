@@ -20,8 +20,7 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import MODEST, dual_bound
+from bregmat.certificates.problem import MODEST, NearestMatrix, dual_bound
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import Hard
