@@ -23,7 +23,7 @@ MAX_FACTOR_FLOPS = 2e11  # operations of a factorisation above which mirror Newt
 MAX_ITER = 300  # steps of the plan of "auto"; a solver that is asked for by name has its own limit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The arguments of :func:`bregmat.nearest_metric` other than points, prior and constraints."""
 
