@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -37,7 +37,7 @@ from bregmat.estimators.linear_maps import (
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.passes import MANY_POINTS
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
-from bregmat.estimators.softmax import MOST_POINTS, has_unit_rows, learn_softmax
+from bregmat.estimators.softmax import has_unit_rows, learn_softmax
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups
@@ -54,12 +54,17 @@ FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to th
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
-    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
-    *(Candidate("neighbors", weight, "within") for weight in (0.1, 0.3)),
+    Candidate("neighbors", 0.3, "variance"),
+    Candidate("neighbors", 1.0, "variance"),
+    Candidate("neighbors", 1.0, "identity"),
+    Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
+    # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
+# For rows of many columns and of different lengths, such as the features of a network, also cosines.
+COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -357,11 +362,17 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             not isinstance(task.labels, LabelGroups) and self.prior == "auto"
         ):  # in blocks there is no covariance within classes
             found = [one for one in found if one.prior != "within"]
-        if task.labels.target_type != "class":  # random pairs need classes
-            found = [one for one in found if one.strategy not in ("random", "softmax")]
-        elif self.strategy == "auto" and not self._may_use_softmax(task):
-            found = [one for one in found if one.strategy != "softmax"]
-        return [replace(one, metric=self._metric_of(task)) for one in found]
+        metric = self._metric_of(task)
+        found = [replace(one, metric=metric) for one in found]
+        is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
+        if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
+            found += COSINES
+        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+        if self.strategy != "auto":
+            return found
+        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        return [one for one in found if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
@@ -384,8 +395,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _may_use_softmax(self, task: Task) -> bool:
         """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
         is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MOST_POINTS
-        return is_plain and is_small and isinstance(task.labels, LabelGroups)
+        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MANY_POINTS
+        is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
+        return is_plain and is_small and is_class
 
     def _metric_of(self, task: Task) -> MetricKind:
         """ "auto" is the cosine if there are labels and all rows have one length."""
@@ -497,6 +509,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
+        as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'

@@ -16,7 +16,7 @@ from bregmat.estimators.base import callback_of
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
-MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them
+MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them; of more rows, as many are drawn
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 
@@ -42,16 +42,18 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     is_right = (codes[is_query][:, None] == codes) & is_other
     has_answer = is_right.any(axis=1)  # a drawn query may have lost the other rows of its class
     asking, is_other, is_right = np.flatnonzero(is_query)[has_answer], is_other[has_answer], is_right[has_answer]
+    Z /= np.abs(Z).max() or 1.0  # squares stay finite, and neither kind of score depends on the unit
     if is_cosine:
-        scores, temperature = PairScores.cosines(Z[asking], Z, np.eye(Z.shape[1])), TEMPERATURE
+        scores = PairScores.cosines(Z[asking], Z, np.eye(Z.shape[1]))
     else:
-        scores, temperature = PairScores.sq_distances(Z[asking], Z), TEMPERATURE * _median_sq_distance(Z) / 2.0
+        Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
+        scores = PairScores.sq_distances(Z[asking], Z)
     weights = np.ones(len(asking)) if task.weight is None else task.weight[documents[asking]]
     result = softmax_metric(
         scores,
         is_right / is_right.sum(axis=1, keepdims=True),
-        temperature=temperature,
-        weights=weights * (WEIGHT * task.slack_weight() / (temperature * weights.sum())),
+        temperature=TEMPERATURE,
+        weights=weights * (WEIGHT * task.slack_weight() / (TEMPERATURE * weights.sum())),
         allowed=is_other,
         tol=learner.tol,
         max_iter=learner.max_iter,
@@ -69,6 +71,6 @@ def _median_sq_distance(Z: np.ndarray) -> float:
 
 def has_unit_rows(X: Any) -> bool:
     """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision."""
-    length = np.sqrt(sq_norms(X))
-    length = length[length > 0]
-    return len(length) > 0 and bool(np.ptp(length) <= 1e-3 * length.max())
+    sq_length = sq_norms(X)
+    sq_length = sq_length[sq_length > 0]
+    return len(sq_length) > 0 and bool(sq_length.max() <= 1.002 * sq_length.min() < np.inf)
