@@ -195,7 +195,7 @@ def test_conflicts_are_found_and_irreducible(seed):
     assert result.status == "INFEASIBLE"
     assert np.flatnonzero(result.dual).tolist() == result.conflict.tolist()
     assert not verify(
-        given | {"constraints": rows, "X" if nearest is nearest_metric else "prior": prior}, result
+        result, **(given | {"constraints": rows, "X" if nearest is nearest_metric else "prior": prior})
     ).problems
     for row in result.conflict:
         rest = np.setdiff1d(result.conflict, [row])

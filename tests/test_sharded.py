@@ -95,7 +95,7 @@ def test_hard_rows_in_blocks(divergence):
     for name in ("dual", "values", "violation"):
         setattr(blocks, name, np.asarray(getattr(blocks, name)))
     problem = {"X": X, "constraints": C, "divergence": divergence}
-    assert bregmat.verify(problem, blocks).holds
+    assert bregmat.verify(blocks, **problem).holds
 
 
 def test_contradicting_hard_rows_are_named_by_their_numbers():
@@ -174,7 +174,7 @@ def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)
         assert result.exit_reason == "MAX_ITER"
         assert len(result.values) == 6000
-        assert bregmat.verify({"X": X, "constraints": C, "slack_weight": 1.0}, result).holds
+        assert bregmat.verify(result, X=X, constraints=C, slack_weight=1.0).holds
     blocks = nearest_metric(X, C, slack_weight=1.0, max_iter=3, block_size=950)
     assert blocks.objective == pytest.approx(result.objective, rel=1e-9)
 

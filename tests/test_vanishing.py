@@ -154,7 +154,7 @@ def test_planar_cliques_are_solved_on_their_face(divergence, seed):
     assert result.status in ("OPTIMAL", "FEASIBLE")
     assert result.gap <= 1e-5
     assert rows.violation(result.factor).max() <= 1e-9
-    assert verify({"prior": K, "constraints": rows, "divergence": divergence}, result).holds
+    assert verify(result, prior=K, constraints=rows, divergence=divergence).holds
 
 
 def test_logdet_says_that_only_singular_matrices_fit():
@@ -189,7 +189,7 @@ def test_rows_that_vanish_with_a_must_link(divergence, sense):
     result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], 0.5, ">="), divergence=divergence)
     assert result.status == "INFEASIBLE" and result.conflict.tolist() == [0, 2]
     impossible = rows + Constraints.similarity([0], [1], 0.5, ">=")
-    assert verify({"prior": np.eye(3), "constraints": impossible, "divergence": divergence}, result).holds
+    assert verify(result, prior=np.eye(3), constraints=impossible, divergence=divergence).holds
     for bound, its in ((0.5, "<="), (0.0, "==")):
         result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], bound, its), divergence=divergence)
         assert result.status == "OPTIMAL"

@@ -80,7 +80,8 @@ def streams() -> None:
 
 def files(path: str) -> None:
     bregmat.save(path, problems(), info={"made": "today"})
-    print(bregmat.load(path), bregmat.verify(np.eye(30), problems()))
+    assert_type(bregmat.load(path, MetricLearner), MetricLearner)
+    print(bregmat.load(path), bregmat.verify(problems()), bregmat.verify(problems(), X=np.eye(30)))
 
 
 # ---------------------------------------------------------------- what is wrong

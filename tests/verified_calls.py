@@ -101,7 +101,7 @@ def check(function, given, arguments, result):
         counts["too large"] += 1
         return
     began = time.process_time()
-    found = verify(problem, result)
+    found = verify(result, **({"problem": problem} if function == "train_margin" else problem))
     counts["seconds"] += time.process_time() - began
     counts["verified"] += 1
     if found.problems:

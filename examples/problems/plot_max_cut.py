@@ -23,7 +23,7 @@ L = nx.laplacian_matrix(graph).toarray().astype(float)
 problem = {"C": -L / 4, "constraints": Constraints.diagonal(np.ones(40))}
 result = semidefinite_program(**problem)
 print(result)
-print("recomputed:", verify(problem, result).verdict)
+print("recomputed:", verify(result, **problem).verdict)
 assert result.status == "OPTIMAL"
 
 # %%

@@ -12,12 +12,12 @@ import numpy as np
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, copied_to_host
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
 from bregmat.engine.loop import RunLog, Solver, solve_sequence
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
@@ -31,7 +31,7 @@ ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_kernel(
     prior: Table | Factor,
     constraints: Constraints | LazyConstraints,
@@ -136,7 +136,7 @@ def nearest_kernel(
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_metric(
     X: Points,
     constraints: Constraints | LazyConstraints,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
+from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind, certificate_rows, proof_text, result_html
 
@@ -59,6 +62,9 @@ class Result(Run):
         Rows that carry the proof of infeasibility.
     trace : dict of str to ndarray
         Arrays that only this solver records, by name: see its class.
+    call : dict of str to object, or None
+        The arguments of the call that define the problem, by name, not copied: :func:`bregmat.verify` uses them. None in results
+        from pickles and model files, which contain no data.
 
     Examples
     --------
@@ -76,8 +82,12 @@ class Result(Run):
     gap: float
     max_violation: float
     unit: float = 1.0
+    call: dict[str, Any] | None = None
 
     _kind: ClassVar[Kind] = Kind()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"call": None}  # a pickle should not contain the data
 
     @property
     def advice(self) -> str:
@@ -126,7 +136,8 @@ class Result(Run):
 
     # ------------------------------------------------------------------ for people
     def __repr__(self) -> str:
-        numbers = ", ".join(f"{name}={_short(name, getattr(self, name))}" for name in self._kind.shown)
+        shown = [(name, value) for name in self._kind.shown if (value := getattr(self, name)) is not None]
+        numbers = ", ".join(f"{name}={_short(name, value)}" for name, value in shown)
         return (
             f"{type(self).__name__}(status={self.status}, exit_reason={self.exit_reason}, {numbers}, "
             f"n_iter={self.n_iter}, seconds={self.seconds:.3g}, solver={self.solver!r})"
@@ -152,6 +163,40 @@ def _short(name: str, value: Any) -> str:
 
 
 _R = TypeVar("_R", bound=Result)
+P = ParamSpec("P")
+
+
+# arguments of a call that steer the search and do not define the problem
+STEERING = frozenset(
+    [
+        "solver",
+        "tol",
+        "max_iter",
+        "max_seconds",
+        "warm_start",
+        "start",
+        "callback",
+        "executor",
+        "block_size",
+        "random_state",
+    ]
+)
+
+
+def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    solve = warns_if_interrupted(function)
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> _R:
+        result = solve(*arguments, **named)
+        by_name = dict(zip(names, arguments, strict=False)) | named
+        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
+        return result
+
+    return call
 
 
 class SolverError(RuntimeError):

@@ -34,7 +34,7 @@ class Kind:
     gap_is_ratio : bool
         False: the gap is 0 if only rounding of larger terms separates objective and bound.
     shown : tuple of str
-        The attributes in the repr.
+        The attributes in the repr, apart from those that are None.
     advice : mapping from ExitReason to str
         Advice of this kind of problem in place of the general one.
     """

@@ -200,7 +200,16 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             (escape(row[0]), *map(measured, row[1:4]), "chosen" if row[4] else "") for row in zip(*columns.values())
         ]
         header = ("candidate", "score on held-out rows", "standard error", "folds", "")
-        return f"<p>{escape(self.result_.ending)}</p>{table(header, rows)}"
+        return f"<p>{escape(self.result_.ending)}</p>{table(header, rows)}{self._gain(columns)}"
+
+    def _gain(self, columns: dict[str, list[Any]]) -> str:
+        """HTML of how much better the chosen candidate is than not learning; empty if not both were tried."""
+        scores = dict(zip(columns["candidate"], columns["score"]))
+        chosen = columns["candidate"][columns["chosen"].index(True)]
+        unlearned = [score for name, score in scores.items() if "not learned" in name]
+        if not unlearned or "not learned" in chosen:
+            return ""
+        return f"<p>{escape(chosen)} was chosen: its score is {scores[chosen] - max(unlearned):.3f} above not learning.</p>"
 
     # ------------------------------------------------------------------ fit
     def fit(

@@ -9,9 +9,10 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas, warns_if_interrupted
+from bregmat.base.threads import single_thread_blas
 from bregmat.engine.loop import Outcome, RunLog, compose, solve
 from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
@@ -106,7 +107,7 @@ class ActiveSet:
             state.margin_bound = hulls.margin
 
 
-@warns_if_interrupted
+@returns_result
 def train_margin(
     problem: MarginProblem,
     *,

@@ -10,8 +10,9 @@ import numpy as np
 from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.threads import single_thread_blas, warns_if_interrupted
+from bregmat.base.threads import single_thread_blas
 from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
@@ -22,7 +23,7 @@ from bregmat.quadratic.solve import Request, minimize, result_of
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@warns_if_interrupted
+@returns_result
 def nonnegative_least_squares(
     X: Points,
     y: Values,

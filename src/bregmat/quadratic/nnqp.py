@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.loop import RunLog
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
@@ -18,7 +18,7 @@ from bregmat.quadratic.solve import Request, minimize, result_of
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@warns_if_interrupted
+@returns_result
 def nnqp(
     A: Points,
     b: Values,

@@ -47,7 +47,7 @@ class Verification:
     --------
     >>> from bregmat import nnqp, verify
     >>> A, b = [[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0]
-    >>> found = verify({"A": A, "b": b}, nnqp(A, b))
+    >>> found = verify(nnqp(A, b))
     >>> found.holds, "objective" in found.figures
     (True, True)
     """
@@ -261,6 +261,10 @@ def _consistent(result: Result, found: Verification) -> None:
 
 
 # -------------------------------------------------------------------- shared by several kinds of problems
+class MissingArguments(ValueError):
+    """The arguments are not those of the call that made a result."""
+
+
 def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
     """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
@@ -268,7 +272,7 @@ def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterab
     """
     names = set(given)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise ValueError(f"problem must hold {wanted}; got {', '.join(map(repr, given))}.")
+        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, given)) or 'none'}.")
 
 
 def check_dual(result: Any, constraints: Constraints) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.points import as_points
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
@@ -47,6 +48,11 @@ def _(result: MatrixResult, problem: Any, found: Verification) -> None:
     Recomputation(problem, result).report(found)
 
 
+@recompute.register
+def _(result: SoftmaxResult, problem: Any, found: Verification) -> None:
+    found.unchecked.append("problems of softmax_metric are not recomputed")
+
+
 class Recomputation:
     """A problem (P), built again from the arguments of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric`.
 
@@ -67,16 +73,18 @@ class Recomputation:
         check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
-            raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
+            raise TypeError(f"constraints must be Constraints; got {type(self.constraints).__name__}.")
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "logdet"))
         self.is_metric = "X" in arguments
         check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
         prior: Any = arguments.get("prior")
+        if isinstance(prior, Factor) and isinstance(prior.G0, CheckedPoints):  # of a learner
+            prior = Factor(prior.G0.points)
         if prior is not None and not isinstance(prior, Factor):
             prior = as_matrix("prior", prior, symmetric=True, sparse="dense")
         elif prior is None and not self.is_metric:
-            raise TypeError("problem: prior must be a matrix or a Factor; got None.")
+            raise TypeError("prior must be a matrix or a Factor; got None.")
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
         self.constraints.check_range(n)
         order, c = len(result.coordinates.t0), self.constraints.n_constraints

@@ -19,9 +19,9 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
 from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
@@ -34,7 +34,7 @@ QUICK_LOGDET = 8  # the same for LogDet; most problems take 3 to 10 steps
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_correlation(
     C: Table,
     *,
@@ -175,7 +175,7 @@ def nearest_correlation(
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
-@warns_if_interrupted
+@returns_result
 def factor_correlation(
     C: Table,
     n_factors: int,

@@ -161,6 +161,11 @@ class CorrelationResult(RepairedMatrix):
     factor: np.ndarray | None = None
     null_space: np.ndarray | None = None
 
+    _kind: ClassVar[Kind] = Kind(
+        "correlation matrix",
+        shown=("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", "rank", "n_factors"),
+    )
+
     @property
     def advice(self) -> str:
         """What to change so that a further run succeeds."""
@@ -169,12 +174,6 @@ class CorrelationResult(RepairedMatrix):
         if self.exit_reason is ExitReason.STALLED:
             return "No step improves the matrix: loosen tol, or free some of the fixed entries."
         return super().advice
-
-    @property
-    def shown(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The attributes in the repr."""
-        asked = tuple(name for name in ("rank", "n_factors") if getattr(self, name) is not None)
-        return ("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", *asked)
 
     def proof_text(self) -> str:
         """What is proven, in one sentence."""

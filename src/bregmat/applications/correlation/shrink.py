@@ -15,7 +15,7 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
-from bregmat.base.threads import on_one_blas_thread
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
@@ -70,7 +70,7 @@ class ShrinkResult(RepairedMatrix):
         )
 
 
-@on_one_blas_thread
+@returns_result
 def shrink_correlation(
     C: Table,
     target: Table | None = None,

@@ -11,15 +11,15 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.loop import RunLog, compose, solve_sequence
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls
 
 
-@warns_if_interrupted
+@returns_result
 def balanced_cut(
     graph: Graph,
     *,

@@ -12,11 +12,11 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.engine.loop import RunLog, solve
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.operators.binding import bind
@@ -54,7 +54,7 @@ class SemidefiniteResult(MatrixResult):
     _kind: ClassVar[Kind] = replace(MatrixResult._kind, statuses=frozenset(Status))
 
 
-@warns_if_interrupted
+@returns_result
 def semidefinite_program(
     C: Table,
     constraints: Constraints,

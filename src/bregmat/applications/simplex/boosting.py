@@ -10,10 +10,9 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.loop import RunLog, State, compose, solve
 from bregmat.engine.problem import Certificate, Problem
-from bregmat.engine.result import Result
+from bregmat.engine.result import Result, returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
@@ -22,7 +21,7 @@ from bregmat.typing import Labels, Points, Values
 TOL = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
 
 
-@warns_if_interrupted
+@returns_result
 def boost_hypotheses(
     H: Points,
     y: Labels,

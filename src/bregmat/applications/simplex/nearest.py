@@ -16,9 +16,8 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.loop import RunLog, Solver, compose, solve
-from bregmat.engine.result import Result
+from bregmat.engine.result import Result, returns_result
 from bregmat.engine.status import Record
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points, Senses, Values, VectorSolverName
@@ -61,7 +60,7 @@ class DistributionResult(Result):
     _kind: ClassVar[Kind] = Kind("nonnegative vector")
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_distribution(
     x0: Values,
     A: Points,

@@ -16,10 +16,10 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.engine.loop import compose, solve
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
@@ -32,7 +32,7 @@ SMALLEST_START = 1e-3  # squared distance, over the mean, from which on slacks s
 REPEATED = 1e-7  # distance of points that count as one, relative to their spread: its square is rounding
 
 
-@warns_if_interrupted
+@returns_result
 def unfold(
     X: Table,
     *,
