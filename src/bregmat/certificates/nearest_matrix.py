@@ -22,6 +22,7 @@ from bregmat.engine.status import Status
 from bregmat.objective.losses import LOSSES, DivergenceSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import RowErrors
 from bregmat.operators.foreign import on_space
 from bregmat.operators.linear_maps import VANISHING, Operator
 
@@ -50,6 +51,7 @@ def build_problem(
     *,
     scale: float = 1.0,
     place: Coordinates | None = None,
+    errors: RowErrors | None = None,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
@@ -67,6 +69,8 @@ def build_problem(
         The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
     place : Coordinates, optional
         Of the points, if rows are to be compared with the data as given.
+    errors : RowErrors, optional
+        Errors of the rows of the operator, beside the rounding of products.
 
     Raises
     ------
@@ -123,7 +127,7 @@ def build_problem(
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
     span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
+    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span, errors=errors)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints, size: np.ndarray) -> None:
@@ -228,11 +232,11 @@ def build_reduced_problem(
     in_span : bool
         Whether the span of the touched points may take the place of the columns of the data.
     """
-    place, operator = coordinates.bind(constraints, in_span=in_span)
+    place, operator, errors = coordinates.bind(constraints, in_span=in_span)
     if space is not None:
         operator = on_space(operator, space)
     whole = build_problem(
-        divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place
+        divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place, errors=errors
     )
     hard = whole.losses.hard
     if divergence.keeps_rank or whole.is_always_feasible:

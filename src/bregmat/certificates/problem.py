@@ -29,6 +29,7 @@ from bregmat.engine.result import Result
 from bregmat.engine.status import Record
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import RowErrors
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
@@ -93,6 +94,8 @@ class NearestMatrix(Problem):
         Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     weight_span : float
         Largest over smallest finite slack weight; 1 if there is none.
+    errors : RowErrors or None
+        Errors of the rows of the operator; None if they are as exact as products of their vectors.
     prior : ndarray, shape (r,)
         Diagonal of M0.
     c, r : int
@@ -114,6 +117,7 @@ class NearestMatrix(Problem):
     scale: float = 1.0
     linked: np.ndarray | None = None
     weight_span: float = 1.0
+    errors: RowErrors | None = None
     prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
@@ -201,12 +205,12 @@ class NearestMatrix(Problem):
             norm = iterate.norm()
             rounding = eps * (abs(self.offset) + iterate.value_size())
             if not L.hard.all():
-                rounding += L.value_rounding(p, norms * norm, eps)
+                error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
+                rounding += L.value_rounding(p, error * norm, eps)
             if met.missed is None:
                 upper = objective + rounding
             else:
-                # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
-                noise = 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)
+                noise = self._rounding_of_values(iterate, p, norms, norm)
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
                 # a hard row may be missed if it holds by less than noise that is not small beside its unit
                 if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
@@ -220,6 +224,17 @@ class NearestMatrix(Problem):
         lower, upper = self.losses.dual_box
         inside = 1.0 - 1e-12  # leaves infinite ends infinite
         return np.minimum(np.maximum(mu, inside * lower), inside * upper)
+
+    def _rounding_of_values(self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float) -> np.ndarray:
+        """Largest rounding of the value of each hard row at a matrix of this norm; ``norms`` (c,) are those of the rows."""
+        # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+        op, terms = self.operator, np.abs(p)
+        if not op.is_rank_one:
+            terms = np.maximum(terms, op.absolute().congruence(iterate.F).values_diagonal(iterate.x))
+        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit) * norm)
+        if self.errors is None:
+            return root * np.sqrt(norms)
+        return root * np.maximum(np.sqrt(norms), self.errors.lengths) + norm * self.errors.constant
 
     # ------------------------------------------------------------------ what the loop asks
     @property
@@ -273,7 +288,10 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
     if not np.isfinite(T).all():
         return -np.inf, mu
     t = eigvalsh(T)
-    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
+    norms = rows.norms()
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
+    if problem.errors is not None:
+        terms += float(np.abs(mu[on]) @ RowErrors(*(part[on] for part in problem.errors)).of_matrices(norms))
     error = terms + problem.rounding_share * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)

@@ -44,7 +44,7 @@ from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED, Rounding, bind
+from bregmat.operators.binding import TURNED, Rounding, RowErrors, bind, row_errors
 from bregmat.operators.linear_maps import Operator
 
 MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
@@ -348,8 +348,11 @@ class Coordinates:
         return replace(self, t0=self.t0.copy())
 
     # ------------------------------------------------------------------ from the data to M
-    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
-        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it."""
+    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator, RowErrors | None]:
+        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it.
+
+        Returns the coordinates, the operator, and the errors of its rows.
+        """
         n = self.base.shape[0]
         rows = constraints.resolved(n)
         touched = rows.touched
@@ -363,7 +366,7 @@ class Coordinates:
             if found is not None:
                 inside, span, are_terms = found
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
+                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
         Z, rounding = self._placed(points, Z, rows.sees_differences)
         mapped = None
         if self.R is not None and not self.owns_base:
@@ -373,12 +376,13 @@ class Coordinates:
                 return dense(product(points[a] + second, self.R))
 
         operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
+        errors = row_errors(operator, constraints, Z, touched, rounding, rows, not self.owns_base)
         if self.scale:
-            return self, operator
+            return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
         norms = operator.norms()
         sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
-        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
+        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator, errors
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""

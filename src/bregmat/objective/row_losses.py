@@ -98,7 +98,7 @@ class RowLosses:
         return total
 
     def value_rounding(self, p: np.ndarray, error: np.ndarray, eps: float) -> float:
-        """Bound of the rounding error of :meth:`value`, for values that are wrong by ``eps * error`` beside their own rounding."""
+        """Bound of the rounding error of :meth:`value`, for values that are wrong by ``error`` beside ``eps`` times their own size."""
         total = 0.0
         for loss, rows in self.groups:
             if loss.is_hard:
@@ -106,7 +106,7 @@ class RowLosses:
             q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
             # with degree 0 only the quotient of value and bound matters, and the smaller of the two sizes counts
             near = np.minimum(np.abs(q), np.abs(b)) if loss.degree == 0 else np.abs(b)
-            e = eps * (np.abs(q) + near + e)
+            e = eps * (np.abs(q) + near) + e
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
             first, _ = loss.derivatives(q[on], b[on], g[on], scale[on])

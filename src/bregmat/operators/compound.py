@@ -51,6 +51,10 @@ class MatrixRows(Operator):
     def norms(self) -> np.ndarray:
         return np.linalg.norm(self.A, axis=(1, 2))
 
+    def absolute(self) -> MatrixRows:
+        """Multiples of the identity: ``|<A, M>| <= |A| tr M``."""
+        return MatrixRows(self.norms()[:, None, None] * np.eye(self.r))
+
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         return weighted_by(Psi, self.A * self.A).sum(axis=(1, 2))
 
@@ -112,6 +116,10 @@ class SignedSums(Operator):
         P = self.P[rows]
         used = np.flatnonzero(np.bincount(P.indices, minlength=P.shape[1]))
         return SignedSums(self.base.restrict(used), P[:, used])
+
+    def absolute(self) -> SignedSums:
+        """The sums of the terms with absolute coefficients."""
+        return SignedSums(self.base, abs(self.P))
 
     def astype(self, dtype: type) -> SignedSums:
         return SignedSums(self.base.astype(dtype), self.P.astype(dtype))
@@ -218,6 +226,9 @@ class Stacked(Operator):
             if len(keep):
                 parts.append((place[mine[keep]], op.restrict(keep)))
         return Stacked(parts or [(chosen, self.parts[0][1].restrict(chosen))])
+
+    def absolute(self) -> Stacked:
+        return Stacked([(rows, op.absolute()) for rows, op in self.parts])
 
     def astype(self, dtype: type) -> Stacked:
         return Stacked([(rows, op.astype(dtype)) for rows, op in self.parts])

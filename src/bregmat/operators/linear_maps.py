@@ -75,6 +75,10 @@ class Operator(Protocol):
         """The vectors ``v_i`` of some rows (numbers of any shape, or a slice), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
 
+    def absolute(self) -> Operator:
+        """The operator whose values at M >= 0 are at least the sums of the absolute terms of ``<A_i, M>``."""
+        return self
+
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the unit of a row with bound 0."""
 
