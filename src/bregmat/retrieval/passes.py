@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp
 
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
 from bregmat.base.linalg import blocks, sq_norms
@@ -98,11 +97,13 @@ class Corpus:
         found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
         return found
 
-    def losses(self, W: np.ndarray, temperature: float) -> np.ndarray:
-        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n,)."""
-        S = cosine_scores(self.queries, self.documents, W) / temperature
-        found: np.ndarray = logsumexp(S, axis=1) - (self.targets * S).sum(axis=1)
-        return found
+    def losses(self, W: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
+        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n, k)."""
+        S = cosine_scores(self.queries, self.documents, W)
+        own, top = (self.targets * S).sum(axis=1), S.max(axis=1)
+        S -= top[:, None]
+        columns = [np.log(np.exp(S / heat).sum(axis=1)) + (top - own) / heat for heat in temperatures]
+        return np.column_stack(columns)
 
 
 @dataclass(eq=False)
@@ -153,7 +154,7 @@ class RetrievalPasses:
 
     def objective(self, setting: Setting, W: np.ndarray) -> float:
         """``1/2 |W - I|^2 + slack_weight * mean_i -log softmax`` with the true cosines."""
-        loss = float(self.corpus.losses(W, setting.temperature).mean())
+        loss = float(self.corpus.losses(W, [setting.temperature]).mean())
         return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + setting.slack_weight * loss
 
     def _solve(self, setting: Setting) -> SoftmaxResult:
@@ -257,7 +258,7 @@ def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.r
             if is_interrupted():
                 raise KeyboardInterrupt
             measures[k, held] = test.measures(passes.W)
-            losses[k, held] = np.transpose([test.losses(passes.W, heat) for heat in heats])
+            losses[k, held] = test.losses(passes.W, heats)
             seconds[k] += time.process_time() - start
     ranks = measures[:, :, MEASURES.index("MRR")]
     least = losses[np.arange(len(losses)), :, losses.mean(axis=1).argmin(axis=1)]
