@@ -11,7 +11,8 @@ from sklearn.metrics import ndcg_score
 
 import bregmat
 from bregmat import ExitReason, RetrievalLearner, Status
-from bregmat.retrieval.passes import Comparison, Corpus, RetrievalPasses, Setting, compare, unit_rows
+from bregmat.base.linalg import unit_rows
+from bregmat.retrieval.passes import Comparison, Corpus, RetrievalPasses, Setting, compare
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
 
 FAST = {"temperature": 0.1, "slack_weight": 10.0, "random_state": 0}

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat.applications.softmax import SoftmaxResult
 from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
+from bregmat.base.linalg import unit_rows
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say, validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
@@ -25,7 +26,6 @@ from bregmat.retrieval.passes import (
     candidates,
     compare,
     root_of,
-    unit_rows,
     unlearned,
 )
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
@@ -123,6 +123,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
 
     transform = MahalanobisMetric.transform
+    _mapped = MahalanobisMetric._mapped
+    _fit_metric = MahalanobisMetric._fit_metric
     components_ = MahalanobisMetric.components_
     to_torch = MahalanobisMetric.to_torch
 

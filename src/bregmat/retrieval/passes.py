@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
-from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.linalg import blocks, unit_rows
 from bregmat.base.threads import is_interrupted
 from bregmat.retrieval.relevance import CHUNK, MEASURES, ranking_measures
 from bregmat.run.result import ExitReason, Record
@@ -330,12 +330,6 @@ def _folds(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def unlearned(d: int, tol: float) -> SoftmaxResult:
     """The certified result of the problem without queries: the identity."""
     return softmax_metric(PairScores(np.zeros((0, d)), np.zeros((1, d))), np.zeros((0, 1)), temperature=1.0, tol=tol)
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Rows of length 1; zero rows stay 0."""
-    length = np.sqrt(sq_norms(X))
-    return X / np.where(length > 0, length, 1.0)[:, None]
 
 
 def root_of(W: np.ndarray) -> np.ndarray:
