@@ -1,6 +1,11 @@
 """RetrievalLearner: relevance, measures, passes, choice, files, wrong input."""
 
+import json
+import re
+import sys
 import warnings
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -312,6 +317,50 @@ def test_to_torch(rng):
     Q, D = noisy_pairs(rng, 40)
     learner = RetrievalLearner(**FAST).fit(Q, D)
     np.testing.assert_allclose(learner.to_torch()(torch.from_numpy(Q)).detach().numpy(), learner.transform(Q))
+
+
+def test_exports_of_the_guide(rng, tmp_path, monkeypatch):
+    """The code of the guide, read by stand-ins for the classes of sentence-transformers and LlamaIndex."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    Q, D = noisy_pairs(rng, 40)
+    learner = RetrievalLearner(**FAST).fit(Q, D)
+    page = (Path(__file__).parents[1] / "docs" / "guide" / "embeddings.md").read_text("utf-8")
+    behind, adapter = re.findall(r"^```py\n(import (?:torch|json)\n.*?)^```", page, re.M | re.S)
+
+    class Model(list):
+        def __init__(self, name="", modules=()):
+            super().__init__(modules)
+
+        def save(self, folder):
+            pass
+
+    class Dense(torch.nn.Module):
+        def __init__(self, in_features, out_features, bias, activation_function):
+            super().__init__()
+            self.linear, self.activation = torch.nn.Linear(in_features, out_features, bias=bias), activation_function
+
+        def forward(self, x):
+            return self.activation(self.linear(x))
+
+    modules = SimpleNamespace(Dense=Dense, Normalize=lambda: torch.nn.functional.normalize)
+    monkeypatch.setitem(
+        sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=Model, models=modules)
+    )
+    monkeypatch.setitem(sys.modules, "sentence_transformers.models", modules)
+    names = {"search": learner}
+    exec(behind, names)
+    dense, unit = names["tuned"]
+    mapped = unit(dense(torch.from_numpy(Q).float())).detach().numpy()
+    np.testing.assert_allclose(mapped, unit_rows(learner.transform(Q)), atol=1e-6)
+
+    exec(adapter, names)
+    config = json.loads((tmp_path / "adapter" / "config.json").read_text("utf-8"))
+    assert config == {"in_features": 16, "out_features": 16, "bias": False}
+    layer = torch.nn.ModuleDict({"linear": torch.nn.Linear(**config)})  # the names of LlamaIndex's LinearLayer
+    layer.load_state_dict(torch.load(tmp_path / "adapter" / "pytorch_model.bin"))
+    products = layer["linear"](torch.from_numpy(Q).float()).detach().numpy() @ D.T
+    np.testing.assert_allclose(products, learner.transform(Q) @ learner.transform(D).T, rtol=1e-4, atol=1e-4)
 
 
 def test_data_frames(rng):

@@ -63,7 +63,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     max_iter : int, optional
         Maximum number of Newton steps of a pass.
     verbose : int
-        1 prints progress at doubled steps and every second, 2 every step.
+        1 prints each candidate, and progress at doubled steps and every second; 2 every step.
     callback : callable, optional
         Called with a :class:`bregmat.Record` at every step of the last fit; ``stage`` is the number of the pass. If it returns True, the
         fit stops.
@@ -206,12 +206,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         settings = candidates(corpus, self.temperature, self.slack_weight)
         if len(corpus.queries) < MIN_COMPARED:
             return settings[0][0], None
-        comparison = compare(corpus, settings, self.n_negatives, rng)
+        progress = (lambda line: say(f"{type(self).__name__}: {line}")) if self.verbose else None
+        comparison = compare(corpus, settings, self.n_negatives, rng, progress)
         if "auto" not in (self.temperature, self.slack_weight):
             comparison.best = 1
-        if self.verbose:
-            for name, mean in zip(comparison.names, comparison.table()["mean_score"]):
-                say(f"{type(self).__name__}: MRR {mean:.3f} {name}")
         return comparison.settings[comparison.best], comparison
 
     def _keep(self, result: SoftmaxResult, setting: Setting | None, comparison: Comparison | None) -> None:

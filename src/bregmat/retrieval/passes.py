@@ -262,7 +262,13 @@ def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[list
     return [[Setting(heat, weight) for weight in weights] for heat, weights in grid.items()]
 
 
-def compare(corpus: Corpus, settings: list[list[Setting]], n_negatives: int, rng: np.random.Generator) -> Comparison:
+def compare(
+    corpus: Corpus,
+    settings: list[list[Setting]],
+    n_negatives: int,
+    rng: np.random.Generator,
+    progress: Callable[[str], Any] | None = None,
+) -> Comparison:
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
     In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the chosen one
@@ -277,6 +283,8 @@ def compare(corpus: Corpus, settings: list[list[Setting]], n_negatives: int, rng
     n_negatives : int
         As in :class:`RetrievalLearner`.
     rng : Generator
+    progress : callable, optional
+        Called with a line of text for each candidate.
     """
     corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
     n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
@@ -298,6 +306,8 @@ def compare(corpus: Corpus, settings: list[list[Setting]], n_negatives: int, rng
         found.measures.append(measures)
         found.losses.append(losses[:, losses.mean(axis=0).argmin()])
         found.seconds.append(time.process_time() - start)
+        if progress is not None:
+            progress(f"MRR {found.ranks(-1).mean():.3f} {found.names[-1]}")
 
     measure(None)
     chosen = [passes.W for *_, passes in folds]
