@@ -39,7 +39,7 @@ from bregmat.base.linalg import (
     symmetrize,
     triangular_inverse,
 )
-from bregmat.base.points import CheckedPoints, as_points
+from bregmat.base.points import CheckedPoints, as_points, check_dense_size
 from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
@@ -299,8 +299,11 @@ class Coordinates:
         if X.shape[1] != first.shape[0]:
             raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
         Z = X if self.R is None else product(X, self.R)
+        F = np.sqrt(self.scale) * iterate.factor() if self.span is None else None
+        if scipy.sparse.issparse(Z):
+            check_dense_size("transform of sparse X", Z.shape[0], Z.shape[1] if F is None else F.shape[1])
         if self.span is None:
-            return dense(product(Z, np.sqrt(self.scale) * iterate.factor()))
+            return dense(product(Z, F))
         V = self.span.basis
         # points z and their part V'z in the span: z + V (M^(1/2) - I) V'z
         return dense(Z) + product(product(dense(product(Z, V)), iterate.root_minus_one), V.T)
