@@ -16,6 +16,7 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
 from bregmat.engine.loop import RunLog, compose, solve
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 
@@ -40,6 +41,7 @@ class SoftmaxResult(MatrixResult):
     )
 
 
+@returns_result
 def softmax_metric(
     scores: PairScores,
     targets: np.ndarray,
