@@ -224,7 +224,7 @@ def test_kulis_6_2_1_the_slack_of_another_divergence_by_every_solver(name, rng, 
             hit = (q > b) & [True, True, False, True] | (q < b) & [False, True, True, True]
             total = matrix_divergence(name, K, K0) + 2.0 * vector_divergence(slack, q[hit], b[hit]).sum()
             assert result.status == "OPTIMAL" and result.objective == pytest.approx(total, rel=1e-7)
-            assert verify(call, result).holds
+            assert verify(result).holds
             found.append(result.objective)
         assert found == pytest.approx([found[0]] * len(found), rel=1e-7)
     learner = MetricLearner(loss=loss, strategy="random", slack_weight=1.0, random_state=0).fit(K0, [0, 0, 1, 1, 1])

@@ -1,5 +1,7 @@
 """The softmax loss over groups of scores: derivatives, conjugate, bound, Newton's method, hard inputs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,14 +11,14 @@ from scipy.special import logsumexp, xlogy
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save
+from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save, verify
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.base.linalg import dense
+from bregmat.engine.loop import solve
 from bregmat.estimators import softmax as softmax_strategy
 from bregmat.estimators.linear_maps import prior_factor
-from bregmat.run.loop import solve
 
 N, M, DIM = 7, 9, 5
 KINDS = ("inner_products", "sq_distances", "cosines")
@@ -79,6 +81,11 @@ def optimum_of_factor(problem, d):
     starts = (np.eye(d), np.eye(d) + 0.1 * np.random.default_rng(0).normal(size=(d, d)))
     found = [minimize(value_and_slope, L.ravel(), jac=True, method="L-BFGS-B", options=options).fun for L in starts]
     return min(found)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True)
 
 
 # ---------------------------------------------------------------- identities
@@ -308,6 +315,48 @@ def test_passes_lower_the_objective_of_the_true_cosines(rng):
     assert true(again.coordinates.metric(again.iterate)) == pytest.approx(values[3], rel=1e-5)
 
 
+# ---------------------------------------------------------------- verification
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [DIM, 100])
+def test_verification_recomputes_every_claim(kind, d, rng):
+    scores, targets, weights = scores_of(kind, rng, d=d), distributions(rng), rng.uniform(0.5, 2.0, N)
+    allowed = (targets > 0.01) | (rng.random((N, M)) < 0.5)
+    targets = np.where(allowed, targets, 0.0)
+    targets /= targets.sum(axis=1, keepdims=True)
+    result = softmax_metric(scores, targets, temperature=0.3, weights=weights, allowed=allowed, tol=1e-6)
+    found = verify(result)
+    assert found.holds and found.status is Status.OPTIMAL, found
+    assert {"objective", "dual_bound", "unit", "gap"} <= set(found.figures)
+    other = {"scores": scores, "targets": targets, "temperature": 0.3, "allowed": allowed}
+    assert verify(result, **other, weights=weights).holds
+    assert not verify(result, **other, weights=2 * weights).holds  # another problem
+
+
+@pytest.mark.parametrize("what", ["objective", "dual_bound", "dual", "no distribution", "values", "matrix"])
+def test_verification_finds_false_claims(what, rng):
+    problem = groups("cosines", rng)
+    result = softmax_metric(problem.scores, problem.targets, temperature=0.3, weights=problem.weights)
+    changed = {
+        "objective": {"objective": result.objective * (1 - 1e-3)},
+        "dual_bound": {"dual_bound": result.dual_bound * (1 + 1e-3), "gap": 0.0},
+        "dual": {"dual": problem.weights[:, None] * (problem.targets - np.roll(problem.targets, 1, axis=0))},
+        "no distribution": {"dual": 2.0 * result.dual},
+        "values": {"values": result.values + 0.01},
+        "matrix": {"iterate": result.iterate.at(1.1 * result.iterate.mirror())},
+    }[what]
+    changed_result = replace(result, **changed)
+    assert not verify(changed_result).holds
+
+
+def test_verification_of_a_learner(wine, tmp_path):
+    X, y = wine
+    for metric in ("euclidean", "cosine"):
+        learner = MetricLearner(strategy="softmax", metric=metric, prior="variance", random_state=0).fit(X, y)
+        assert verify(learner).holds and verify(learner.result_).holds
+    save(tmp_path / "m.bm", learner)
+    assert verify(load(tmp_path / "m.bm")).verdict == "not recomputed"
+
+
 # ---------------------------------------------------------------- hard inputs
 def hard_cases(rng):
     """Name, queries, documents, targets."""
@@ -363,11 +412,6 @@ def test_arguments_are_checked(rng):
 
 
 # ---------------------------------------------------------------- labels: MetricLearner(strategy="softmax")
-@pytest.fixture(scope="module")
-def wine():
-    return load_wine(return_X_y=True)
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("prior", ["identity", "variance", "within"])
 def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_choice, as_rectangular, is_missing, rows_text, to_numpy
+from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
@@ -238,7 +238,7 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
             )
         if different == {-1, 0, 1}:
             text = "y holds the labels -1, 0 and 1, and unlabeled=-1: rows of label -1 are not used."
-            warnings.warn(f"{text} {advice}", UserWarning, stacklevel=4)
+            warn_caller(f"{text} {advice}")
     # a mark of another type than the labels equals none of them: True is not 1, and "1" is not 1
     if known.dtype.kind == "O":
         is_alike = [type(v) is type(unlabeled) or (is_number and _is_number(v)) for v in known]
@@ -295,4 +295,4 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:
     """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
-    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=5)
+    warn_caller(f"{len(rows)} points {why} ({rows_text(rows)}).")

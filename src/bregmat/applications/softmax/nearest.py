@@ -12,10 +12,13 @@ from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import ExitReason, MatrixResult, Record, Status
+from bregmat.engine.loop import RunLog, compose, solve
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
@@ -33,9 +36,12 @@ class SoftmaxResult(MatrixResult):
         scores at the matrix. Model files leave them out.
     """
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    _kind: ClassVar[Kind] = replace(
+        MatrixResult._kind, statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    )
 
 
+@returns_result
 def softmax_metric(
     scores: PairScores,
     targets: np.ndarray,
@@ -111,16 +117,13 @@ def softmax_metric(
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
     log = RunLog(callback, max_seconds)
     outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
-    proof = outcome.certificate
     prior = np.ones(inside.queries.shape[1])
     span = None if basis is None else Span.of_basis(basis)
-    return SoftmaxResult(
-        **outcome.shared(),
-        iterate=proof.iterate,
+    return compose(
+        SoftmaxResult,
+        outcome,
         last=outcome.state.point.iterate,
         coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
-        dual=proof.dual,
-        values=proof.values,
         violation=np.zeros(0),
     )
 

@@ -25,8 +25,9 @@ from scipy.special import xlogy
 from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.linalg import EPS, add_diagonal, eigh, sq_norms
 from bregmat.base.threads import cached_property
-from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
+from bregmat.certificates.problem import MODEST, MatrixCertificate
 from bregmat.coordinates.priors import Spectral
+from bregmat.engine.problem import Problem
 from bregmat.objective.divergences import Frobenius
 
 SIZE = 1e-3  # smallest unit of the gap, as a share of the loss of equal scores
