@@ -4,8 +4,8 @@
 2. :func:`held_out` divides them into folds of a training part, and queries whose neighbours are searched in a gallery. Whole classes are
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
-4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score (one for numbers). If it compares
-   neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
+4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score (one for numbers). If it
+   compares neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
 
 To add a candidate, add a line to the list of a learner (``MetricLearner``, ``KernelLearner``).
 """
