@@ -755,7 +755,12 @@ ENTRIES = {
     "MetricLearner": Entry(
         with_setting("MetricLearner"),
         {},
-        LEARNER | {"n_components": count(1) | {"many": 7}, "prior": WORD | table(np.eye(3), none=True, square=True)},
+        LEARNER
+        | {
+            "n_components": count(1) | {"many": 7},
+            "prior": WORD | table(np.eye(3), none=True, square=True),
+            "metric": SETTING,
+        },
         free=("unlabeled",),
     ),
     "MetricLearner.fit": Entry(
