@@ -176,6 +176,25 @@ class RunLog:
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
 
+    def outcome(self, certificate: Any, tol: float, reason: ExitReason, solver: str, n_iter: int = 0) -> Outcome:
+        """The outcome of a run without the loop.
+
+        Parameters
+        ----------
+        certificate, tol, reason, solver, n_iter
+            As in :class:`Outcome`.
+        """
+        return Outcome(
+            status=certificate.status(tol),
+            exit_reason=reason,
+            tol=tol,
+            n_iter=n_iter,
+            seconds=self.seconds(),
+            history=self.history,
+            solver=solver,
+            certificate=certificate,
+        )
+
 
 def solve(
     problem: Problem,
