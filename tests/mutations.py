@@ -125,13 +125,17 @@ MUTATIONS = (
         "return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit",
         "return excess_of(p, self.losses.bound, self.losses.sense) / self.unit",
     ),
-    ("solvers/mirror_newton.py", "B = -R if S is None else -(S * R)", "B = -R"),
+    ("solvers/mirror_newton.py", "B = -weighted_by(S, R)", "B = -R"),
     (
         "solvers/mirror_newton.py",
-        "excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2",
+        "excess = 0.5 * float(np.linalg.norm(weighted_by(S, R))) ** 2",
         "excess = 0.0",
     ),
-    ("solvers/dual_newton.py", "return smooth + float(problem.losses.conjugate(mu).sum())", "return smooth"),
+    (
+        "solvers/dual_newton.py",
+        "return iterate.conjugate() + float(problem.losses.conjugate(mu).sum())",
+        "return iterate.conjugate()",
+    ),
     ("solvers/dual_newton.py", "signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())", "signal = L.value(p)"),
     (
         "solvers/box_qp.py",

@@ -54,6 +54,15 @@ def clipped(C):
     return (C + C.T) / 2
 
 
+def accurate_cholesky(A):
+    """The lower Cholesky factor in extended precision."""
+    L = np.zeros(A.shape, np.longdouble)
+    for k in range(len(A)):
+        L[k:, k] = A[k:, k] - L[k:, :k] @ L[k, :k]
+        L[k:, k] /= np.sqrt(L[k, k])
+    return L
+
+
 def definite(rng, n):
     X = rng.normal(size=(n, 2 * n))
     return X @ X.T / (2 * n)
@@ -434,7 +443,7 @@ def test_logdet_always_arrives(rng):
     """Priors with tiny eigenvalues, and variables of very different scale: every one allows a unit diagonal."""
     C = np.array([[1, 1.6, 1.3], [1.6, 1, 2.2], [1.3, 2.2, 1]])
     result = nearest_correlation(clipped(C), divergence="logdet")
-    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton")
+    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton + interior_point")
     for _ in range(40):
         A = rng.normal(size=(6, 6))
         A = (A + A.T) / 2
@@ -927,6 +936,24 @@ def test_good_kinds_of_matrices():
 def test_bad_settings(settings, error, match):
     with pytest.raises(error, match=match):
         nearest_correlation(EYE, **settings)
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_logdet_at_large_condition_numbers(rng, n):
+    """Distance and bound, both computed in extended precision, differ by the tolerance at most."""
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    C = (Q * np.geomspace(1e-11, 1.0, n)) @ Q.T
+    C = (C + C.T) / 2
+    result = nearest_correlation(C, divergence="logdet")
+    assert result.status == "OPTIMAL"
+    L, mu = accurate_cholesky(C), result.dual.astype(np.longdouble)
+    K = accurate_cholesky(result.X)
+    inverse = np.linalg.inv(L.astype(float)).astype(np.longdouble)
+    inverse += inverse @ (np.eye(n) - L @ inverse)  # one step of Newton's method doubles its digits
+    distance = ((inverse @ K) ** 2).sum() - 2 * np.log(np.diag(K) / np.diag(L)).sum() - n
+    bound = 2 * np.log(np.diag(accurate_cholesky(np.eye(n) + (L.T * mu) @ L))).sum() - mu.sum()
+    assert 0 <= distance - bound <= 1.01 * result.tol * distance
+    assert float(distance) == pytest.approx(result.objective, rel=1e-9)
 
 
 def test_priors_of_any_size(rng):

@@ -9,7 +9,7 @@ from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
 from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.engine.loop import solve
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses

@@ -353,7 +353,7 @@ def test_other_verbose_estimators(wine, capsys):
     assert lines and end.startswith("[bregmat] MarginSVC: 3 machines, ")
     learner = MetricLearner(verbose=1, random_state=0).fit(*wine)
     first, *lines = capsys.readouterr().out.splitlines()
-    assert first == "[bregmat] y is read as classes; 10 candidates compared on 178 rows:"
+    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
     table = learner.selection_
     assert lines[0].startswith(f"[bregmat]   identity, not learned: score {table['score'][0]:.4f} +- ")
     assert sum(line.endswith(", chosen") for line in lines) == 1

@@ -16,8 +16,7 @@ from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.engine.loop import RunLog, Solver, solve_sequence
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, Solver, returns_result, solve_sequence
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
@@ -114,8 +113,19 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = DIVERGENCES.resolve(divergence)
-    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(D, loss, slack_weight, *solving, executor, block_size)
+    options = Options(
+        divergence=D,
+        loss=loss,
+        slack_weight=slack_weight,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        warm_start=warm_start,
+        callback=callback,
+        executor=executor,
+        block_size=block_size,
+    )
     data = prior.G0 if isinstance(prior, Factor) else prior
     if is_for_blocks(executor, block_size, constraints, data):
         from bregmat.sharded.nearest import nearest_kernel_sharded
@@ -186,8 +196,19 @@ def nearest_metric(
     array([[0.25, 0.  ],
            [0.  , 4.  ]])
     """
-    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(DIVERGENCES.resolve(divergence), loss, slack_weight, *solving, executor, block_size)
+    options = Options(
+        divergence=DIVERGENCES.resolve(divergence),
+        loss=loss,
+        slack_weight=slack_weight,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        warm_start=warm_start,
+        callback=callback,
+        executor=executor,
+        block_size=block_size,
+    )
     if is_for_blocks(executor, block_size, X, constraints):
         from bregmat.sharded.nearest import nearest_sharded
 

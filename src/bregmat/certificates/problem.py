@@ -1,4 +1,4 @@
-"""The data of problem (P), the nearest matrix to a prior under weighted bounds, and certificates of its points.
+"""Problem (P), the nearest matrix to a prior under weighted bounds: its data, certificates of its points, and proofs of infeasibility.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 
@@ -19,14 +19,17 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, add_diagonal, eigvalsh
 from bregmat.base.threads import cached_property
+from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.restoration import restore
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.engine.loop import Outcome, compose
-from bregmat.engine.problem import FEASIBLE, Certificate
+from bregmat.engine.problem import FEASIBLE, Certificate, Problem, Proof
 from bregmat.engine.result import Result
+from bregmat.engine.status import Record
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import RowErrors
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
@@ -44,7 +47,7 @@ class MatrixCertificate(Certificate):
     iterate: Iterate
     values: np.ndarray
 
-    def in_units(self, problem: Nearness) -> MatrixCertificate:
+    def in_units(self, problem: NearestMatrix) -> MatrixCertificate:
         """The certificate with all numbers in the user's units."""
         objective_scale, scale = problem.objective_scale, problem.scale
         return replace(
@@ -69,7 +72,7 @@ class MetRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Nearness:
+class NearestMatrix(Problem):
     """Problem (P) in coordinates in which the prior is diagonal.
 
     Attributes
@@ -91,6 +94,8 @@ class Nearness:
         Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     weight_span : float
         Largest over smallest finite slack weight; 1 if there is none.
+    errors : RowErrors or None
+        Errors of the rows of the operator; None if they are as exact as products of their vectors.
     prior : ndarray, shape (r,)
         Diagonal of M0.
     c, r : int
@@ -112,6 +117,7 @@ class Nearness:
     scale: float = 1.0
     linked: np.ndarray | None = None
     weight_span: float = 1.0
+    errors: RowErrors | None = None
     prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
@@ -185,7 +191,7 @@ class Nearness:
             Relative violation above which rows are restored; at most ``FEASIBLE``.
         """
         L, eps = self.losses, self.rounding_share
-        bound, mu = dual_bound(self, clip_dual(self, state.dual))
+        bound, mu = dual_bound(self, self.clip_dual(state.dual))
         iterate, p, objective, upper = state.iterate, state.values, np.nan, np.inf
         met = MetRows(iterate, p, 0.0 if np.isfinite(p).all() else np.inf)
         if np.isfinite(met.max_violation):
@@ -196,15 +202,15 @@ class Nearness:
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
+            norm = iterate.norm()
             rounding = eps * (abs(self.offset) + iterate.value_size())
             if not L.hard.all():
-                rounding += L.value_rounding(p, norms * norm, eps)
+                error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
+                rounding += L.value_rounding(p, error * norm, eps)
             if met.missed is None:
                 upper = objective + rounding
             else:
-                # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
-                noise = 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)
+                noise = self._rounding_of_values(iterate, p, norms, norm)
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
                 # a hard row may be missed if it holds by less than noise that is not small beside its unit
                 if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
@@ -213,15 +219,62 @@ class Nearness:
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
 
+    def clip_dual(self, mu: np.ndarray) -> np.ndarray:
+        """The nearest dual weights in their box; at an open end of the box, at most 1 - 1e-12 times that end."""
+        lower, upper = self.losses.dual_box
+        inside = 1.0 - 1e-12  # leaves infinite ends infinite
+        return np.minimum(np.maximum(mu, inside * lower), inside * upper)
 
-def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
-    """The nearest dual weights in their box; at an open end of the box, at most 1 - 1e-12 times that end."""
-    lower, upper = problem.losses.dual_box
-    inside = 1.0 - 1e-12  # leaves infinite ends infinite
-    return np.minimum(np.maximum(mu, inside * lower), inside * upper)
+    def _rounding_of_values(self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float) -> np.ndarray:
+        """Largest rounding of the value of each hard row at a matrix of this norm; ``norms`` (c,) are those of the rows."""
+        # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+        op, terms = self.operator, np.abs(p)
+        if not op.is_rank_one:
+            terms = np.maximum(terms, op.absolute().congruence(iterate.F).values_diagonal(iterate.x))
+        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit) * norm)
+        if self.errors is None:
+            return root * np.sqrt(norms)
+        return root * np.maximum(np.sqrt(norms), self.errors.lengths) + norm * self.errors.constant
+
+    # ------------------------------------------------------------------ what the loop asks
+    @property
+    def certifies_cheaply(self) -> bool:
+        """Whether no row is hard: hard rows are restored before each certificate."""
+        return self.is_always_feasible
+
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
+        """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
+        figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}
+        if self.is_always_feasible:
+            return figures | {"objective": state.objective}
+        return figures | {works_on: state.objective, "violation": state.violation(self)}
+
+    def record_in_units(self, row: Record) -> Record:
+        """A record of the history in the user's units."""
+        return replace(
+            row, objective=row.objective * self.objective_scale, dual_bound=row.dual_bound * self.objective_scale
+        )
+
+    def proof_beforehand(self) -> Proof | None:
+        """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
+        return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
+
+    def dual_size(self, state: Any) -> float:
+        """The largest dual weight; 0 if the problem is nearly solved."""
+        if state.signal <= 1e-2 * max(1.0, abs(state.objective)):
+            return 0.0
+        return float(np.abs(state.dual * self.unit).max(initial=0.0))
+
+    def contradiction(self, state: Any) -> Proof | None:
+        """A proof from the dual weights of a state that the hard rows contradict each other."""
+        return infeasibility(self, state.dual)
+
+    def last_contradiction(self, state: Any) -> Proof | None:
+        """A proof from a search over the hard rows with the largest dual weights."""
+        return contradiction_of_few(self, state.dual)
 
 
-def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
+def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarray]:
     """``g(mu)`` less its rounding, and the weights that it holds for: ``theta mu`` if T(mu) is outside the domain of the inverse link."""
     D, L, t0 = problem.divergence, problem.losses, problem.t0
     on = np.flatnonzero(mu)
@@ -235,7 +288,10 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     if not np.isfinite(T).all():
         return -np.inf, mu
     t = eigvalsh(T)
-    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
+    norms = rows.norms()
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
+    if problem.errors is not None:
+        terms += float(np.abs(mu[on]) @ RowErrors(*(part[on] for part in problem.errors)).of_matrices(norms))
     error = terms + problem.rounding_share * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
@@ -254,7 +310,7 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     return bound if np.isfinite(bound) else -np.inf, mu
 
 
-def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
+def _share_in_domain(problem: NearestMatrix, A: np.ndarray) -> float:
     """A theta <= 1 with ``T0 - theta A`` in the domain; 0 if none is known.
 
     For T0 < 0 and the domain T < 0: ``theta lambda_max(|T0|^-1/2 (-A) |T0|^-1/2) < 1``.
@@ -268,13 +324,13 @@ def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
 
 
 def with_met_rows(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
 ) -> MetRows:
     """The matrix with its values and violations, after restoration of hard rows to feasibility if that is needed and succeeds.
 
     Parameters
     ----------
-    problem : Nearness
+    problem : NearestMatrix
     iterate : Iterate
         The matrix.
     p, mu : ndarray, shape (c,)

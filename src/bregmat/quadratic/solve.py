@@ -16,10 +16,10 @@ from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.equality import rough_point
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import DenseUpdates
+from bregmat.quadratic.states import Minimum
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)
@@ -56,7 +56,7 @@ class Request:
 
 
 def minimize(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
 ) -> Outcome:
     """Minimise a program with checked data; the certificate is in terms of the given rows, and is the last line of the history.
 
@@ -91,7 +91,7 @@ def minimize(
     return outcome
 
 
-def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
+def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
     most = MAX_ITER if request.max_iter is None else request.max_iter
     limits: dict[str, Any] = {"tol": request.tol, "log": log}
@@ -124,7 +124,7 @@ def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Reques
 
 
 def _run_updates(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
     program = DenseUpdates(problem, is_rough=log.is_late())
@@ -145,7 +145,7 @@ def _run_updates(
     return log.outcome(problem.certify(end), request.tol, found.exit_reason, name, found.n_iter)
 
 
-def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
+def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:
     """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
     proof = outcome.certificate
     is_unbounded = outcome.status is Status.UNBOUNDED

@@ -12,9 +12,9 @@ from bregmat.engine.loop import State
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
+from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
 
 CLOSE = 1e-6  # optimality residual below which rounding may hide the proof
@@ -222,7 +222,7 @@ class DenseUpdates(SplitProgram):
 
     is_certified = True
 
-    def __init__(self, problem: NonnegativeQP, *, is_rough: bool) -> None:
+    def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
         super().__init__(
             DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
         )

@@ -15,8 +15,7 @@ import scipy
 
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import MatrixCertificate
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
 from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve
@@ -30,8 +29,8 @@ from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
 from bregmat.solvers.base import SOLVERS
-from bregmat.solvers.mirror_newton import MirrorNewton
 from bregmat.solvers.plan import Options
+from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
 
@@ -208,8 +207,8 @@ class _Checkpoints:
 
 # ---------------------------------------------------------------------- soft rows
 def _solve_soft(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
-    solver = MirrorNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
-    if not isinstance(solver, MirrorNewton):
+    solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
+    if solver.name != SampledNewton.name:
         raise TypeError(f"sharded rows with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
     try:
         solver.check(problem)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.engine.loop import Outcome, RunLog, solve_sequence
 from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import ExitReason, Status
@@ -59,7 +59,7 @@ class WorkingSet:
         while True:
             outcome = self._solve_here(mu, steps)
             steps, proof = outcome.n_iter, outcome.certificate
-            p = problem.operator.congruence(proof.iterate.F).values_diagonal(proof.iterate.x)
+            p = proof.iterate.values(problem.operator)
             # Without a feasible point of the few rows there is none of all rows.
             is_over = outcome.status is Status.INFEASIBLE or not np.isfinite(proof.upper)
             found = np.zeros(0, np.int64) if is_over else self._most_violated(p)

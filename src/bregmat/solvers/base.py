@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.base.registry import Registry
-from bregmat.certificates.problem import Nearness
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
 from bregmat.engine.loop import State
 from bregmat.objective.divergences import DIVERGENCES
@@ -35,7 +35,7 @@ class MatrixState(State):
         @property
         def values(self) -> np.ndarray: ...
 
-    def violation(self, problem: Nearness) -> float:
+    def violation(self, problem: NearestMatrix) -> float:
         """Largest relative violation of a hard row; asked for only if there is one."""
         return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
 
@@ -62,7 +62,7 @@ class SolverWithNeeds:
     needs_loss: ClassVar[tuple[str, ...]]
     starts_at_prior: ClassVar[bool] = False  # whether the loss of every row must be finite at the prior
 
-    def check(self, problem: Nearness, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
+    def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
         """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
         D, L, missing = problem.divergence, problem.losses, []
         # divergences and losses of users may lack an attribute

@@ -230,13 +230,13 @@ class Recomputation:
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
-        gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
+        # an infinite objective beside UNKNOWN claims nothing
+        claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
+        blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
+        gap = (upper + blur / 16.0 - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = CLOSE * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
-        # an infinite objective beside UNKNOWN claims nothing
-        claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
-        blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0
         if is_feasible and claims_objective:
             found.compare("objective", objective, allowed + blur)
         found.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))

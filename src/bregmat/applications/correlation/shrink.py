@@ -14,9 +14,8 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
-from bregmat.engine.loop import RunLog, compose
+from bregmat.engine.loop import RunLog, compose, returns_result
 from bregmat.engine.problem import Certificate
-from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table

@@ -11,8 +11,7 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.engine.loop import RunLog, compose, solve_sequence
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, compose, returns_result, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
