@@ -16,8 +16,7 @@ from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.engine.loop import RunLog, Solver, solve_sequence
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, Solver, returns_result, solve_sequence
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
