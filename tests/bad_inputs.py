@@ -657,9 +657,9 @@ ENTRIES = {
         None,
         {
             "path": dict(PATH.items()) | {"absent": "absent.bm"},
-            "kind": {"number": 3, "word": "MetricLearner", "thing": Thing()},
         },
-        {"path": "path|No such file", "kind": "kind|path"},
+        {"path": "path|No such file"},
+        free=("kind",),
     ),
     "register": Entry(
         bregmat.register,
