@@ -192,8 +192,8 @@ class MetricOptions:
         from bregmat.estimators.linear_maps import PRIORS
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.objective.losses import LOSSES
-        from bregmat.typing import MetricKind
         from bregmat.solvers.base import SOLVERS
+        from bregmat.typing import MetricKind
 
         as_choice("--metric", self.metric, ("auto", *get_args(MetricKind)))
         as_choice("--prior", self.prior, ("auto", *PRIORS))
