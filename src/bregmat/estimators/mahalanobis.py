@@ -16,8 +16,8 @@ from bregmat.base.checks import rows_text, to_numpy
 from bregmat.base.linalg import blocks, product, unit_rows
 from bregmat.base.points import as_array_points, check_dense_size, check_numeric
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.result import MatrixResult
 from bregmat.estimators.base import validated
-from bregmat.run.result import MatrixResult
 from bregmat.typing import MetricKind, Pairs, Points
 
 CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time

@@ -15,6 +15,7 @@ from bregmat.applications.softmax import SoftmaxResult
 from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
 from bregmat.base.linalg import unit_rows
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.engine.result import check
 from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say, validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.retrieval.passes import (
@@ -29,7 +30,6 @@ from bregmat.retrieval.passes import (
     unlearned,
 )
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
-from bregmat.run.result import check
 from bregmat.typing import RandomState, Table
 
 

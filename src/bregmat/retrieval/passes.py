@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
 from bregmat.base.linalg import blocks, unit_rows
 from bregmat.base.threads import is_interrupted
+from bregmat.engine.status import ExitReason, Record
 from bregmat.retrieval.relevance import CHUNK, MEASURES, ranking_measures
-from bregmat.run.result import ExitReason, Record
 
 MAX_SCORES = 4_000_000  # scores of queries and documents in one problem; more queries are sampled
 MAX_COMPARED = 600  # queries on which settings are compared
