@@ -8,8 +8,10 @@ import numpy as np
 
 from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.engine.status import Status
+from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.written_losses import distance, least_of_lagrangian
 
 
 @recompute.register
@@ -25,7 +27,7 @@ def _(result: SoftmaxResult, problem: Any, found: Verification) -> None:
 
 
 class _Claims:
-    """``1/2 |W - I|^2 + sum_i gamma_i (T logsumexp_j(v_ij / T) - sum_j y_ij v_ij)`` from the arguments of the call."""
+    """``D(W, I) + sum_i gamma_i (T logsumexp_j(v_ij / T) - sum_j y_ij v_ij)`` from the arguments of the call."""
 
     def __init__(self, problem: Any) -> None:
         scores = problem["scores"]
@@ -35,6 +37,7 @@ class _Claims:
         self.h, self.c = (np.broadcast_to(np.asarray(x, dtype=real), (n, m)) for x in (scores.share, scores.constant))
         self.y, self.heat = np.asarray(problem["targets"], dtype=real), real(problem["temperature"])
         self.gamma = np.broadcast_to(np.asarray(problem.get("weights", 1.0), dtype=real), (n,))
+        self.divergence = DIVERGENCES.resolve(problem.get("divergence", "frobenius"))
         allowed = problem.get("allowed")
         self.allowed = np.ones((n, m), dtype=bool) if allowed is None else np.asarray(allowed)
         self.eps = unit_of(real) * (n + m + d)
@@ -66,11 +69,9 @@ class _Claims:
         P = np.where(self.allowed, np.maximum(P, 0), 0)
         P /= P.sum(axis=1, keepdims=True)
         mu = self.gamma[:, None] * (self.y - P)
-        d = self.Q.shape[1]
-        t = eigenvalues(np.eye(d, dtype=self.real) + self.adjoint(mu))
         entropy = self.heat * (self.gamma @ np.where(P > 0, P * np.log(np.where(P > 0, P, 1)), 0).sum(axis=1))
-        positive = np.maximum(t, 0)
-        return 0.5 * (d - positive @ positive) - (mu * self.c).sum() - entropy
+        gain, _, _ = least_of_lagrangian(self.divergence, np.ones(self.Q.shape[1], dtype=self.real), -self.adjoint(mu))
+        return gain - (mu * self.c).sum() - entropy
 
     def report(self, result: SoftmaxResult, found: Verification) -> None:
         """Compare all figures of the result."""
@@ -90,7 +91,7 @@ class _Claims:
         )
         noise = 64 * ROUNDING * d * np.asarray(size, dtype=float)
         found.compare_all("values", v + self.c, noise + CLOSE)
-        objective = 0.5 * ((W - np.eye(d)) ** 2).sum() + self.loss(v + self.c)
+        objective = distance(self.divergence, W, np.ones(d, dtype=self.real)) + self.loss(v + self.c)
         bound = self.bound(result.dual.astype(self.real), found)
         counts = self.allowed.sum(axis=1)
         unit = max(
