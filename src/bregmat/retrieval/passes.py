@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
+from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
 from bregmat.base.linalg import blocks, unit_rows
 from bregmat.base.threads import is_interrupted
 from bregmat.engine.status import ExitReason, Record
@@ -122,9 +122,7 @@ class RetrievalPasses:
     W : ndarray, shape (d, d)
         The metric so far, at first the identity.
     result : SoftmaxResult or None
-        Of the last pass that lowered the objective with the true cosines.
-    history : list of Record
-        Of all passes.
+        Of the last passes that lowered the objective with the true cosines.
     """
 
     corpus: Corpus
@@ -133,51 +131,35 @@ class RetrievalPasses:
     callback: Callable[[Record], Any] | None = None
     W: np.ndarray = field(init=False)
     result: SoftmaxResult | None = None
-    history: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.W, self.targets = np.eye(self.corpus.queries.shape[1]), self.corpus.targets
 
-    def learn(self, setting: Setting, n_passes: int) -> bool:
-        """Up to ``n_passes`` further passes; whether the last one lowered the true objective, so that another may help."""
-        value = self.objective(setting, self.W)
-        for _ in range(n_passes):
-            result = self._solve(setting)
-            W = result.coordinates.metric(result.iterate)
-            new = self.objective(setting, W)
-            if self.result is None or new < value or result.exit_reason is ExitReason.INTERRUPTED:
-                self.result = replace(
-                    result, history=self.history, n_iter=len(self.history), seconds=self.history[-1].seconds
-                )
-            if not new < value or result.exit_reason is ExitReason.INTERRUPTED:
-                return False
-            self.W, value = W, new
-        return True
+    def learn(self, setting: Setting, n_passes: int) -> None:
+        """Up to ``n_passes`` further passes."""
+        result = cosine_metric(
+            self.corpus.queries,
+            self.corpus.documents,
+            self.targets,
+            n_passes=n_passes,
+            start=self.W,
+            temperature=setting.temperature,
+            weights=setting.slack_weight / (setting.temperature * len(self.targets)),
+            tol=self.tol,
+            max_iter=self.max_iter,
+            callback=self.callback,
+        )
+        W = result.coordinates.metric(result.iterate)
+        is_better = self.objective(setting, W) < self.objective(setting, self.W)
+        if self.result is None or is_better or result.exit_reason is ExitReason.INTERRUPTED:
+            self.result = result
+        if is_better:
+            self.W = W
 
     def objective(self, setting: Setting, W: np.ndarray) -> float:
         """``1/2 |W - I|^2 + slack_weight * mean_i -log softmax`` with the true cosines."""
         loss = float(self.corpus.losses(W, [setting.temperature]).mean())
         return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + setting.slack_weight * loss
-
-    def _solve(self, setting: Setting) -> SoftmaxResult:
-        """The convex problem linearised at the metric so far."""
-        history, stage = self.history, (self.history[-1].stage if self.history else 0) + 1
-        n_before, seconds = len(history), history[-1].seconds if history else 0.0
-
-        def record(row: Record) -> Any:
-            history.append(replace(row, iteration=n_before + row.iteration, seconds=seconds + row.seconds, stage=stage))
-            return self.callback(history[-1]) if self.callback is not None else None
-
-        return softmax_metric(
-            PairScores.cosines(self.corpus.queries, self.corpus.documents, self.W),
-            self.targets,
-            temperature=setting.temperature,
-            weights=setting.slack_weight / (setting.temperature * len(self.targets)),
-            tol=self.tol,
-            max_iter=self.max_iter,
-            start=self.W,
-            callback=record,
-        )
 
 
 # ---------------------------------------------------------------------- the choice
