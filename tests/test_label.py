@@ -5,6 +5,8 @@ import io
 import json
 import runpy
 import struct
+import sys
+import types
 import zlib
 
 import numpy as np
@@ -19,6 +21,7 @@ from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import Agreement, find_clusters
 from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.features import text_features
 from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning, plane
@@ -176,6 +179,21 @@ def test_named_classes_are_apart():
         (1, 0, 2): {1, 2},
         (1, 0, 1): {1, 3},  # the last name of 1 holds
     }
+
+
+def test_a_class_may_begin_with_its_name():
+    answers = said(
+        different(0, 60), {**different(100, 0, 60), "name": "white"}, {"kind": "name", "points": [101], "name": "white"}
+    )
+    groups = Links(answers.active()).groups()
+    assert [(one.key, one.name, groups.members[one.group]) for one in groups.all_apart()] == [
+        (1, "", [0]),
+        (2, "", [60]),
+        (3, "white", [100, 101]),
+    ]
+    assert answers.active()[1].sentence(range(200)) == "100 differs from 0, 60, named 'white'"
+    with pytest.raises(ValueError, match="the name of a class"):
+        answers.check({**different(1, 2), "name": ""})
 
 
 def test_entailed_rows_are_bounded_and_stay():
@@ -770,6 +788,139 @@ def test_the_prior_is_chosen_by_held_out_answers(tmp_path, rng):
         assert learning.chosen(many, learning.start).name == expected
         assert learning.chosen(many, learning.other).name == expected
         assert Learning(points, LabelSettings(prior=start)).chosen(many, learning.start).name == start
+
+
+def test_cells_that_were_filled_are_marked(tmp_path):
+    from bregmat_app.cli.labelling import _read
+
+    path = tmp_path / "homes.csv"
+    path.write_text("id,area,rooms\nh1,127.6,4\nh2,,2\nh3,30.5,\nh4,50,2\n")
+    points = _read(path, ColumnOptions(missing="median"), PageOptions())
+    assert points.texts == [
+        "area: 127.6\nrooms: 4",
+        "area: missing (the median 50 is used)\nrooms: 2",
+        "area: 30.5\nrooms: missing (the median 2 is used)",
+        "area: 50\nrooms: 2",
+    ]
+
+
+# ---------------------------------------------------------------- texts and pictures without numbers
+TOPICS = {
+    "weather": "rain wind storm cloud sun snow fog thunder frost breeze",
+    "music": "violin piano concert melody drum guitar choir orchestra rhythm song",
+    "kitchen": "soup oven bread butter pepper onion recipe pan flour spoon",
+}
+COMMON = "the a today we very often there some people about old new little again many"
+
+
+def sentences(n, rng):
+    """Sentences of one topic each, mostly of words that all share, and their topics."""
+    y = rng.integers(0, len(TOPICS), n)
+    words = [topic.split() for topic in TOPICS.values()]
+    chosen = [[*rng.choice(COMMON.split(), 7), *rng.choice(words[k], 4)] for k in y.tolist()]
+    return [" ".join(rng.permutation(some)) for some in chosen], y
+
+
+def nearest_share(points, y):
+    """How often the nearest other point has the same class."""
+    sq = ((points[:, None] - points) ** 2).sum(axis=-1)
+    np.fill_diagonal(sq, np.inf)
+    return np.mean(y[sq.argmin(axis=1)] == y)
+
+
+@pytest.fixture
+def no_sentence_model(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+
+@pytest.mark.usefixtures("no_sentence_model")
+def test_texts_without_numbers_get_features(tmp_path, rng, capsys, monkeypatch):
+    texts, y = sentences(150, rng)
+    path = tmp_path / "texts.csv"
+    path.write_text("id,text,year\n" + "".join(f"t{k},{text},1999\n" for k, text in enumerate(texts)))
+    with pytest.raises(ValueError, match=r"no feature is left.*--text COLUMN or --images FOLDER makes features"):
+        _open(path, ColumnOptions(), PageOptions())
+    session, listening = _open(path, ColumnOptions(), PageOptions(text="text"))
+    listening.close()
+    points = session.points
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"features ({points.X.shape[1]}): {points.made}" in said and points.made.startswith("TF-IDF of ")
+    assert "truncated SVD" in points.made and session.about()["made"] == points.made
+    assert nearest_share(points.X, y) > 0.9
+    np.testing.assert_allclose((points.X**2).sum(axis=1), 1)
+    assert session.learning.start.name == "identity" and points.texts == texts
+    session.say(different(0, int(np.flatnonzero(y != y[0])[0])))
+    state = session.learn()
+    for name in ("constraints.csv", "model.bm", "learn.py"):
+        (tmp_path / name).write_bytes(exported(session, state, name))
+    session.close()
+    # the script reads the texts again and makes the same features
+    monkeypatch.chdir(tmp_path)
+    spoken = runpy.run_path("learn.py")
+    assert np.array_equal(spoken["X"], points.X)
+    learner = bregmat.load(tmp_path / "model.bm")
+    assert np.array_equal(spoken["learner"].get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+
+
+def test_a_sentence_model_is_used_if_one_is_installed(monkeypatch):
+    class Model:
+        def __init__(self, name, local_files_only, device):
+            assert local_files_only  # nothing is downloaded
+
+        def encode(self, texts, normalize_embeddings):
+            assert normalize_embeddings
+            return np.eye(len(texts), 3, dtype=np.float32)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", types.SimpleNamespace(SentenceTransformer=Model))
+    found = text_features(["a", "b", "c"])
+    assert found.made == "sentence model all-MiniLM-L6-v2" and np.array_equal(found.X, np.eye(3))
+    monkeypatch.setattr(Model, "__init__", lambda self, *given, **more: (_ for _ in ()).throw(OSError("no such files")))
+    assert text_features(["one sun", "two suns", "one moon"]).made.startswith("TF-IDF")
+
+
+@pytest.mark.usefixtures("no_sentence_model")
+def test_texts_that_share_no_words_are_refused():
+    for texts in (["", "", ""], ["same same", "same same", "same same"]):
+        with pytest.raises(ValueError, match="no words in common to tell them apart by"):
+            text_features(texts)
+
+
+@pytest.mark.parametrize("is_grey", [True, False])
+def test_a_folder_of_pictures_gets_features(is_grey, tmp_path, rng):
+    from PIL import Image
+
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    y = np.arange(30) % 2
+    for k in range(30):
+        pixels = rng.integers(0, 60, (20, 30, 3), dtype=np.uint8)
+        pixels[:, :15] += np.uint8(150 * y[k])  # the left half is bright
+        Image.fromarray(pixels.mean(axis=2).astype(np.uint8) if is_grey else pixels).save(folder / f"{k:02d}.png")
+    session, listening = _open(None, ColumnOptions(), PageOptions(images=folder))
+    listening.close()
+    points = session.points
+    assert points.made == f"{'grey' if is_grey else 'colour'} thumbnails of 16 x 16 pixels, PCA to 29 components"
+    assert points.names[:2] == ["00.png", "01.png"] and session.journal.path == tmp_path / "pictures.label.jsonl"
+    assert nearest_share(points.X, y) == 1 and points.picture(0) is not None
+    spoken: dict = {}
+    exec(points.source, spoken)
+    assert np.array_equal(spoken["X"], points.X) and spoken["sample_id"] == points.names
+    session.close()
+    # a table that names the pictures; the other order of rows is that of the points
+    table = tmp_path / "table.csv"
+    table.write_text("file,kind\n" + "".join(f"{k:02d}.png,{'ab'[y[k]]}\n" for k in range(29, -1, -1)))
+    session, listening = _open(table, ColumnOptions(labels="kind"), PageOptions(images=folder))
+    listening.close()
+    session.close()
+    assert nearest_share(session.points.X, y[::-1]) == 1 and session.points.classes[:2] == ["b", "a"]
+    exec(session.points.source, spoken)
+    assert np.array_equal(spoken["X"], session.points.X)
+    (folder / "00.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"00\.png: not a picture that can be read"):
+        _open(None, ColumnOptions(), PageOptions(images=folder))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no picture"):
+        _open(None, ColumnOptions(), PageOptions(images=tmp_path / "empty"))
 
 
 # ---------------------------------------------------------------- taking away

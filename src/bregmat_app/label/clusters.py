@@ -24,9 +24,7 @@ STEPS = 60  # of label propagation; a label passes on to the neighbours in each
 LEAST_ANSWERED = 10  # mean number of points per group from which kernel ridge regression is used
 MOST_ANSWERED = 500  # points of the regression; others are left out, so that a question does not take longer
 RIDGE = 0.1  # added to the diagonal of the kernel matrix, which is 1
-CLEAR = (
-    0.25  # difference of the two largest scores from which a label is clear; 98 % of these labels are right on digits after 30 answers
-)
+CLEAR = 0.25  # difference of the two largest scores from which a label is clear; 98 % of these labels are right on digits after 30 answers
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernel, relative to the median squared distance of the answered points
 TINY = 1e-150  # avoids a division by zero where many points coincide; its square is positive, too
 

@@ -59,8 +59,7 @@ class Links:
                 self._link(i, j, answer.number)
             self.apart += [(i, j, frozenset({answer.number})) for i, j in answer.different()]
             self.closer += [(frozenset((a, b)), frozenset((a, c)), answer.number) for a, b, c in answer.closer()]
-            if answer.kind == "name":
-                named |= dict.fromkeys(answer.points, answer)  # the last name of a point counts
+            named |= dict.fromkeys(answer.named(), answer)  # the last name of a point counts
         self.names = sorted({answer.name for answer in named.values()})
         self.links |= {name: [] for name in self.names}
         for point, answer in named.items():

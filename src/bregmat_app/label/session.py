@@ -279,6 +279,5 @@ def _named(answers: list[Answer]) -> dict[int, str]:
     """Return the class name of each point that has one; the last name counts."""
     named: dict[int, str] = {}
     for answer in answers:
-        if answer.kind == "name":
-            named |= dict.fromkeys(answer.points, answer.name)
+        named |= dict.fromkeys(answer.named(), answer.name)
     return named

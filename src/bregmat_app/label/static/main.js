@@ -116,8 +116,8 @@ function giveName() {
   if (isAsked) {
     // a new name begins a class, which differs from the others
     const others = question.classes.filter((one) => one.is_known).map((one) => one.members[0]);
-    if (others.length && !question.classes.some((one) => one.name === name)) line.send({ type: "say", event: { kind: "different", points: [...points, ...others] } });
     setOpen(false);
+    if (others.length && !question.classes.some((one) => one.name === name)) { say({ kind: "different", points: [...points, ...others], name }, `Named ${name}`); return; }
   }
   say({ kind: "name", points, name }, `Named ${name}`);
 }

@@ -9,7 +9,7 @@ const CLASS_KEYS = "123456789abehijkoptwyz"; // keys that do nothing else; later
 export const keyOf = (key) => CLASS_KEYS[key - 1] ?? "";
 export const classOf = (key) => CLASS_KEYS.indexOf(key) + 1; // 0: none
 export const titleOf = ({ key, name }) => name || `group ${key}`;
-const isPair = ({ classes }) => classes.length === 1 && classes[0].members.length > 0;
+const isPair = ({ classes }) => classes.length === 1 && classes[0].members.length > 0 && !classes[0].name;
 
 // the points of a question on the map, with the text beside each: the one asked about, then one of each class
 export const pointsOf = (question) => [
