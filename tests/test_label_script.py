@@ -32,10 +32,10 @@ class Labeller:
         start = re.search(r"^(Which group does it belong to|Are these the same)\?$", words, re.MULTILINE)
         end = re.search(r"^(Compared with the known labels|Learned)$", words, re.MULTILINE)
         lines = [line for line in words[start.end() : end.start()].splitlines() if line]
-        buttons = next(k for k, line in enumerate(lines) if line.startswith(("A new one", "By name")))
-        return lines[:buttons], {
-            name: key for key, name in re.findall(r"^(\w) (.+)$", "\n".join(lines[buttons:]), re.MULTILINE)
-        }
+        buttons = next(k for k, line in enumerate(lines) if line.startswith(("New one", "By name")))
+        offered = "\n".join(lines[buttons:])
+        named = re.findall(r"^([0-9a-z]) (.+)\n(?:\d+ given|\d+, nearest|none given)$", offered, re.MULTILINE)
+        return lines[:buttons], {name: key for key, name in named}
 
     def n_answers(self):
         return int(re.search(r"^(\d+) answers?$", self.seen(), re.MULTILINE)[1])
@@ -105,6 +105,7 @@ def test_texts_without_numbers_by_what_is_seen(browser, tmp_path, rng):
         labeller = Labeller(
             browser, lambda lines: next(topic_of[word] for word in lines[1].split() if word in topic_of)
         )
+        assert "TF-IDF" in labeller.seen()
         assert labeller.question()[1] == {"music": "1", "kitchen": "2"}
         labeller.until_told_to_stop(60)
         rows = labeller.labels(tmp_path / "downloads")

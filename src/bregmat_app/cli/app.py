@@ -240,8 +240,10 @@ def label(
         raise fail("--demo takes no POINTS")
     if points is None and (page.text or columns != ColumnOptions()):
         raise fail("--demo brings its own pictures and labels" if demo else "a folder of pictures has no columns")
-    if page.prior not in ("auto", "identity", "variance"):
-        raise fail(f"--prior must be auto, identity or variance; got {page.prior!r}")
+    with bad_input():
+        from bregmat.base.checks import as_choice
+
+        as_choice("--prior", page.prior, ("auto", "identity", "variance"))
     if not 0 < page.slack_weight < float("inf"):
         raise fail(f"--slack-weight must be positive and finite; got {page.slack_weight}")
     if demo and page.images:

@@ -28,6 +28,8 @@ const times = new Map(); // the same by version, until the map of that version i
 let colourBy = "group";
 
 $("title").textContent = about.title;
+$("made").hidden = !about.made;
+$("made").textContent = `Features: ${about.made}.`;
 document.title = `${about.title} – bregmat label`;
 
 function spoken(i) {

@@ -26,7 +26,7 @@ function classButton(one, isGuess, choose) {
     el("button", { type: "button", class: isGuess ? "group guess" : "group", key: `group-${key}`, onclick: () => choose(key) },
       picture === null ? null : el("span", { class: "members" }, pointPicture(picture, 64, true), ...others.map((i) => pointPicture(i, 20))),
       el("span", {}, keyCap(keyOf(key)), ` ${titleOf(one)}`),
-      el("small", {}, isGuess ? `${size}, nearest` : `${size} given`)),
+      el("small", {}, isGuess ? `${size}, nearest` : `${size || "none"} given`)),
     picture === null ? null : pointText(picture, el("p", {}), 200));
 }
 
