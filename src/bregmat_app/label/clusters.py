@@ -48,7 +48,7 @@ def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clust
     Euclidean distances of the points `mapped`, (n, r), are those of the learned metric; those of `first`, (n, d), are of the prior.
     """
     classes = groups.all_apart()[:n_clusters]
-    chosen = [groups.members[one.group] for one in classes]
+    chosen = [groups.points(one) for one in classes]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
     if len(chosen) < k:
         label, margin = _k_means(mapped, chosen, k), np.zeros(len(mapped))

@@ -23,7 +23,7 @@ class MadeFeatures:
     """Features (n, d), their names, and what they were made by, in words."""
 
     X: np.ndarray
-    names: list[str]
+    names: Sequence[str]
     made: str
 
 

@@ -42,6 +42,10 @@ class Groups:
         """Return the classes that have points; their groups are all different."""
         return [one for one in self.classes if one.group is not None]
 
+    def points(self, one: LabelClass) -> list[int]:
+        """Return the points of a class, in the order of the answers."""
+        return [] if one.group is None else self.members[one.group]
+
 
 class Links:
     """Graph of the answers. Its nodes are points and class names; its links join nodes that are the same."""
@@ -144,10 +148,10 @@ def _classes(groups: Groups, names: Sequence[str], before: Groups | None) -> lis
             chosen[key] = LabelClass(key, groups.names.get(group, ""), group)
             taken.add(group)
 
-    for old in [] if before is None else before.classes:
+    before = before or Groups({}, [], {})
+    for old in before.classes:
         # a class is where the first of its points is that still occurs in an answer
-        points = [] if old.group is None or before is None else before.members[old.group]
-        first = next((i for i in points if i in groups.of), None)
+        first = next((i for i in before.points(old) if i in groups.of), None)
         if first is not None and old.key not in chosen:
             add(groups.of[first], old.key)
     for group in range(len(groups.members)):

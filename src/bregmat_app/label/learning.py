@@ -111,7 +111,7 @@ class Learning:
 
         As in :class:`bregmat.MetricLearner`, that is the `last` one unless the other is better by half a standard error.
         """
-        members = [groups.members[one.group] for one in groups.all_apart() if len(groups.members[one.group]) > 1]
+        members = [groups.points(one) for one in groups.all_apart() if len(groups.points(one)) > 1]
         codes = np.repeat(np.arange(len(members)), list(map(len, members)))
         if self.settings.prior != "auto" or len(members) < 2 or len(codes) < FEWEST_COMPARED:
             return last

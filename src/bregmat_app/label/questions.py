@@ -65,7 +65,7 @@ def next_question(
     for one in classes:
         if one.group in closed[groups.of.get(point, -1)]:
             continue
-        some = [] if one.group is None else groups.members[one.group]
+        some = groups.points(one)
         sq = sq_to_members(mapped, np.array([point]), some)[0]
         offered.append(one)
         members.append([some[m] for m in np.argsort(sq, kind="stable")[:MOST_MEMBERS]])

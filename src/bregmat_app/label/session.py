@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat_app.label.answers import Answer, Answers, rows_of
 from bregmat_app.label.clusters import Agreement, Clusters, find_clusters
-from bregmat_app.label.groups import MOST_CLASSES, Groups, Links
+from bregmat_app.label.groups import MOST_CLASSES, Groups, LabelClass, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
 from bregmat_app.label.points import LabelPoints
@@ -215,10 +215,9 @@ class Session:
         size = dict.fromkeys(classes, 0) | dict(zip(keys.tolist(), sizes.tolist()))
         found = []
         for key in sorted(size):
-            group = classes[key].group if key in classes else None
-            given = [] if group is None else state.groups.members[group]
-            name = classes[key].name if key in classes else ""
-            found.append({"key": key, "name": name, "size": size[key], "given": len(given), "first": given[:1]})
+            one = classes.get(key, LabelClass(key))
+            given = state.groups.points(one)
+            found.append({"key": key, "name": one.name, "size": size[key], "given": len(given), "first": given[:1]})
         return found
 
     def is_current(self, state: SessionState) -> bool:

@@ -43,7 +43,7 @@ export function statusRows(shown) {
     ...row("Status", shown.status === "OPTIMAL" ? "OPTIMAL: proven optimal" : shown.status, shown.status === "OPTIMAL" ? "good" : "bad"),
     ...row("Gap", `${small(shown.gap)} (tolerance: ${small(shown.tol)})`),
     ...row("Answers met", nearly ? `${met} of ${all}, ${nearly} more within 10 %` : `${met} of ${all}`, met + nearly === all ? "good" : ""),
-    ...row("Rows", String(shown.n_rows)),
+    ...row("Constraints", String(shown.n_rows)),
     ...row("Learned in", `${(1000 * shown.seconds).toFixed(0)} ms`),
   ];
 }
