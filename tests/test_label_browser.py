@@ -175,7 +175,7 @@ def test_keyboard_alone(version, browser):
         "help",
         "lasso",
         "colour",
-        "different",
+        "ask-new",
         "ask-name",
         "ask-skip",
         "enlarge",
