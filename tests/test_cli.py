@@ -678,7 +678,8 @@ def test_help_describes_the_constraints_file(bregmat):
 
 
 @pytest.mark.parametrize(
-    "command", ["learn", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None]
+    "command",
+    ["learn", "retrieve", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None],
 )
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.
@@ -1031,7 +1032,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -1052,7 +1053,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))

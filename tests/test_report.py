@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bregmat.base.html import number, result_html, seconds
+from bregmat.base.html import number, seconds
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import result_html
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_metric
-from bregmat.run.result import ExitReason, Record, Status
 from bregmat_app.report import ReportData, render_report, write_report
 from bregmat_app.report.sections import feature_shares
 from reporting import PICTURES, wine_learned
