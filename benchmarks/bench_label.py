@@ -58,8 +58,8 @@ def answer(browser, y):
     point, *others = browser.execute_script(
         "return [...document.querySelectorAll('#question-box [data-point]')].map(e => +e.dataset.point)"
     )
-    right = [k for k, other in enumerate(others, 1) if y[other] == y[point]]
-    ActionChains(browser).send_keys(str(right[0]) if right else "0").perform()
+    right = [key for key, other in zip("123456789abehijkoptwyz", others) if y[other] == y[point]]
+    ActionChains(browser).send_keys(right[0] if right else "0").perform()
 
 
 def session(browser, folder, size, n_answers, is_hasty):

@@ -52,7 +52,7 @@ def answered(question, y):
 def measured(Z, first, groups, y, is_chosen):
     """(NMI, 4-NN accuracy)."""
     n_classes = int(y.max()) + 1
-    clusters = find_clusters(Z, first, groups, None if is_chosen else n_classes)
+    clusters = find_clusters(Z, first, groups, None if is_chosen else n_classes).key
     near = NearestNeighbors(n_neighbors=K).fit(Z).kneighbors(return_distance=False)
     votes = np.stack([(y[near] == c).sum(axis=1) for c in range(n_classes)], axis=1)
     return nmi(y, clusters), float(np.mean(votes.argmax(axis=1) == y))
@@ -65,13 +65,13 @@ def curve(X, y, seed, n_answers, is_chosen):
     for count in range(n_answers + 1):
         asked_in, groups = learning.X @ learned.map, Links(answers.active()).groups()
         if count:
-            learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
+            learned = learning.learn(rows_of(answers.active(), learning.start.near, learning.start.far), learned)
         if count % EVERY == 0:
-            found.append(measured(learning.X @ learned.map, learning.first, groups, y, is_chosen))
+            found.append(measured(learning.X @ learned.map, learning.start.first, groups, y, is_chosen))
         i, j = rng.choice(len(X), 2, replace=False).tolist()
         event = {"kind": "same" if y[i] == y[j] else "different", "points": [i, j]}
         if is_chosen:
-            question = next_question(asked_in, learning.first, groups, rng)
+            question = next_question(asked_in, learning.start.first, groups, rng)
             if question is None:  # every point has its group
                 return np.array(found + [found[-1]] * (n_answers // EVERY + 1 - len(found)))
             event = answered(question, y)

@@ -161,12 +161,15 @@ def answer(browser, version, click=False, y=DIGITS):
     wait_for(browser, "asked", version)
     point, *others = asked(browser)
     right = [k for k, other in enumerate(others) if y[other] == y[point]]
+    buttons = browser.find_elements(By.CSS_SELECTOR, "#groups button")
+    is_pair = text(browser, "#question-title") == "Are these the same?"
+    none = buttons[-1] if is_pair else browser.find_element(By.ID, "ask-new")
+    button = buttons[right[0]] if right else none
     if click:
-        css = f"[data-key=group-{right[0]}]" if right else "#ask-new"
-        browser.execute_script("arguments[0].scrollIntoView()", browser.find_element(By.CSS_SELECTOR, css))
-        browser.find_element(By.CSS_SELECTOR, css).click()
+        browser.execute_script("arguments[0].scrollIntoView()", button)
+        button.click()
     else:
-        press(browser, str(right[0] + 1) if right else "0")
+        press(browser, button.find_element(By.TAG_NAME, "kbd").text.lower())
     wait_for(browser, "version", version + 1)
     return point
 

@@ -295,7 +295,7 @@ def test_triplets(bregmat, points, tmp_path):
         (("--solver", "newton"), "--solver must be one of 'auto', .*; got 'newton'"),
         (("--strategy", "neighbor"), "--strategy must be .*; got 'neighbor'; is it 'neighbors'?"),
         (("--missing", "medain"), "--missing must be .*; got 'medain'; is it 'median'?"),
-        (("--labels", "Kind"), "points.csv: no column 'Kind'; is it 'kind'?; the columns are"),
+        (("--labels", "Kind"), "points.csv: no column 'Kind'; is it 'kind'? The columns are"),
     ],
 )
 def test_words_that_are_not_known_are_told_with_what_is_like_them(bregmat, points, option, message):

@@ -1,9 +1,12 @@
 """`bregmat label` without its page: answers, journal, metric, map, questions, files to take away."""
 
+import csv
 import io
 import json
 import runpy
 import struct
+import sys
+import types
 import zlib
 
 import numpy as np
@@ -18,11 +21,12 @@ from bregmat_app.label import clusters
 from bregmat_app.label.answers import ENTAILED_WEIGHT, MOST_ENTAILED, MOST_POINTS, Answers, rows_of
 from bregmat_app.label.clusters import Agreement, find_clusters
 from bregmat_app.label.exports import NAMES, exported
+from bregmat_app.label.features import text_features
 from bregmat_app.label.groups import MOST_CLASSES, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import LabelSettings, Learning, plane
 from bregmat_app.label.points import LARGE, SMALL, LabelPoints, pictures_in
-from bregmat_app.label.questions import MOST_OFFERED, next_question
+from bregmat_app.label.questions import next_question
 from bregmat_app.label.safety import AccessControl
 from bregmat_app.label.session import Session
 
@@ -71,7 +75,7 @@ def test_columns_of_points_of_one_length_are_not_scaled(is_embedding, prior, tmp
     session, listening = _open(tmp_path / "points.npy", ColumnOptions(), PageOptions())
     listening.close()
     session.close()
-    assert session.settings.prior == prior
+    assert session.state.learned.space.name == prior
 
 
 # ---------------------------------------------------------------- answers
@@ -159,7 +163,11 @@ def test_a_point_of_one_of_several_groups_differs_from_the_others():
         (1, 20, 30): {2, 3},
     }
     groups = Links(answers.active()).groups()
-    assert sorted(groups.members[g] for g in groups.all_apart()) == [[0], [10, 30], [20]]
+    assert [(one.key, sorted(groups.members[one.group])) for one in groups.all_apart()] == [
+        (1, [0]),
+        (2, [10, 30]),
+        (3, [20]),
+    ]
 
 
 def test_named_classes_are_apart():
@@ -173,6 +181,21 @@ def test_named_classes_are_apart():
     }
 
 
+def test_a_class_may_begin_with_its_name():
+    answers = said(
+        different(0, 60), {**different(100, 0, 60), "name": "white"}, {"kind": "name", "points": [101], "name": "white"}
+    )
+    groups = Links(answers.active()).groups()
+    assert [(one.key, one.name, groups.members[one.group]) for one in groups.all_apart()] == [
+        (1, "", [0]),
+        (2, "", [60]),
+        (3, "white", [100, 101]),
+    ]
+    assert answers.active()[1].sentence(range(200)) == "100 differs from 0, 60, named 'white'"
+    with pytest.raises(ValueError, match="the name of a class"):
+        answers.check({**different(1, 2), "name": ""})
+
+
 def test_entailed_rows_are_bounded_and_stay():
     first = rows_of(said({"kind": "group", "points": list(range(60))}).active(), 1.0, 9.0)
     more = rows_of(said({"kind": "group", "points": list(range(61))}).active(), 1.0, 9.0)
@@ -183,7 +206,9 @@ def test_entailed_rows_are_bounded_and_stay():
 # ---------------------------------------------------------------- metric and map
 def test_the_metric_is_that_of_the_learner():
     learning = Learning(X, LabelSettings())
-    rows = rows_of(said(same(0, 1), different(0, 100), same(100, 101)).active(), learning.near, learning.far)
+    rows = rows_of(
+        said(same(0, 1), different(0, 100), same(100, 101)).active(), learning.start.near, learning.start.far
+    )
     learned = learning.learn(rows)
     learner = bregmat.MetricLearner(prior="variance", loss="squared_hinge", slack_weight=10.0).fit(
         X, constraints=rows.constraints
@@ -195,32 +220,55 @@ def test_the_metric_is_that_of_the_learner():
     assert np.abs(warm.result.metric() - learned.result.metric()).max() < 1e-3 * np.abs(learned.result.metric()).max()
 
 
-def test_contradictions_are_proven_and_named():
-    learning = Learning(X, LabelSettings())
+def test_contradictions_are_those_of_the_answers():
+    """Whatever the features: the same and different at once, and comparisons in a circle."""
 
     def found(*events):
-        answers = said(*events).active()
-        learned = learning.learn(rows_of(answers, learning.near, learning.far))
-        return learning.contradictions(learned, {a.number for a in answers if a.weight < 1})
+        return Links([a for a in said(*events).active() if a.weight == 1]).contradictions()
+
+    def closer(*points):
+        return {"kind": "closer", "points": list(points)}
 
     chain = [same(0, 1), same(70, 71), same(1, 2), different(0, 2), different(70, 140)]
     assert found(*chain) == [[1, 3, 4]]
     assert found(*chain, {"kind": "drop", "answer": 3}) == []
     assert found(*chain, {"kind": "soften", "answer": 4}) == []
-    assert found(*chain, different(70, 71)) == [[1, 3, 4], [2, 6]] or found(*chain, different(70, 71)) == [
-        [2, 6],
-        [1, 3, 4],
-    ]
+    assert found(*chain, different(70, 71)) == [[2, 6], [1, 3, 4]]
+    assert found(closer(0, 1, 2), closer(0, 2, 3), closer(0, 1, 3)) == []
+    assert found(closer(0, 1, 2), closer(0, 2, 3), closer(5, 6, 7), closer(3, 0, 1)) == []
+    assert found(closer(0, 1, 2), closer(2, 0, 1), closer(1, 2, 0), closer(5, 6, 7)) == [[1, 2, 3]]
+    assert found(closer(0, 1, 2), closer(5, 6, 7), closer(0, 2, 1)) == [[1, 3]]
+    assert found(closer(0, 1, 2), closer(0, 2, 3), closer(5, 6, 7), closer(0, 3, 1)) == [[1, 2, 4]]
 
 
-def test_different_of_identical_points_is_a_contradiction(rng):
+def test_true_answers_that_no_metric_meets_do_not_contradict_each_other():
+    """Classes in turns along a line: no multiple of the one feature meets the hard bounds, and no answer is wrong."""
+    line = np.linspace(0, 1, 40)[:, None]
+    y = np.arange(40) // 5 % 2
+    events = [same(0, 10), same(5, 15), different(0, 5), same(20, 30), different(12, 7), same(11, 31)]
+    assert all((e["kind"] == "same") == (y[e["points"][0]] == y[e["points"][1]]) for e in events)
+    answers = said(*events, n=40).active()
+    learning = Learning(line, LabelSettings())
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
+    assert Links(answers).contradictions() == []
+    proof = learning.unmeetable(learned, set())
+    assert len(proof) > 1
+    # by hand: the metric is a number w > 0, and the bounds of these answers are an empty interval
+    near, far, sq = learning.start.near, learning.start.far, lambda i, j: (line[i, 0] - line[j, 0]) ** 2
+    pairs = [e["points"] for e in events]
+    upper = min(near / sq(*pairs[k - 1]) for k in proof if events[k - 1]["kind"] == "same")
+    lower = max(far / sq(*pairs[k - 1]) for k in proof if events[k - 1]["kind"] == "different")
+    assert lower > upper
+
+
+def test_points_with_equal_features_cannot_be_different(rng):
     X = rng.normal(size=(30, 3))
     X[1] = X[0]
     learning = Learning(X, LabelSettings())
-    answers = [same(2, 3), different(0, 1), different(4, 5)]
-    learned = learning.learn(rows_of(said(*answers, n=30).active(), learning.near, learning.far))
-    assert learning.contradictions(learned, set()) == [[2]]
-    assert learning.contradictions(learned, {2}) == []
+    answers = said(same(2, 3), different(0, 1), different(4, 5), n=30).active()
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
+    assert learning.unmeetable(learned, set()) == [2]
+    assert learning.unmeetable(learned, {2}) == [] == Links(answers).contradictions()
 
 
 def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
@@ -240,10 +288,10 @@ def test_map_is_that_of_the_points_turned_to_the_one_before(rng):
 
 def test_features_that_gain():
     learning = Learning(X, LabelSettings())
-    rows = rows_of(said(*(different(i, i + 65) for i in range(40))).active(), learning.near, learning.far)
+    rows = rows_of(said(*(different(i, i + 65) for i in range(40))).active(), learning.start.near, learning.start.far)
     learned = learning.learn(rows)
     gains = learning.gains(learned)
-    W, first = learned.result.metric(), learning.scale**2
+    W, first = learned.result.metric(), learning.start.scale**2
     np.testing.assert_allclose(gains, np.log2(np.diag(W) / first), rtol=1e-6, atol=1e-9)
     assert gains.max() > 0.1
 
@@ -253,11 +301,11 @@ def test_as_many_clusters_as_groups_that_are_apart(rng):
     truth = np.repeat([0, 1, 2], 30)
     points = centres[truth] + rng.normal(size=(90, 2))
     groups = Links(said(different(0, 30), different(60, 0, 30), same(1, 60)).active()).groups()
-    found = find_clusters(points, points, groups)
+    found = find_clusters(points, points, groups).key
     assert len(set(zip(truth, found))) == 4 and found[1] == found[60] != found[0]  # as answered, even where it is odd
-    assert np.bincount(found).tolist() == [31, 30, 29]
-    assert len(set(find_clusters(points, points, groups, 5))) == 5  # k-means, as the answers show three groups only
-    assert len(set(find_clusters(points, points, Links([]).groups()))) == 2
+    assert np.bincount(found).tolist() == [0, 29, 30, 31]  # keys count from 1
+    assert len(set(find_clusters(points, points, groups, 5).key)) == 5  # k-means, as the answers show three groups only
+    assert len(set(find_clusters(points, points, Links([]).groups()).key)) == 2
 
 
 def test_clusters_follow_neighbours(rng):
@@ -267,7 +315,7 @@ def test_clusters_follow_neighbours(rng):
     points = (1 + 2 * truth)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     rings = [{"kind": "group", "points": list(range(ring, 40, 2))} for ring in (0, 1)]
     groups = Links(said(different(0, 1), *rings, n=400).active()).groups()
-    assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
+    assert len(set(zip(truth, find_clusters(points, points, groups).key))) == 2
 
 
 def test_clusters_of_points_that_coincide():
@@ -276,7 +324,7 @@ def test_clusters_of_points_that_coincide():
     points = np.column_stack([truth, truth]) * 3.0
     groups = Links(said(different(0, 99)).active()).groups()
     with np.errstate(all="raise"):
-        assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
+        assert len(set(zip(truth, find_clusters(points, points, groups).key))) == 2
 
 
 def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
@@ -285,7 +333,7 @@ def test_clusters_of_more_points_than_are_linked(rng, monkeypatch):
     points = rng.normal(size=(1000, 2)) + 10 * truth[:, None]
     i, j = np.flatnonzero(truth == 0)[-1], np.flatnonzero(truth == 1)[-1]
     groups = Links(said(different(int(i), int(j)), n=1000).active()).groups()
-    assert len(set(zip(truth, find_clusters(points, points, groups)))) == 2
+    assert len(set(zip(truth, find_clusters(points, points, groups).key))) == 2
 
 
 def test_agreement_with_known_labels():
@@ -307,10 +355,10 @@ def test_agreement_with_known_labels():
 def question_after(*events, skipped=(), n=178, seed=0):
     answers = said(*events, n=n).active()
     learning = Learning(X[:n], LabelSettings())
-    learned = learning.learn(rows_of(answers, learning.near, learning.far))
+    learned = learning.learn(rows_of(answers, learning.start.near, learning.start.far))
     groups = Links(answers).groups()
     return next_question(
-        learning.X @ learned.map, learning.first, groups, np.random.default_rng(seed), set(skipped)
+        learning.X @ learned.map, learning.start.first, groups, np.random.default_rng(seed), set(skipped)
     ), groups
 
 
@@ -323,11 +371,12 @@ def test_the_first_question_is_about_two_points():
 def test_a_question_offers_all_groups_that_are_apart_and_the_nearest_is_the_guess():
     question, groups = question_after(different(0, 100), same(0, 1), different(150, 0, 100), same(2, 0), same(3, 1))
     assert question.point not in groups.of
-    assert [groups.of[group[0]] for group in question.groups] == sorted(groups.all_apart())
+    assert [groups.of[group[0]] for group in question.groups] == [one.group for one in groups.all_apart()]
+    assert [one.key for one in question.classes] == [1, 2, 3]
     assert sorted(len(group) for group in question.groups) == [1, 1, 3]  # at most three members are shown
     learning = Learning(X, LabelSettings())
     answers = said(different(0, 100), same(0, 1), different(150, 0, 100), same(2, 0), same(3, 1)).active()
-    Z = learning.X @ learning.learn(rows_of(answers, learning.near, learning.far)).map
+    Z = learning.X @ learning.learn(rows_of(answers, learning.start.near, learning.start.far)).map
     nearest = min(groups.of, key=lambda i: ((Z[i] - Z[question.point]) ** 2).sum())
     assert question.groups[question.guess][0] == nearest
 
@@ -343,14 +392,11 @@ def test_a_point_that_was_begun_is_asked_about_until_it_has_its_group():
     assert question_after(*events, skipped=[begun])[0].point not in {0, 1, 100, 150}
 
 
-def test_more_groups_than_keys_are_asked_about_in_turn():
-    first = [different(k, *range(k)) for k in range(1, MOST_OFFERED + 2)]
+def test_all_classes_are_offered_in_the_order_of_their_keys():
+    first = [different(k, *range(k)) for k in range(1, 15)]
     question, groups = question_after(*first)
-    assert len(question.groups) == MOST_OFFERED and len(groups.all_apart()) == MOST_OFFERED + 2
-    none = different(question.point, *(group[0] for group in question.groups))
-    again, _ = question_after(*first, none)
-    assert again.point == question.point and len(again.groups) == 2
-    assert not {g[0] for g in again.groups} & {g[0] for g in question.groups}
+    assert [one.key for one in question.classes] == list(range(1, 16)) == [one.key for one in groups.all_apart()]
+    assert [group[0] for group in question.groups] == [groups.members[one.group][0] for one in question.classes]
 
 
 def test_questions_place_points_in_their_classes_until_none_is_left(rng):
@@ -360,7 +406,7 @@ def test_questions_place_points_in_their_classes_until_none_is_left(rng):
         answers.apply(answers.check(answered(question, Y)))
         count += 1
     groups = Links(answers.active()).groups()
-    assert sorted(sorted(groups.members[g]) for g in groups.all_apart()) == [
+    assert sorted(sorted(groups.members[one.group]) for one in groups.all_apart()) == [
         np.flatnonzero(k == Y).tolist() for k in range(3)
     ]
     assert count == len(X) - 1  # one answer a point
@@ -370,10 +416,10 @@ def test_thirty_answers_find_the_classes(rng):
     learning, answers = Learning(X, LabelSettings()), Answers(len(X))
     learned = learning.learn(None)
     for _ in range(30):
-        question = next_question(learning.X @ learned.map, learning.first, Links(answers.active()).groups(), rng)
+        question = next_question(learning.X @ learned.map, learning.start.first, Links(answers.active()).groups(), rng)
         answers.apply(answers.check(answered(question, Y)))
-        learned = learning.learn(rows_of(answers.active(), learning.near, learning.far), learned)
-    found = find_clusters(learning.X @ learned.map, learning.first, Links(answers.active()).groups())
+        learned = learning.learn(rows_of(answers.active(), learning.start.near, learning.start.far), learned)
+    found = find_clusters(learning.X @ learned.map, learning.start.first, Links(answers.active()).groups()).key
     assert Agreement(learning, [str(k) for k in Y]).of(found, 0)["chosen"]["nmi"] > 0.8
 
 
@@ -387,7 +433,7 @@ def test_with_many_answers_clusters_follow_the_prior(rng):
     truth = np.arange(400) % 2
     first = rng.normal(size=(400, 2)) + 8 * truth[:, None]
     mapped = rng.normal(size=(400, 2))  # a metric that does not tell the groups apart
-    few, many = (find_clusters(mapped, first, two_groups(size)) for size in (9, 10))
+    few, many = (find_clusters(mapped, first, two_groups(size)).key for size in (9, 10))
     assert len(set(zip(truth, few))) > 2 and len(set(zip(truth, many))) == 2
 
 
@@ -482,15 +528,16 @@ def test_a_journal_without_answers_is_begun_anew(tmp_path):
 def test_the_next_question_knows_the_answer_before_it_is_learned(tmp_path):
     session = Session(wine_points(classes=[str(k) for k in Y]), LabelSettings(), tmp_path / "j.jsonl")
     first = session.question()
-    point, other = first["point"], first["groups"][0]["members"][0]
+    point, other = first["point"], first["classes"][0]["members"][0]
     session.say({"kind": "name", "points": [other], "name": "red"})
     session.say(different(point, other))
     second = session.question()
     assert session.state.answers == [] and session.state.version != session.version  # not learned yet
     assert second["point"] not in (point, other)
-    assert sorted((group["members"], group["size"], group["name"]) for group in second["groups"]) == sorted(
-        [([point], 1, None), ([other], 1, "red")]
-    )
+    assert [(one["members"], one["picture"], one["size"], one["name"]) for one in second["classes"]] == [
+        ([other], other, 1, "red"),
+        ([point], point, 1, ""),
+    ]
     session.skip(second["point"])
     assert session.question()["point"] != second["point"]
     for bad in (-1, len(X), True, "1", None, [1]):
@@ -612,6 +659,268 @@ def test_rows_without_texts_and_pictures_are_shown(tmp_path):
         "heating: gas\narea: 30.5",
     ]
     assert _read(path, ColumnOptions(), PageOptions(text="kind")).texts == ["house", "flat", "studio"]
+
+
+def test_a_class_keeps_its_key_and_its_picture(tmp_path):
+    """While the others grow, merge, are taken back and get names; after --resume, too."""
+    journal = tmp_path / "j.jsonl"
+    session = Session(wine_points(), LabelSettings(), journal)
+
+    def classes():
+        return {
+            one["key"]: (one["first"][0], one["name"])
+            for one in session.cluster_list(session.state, session.clusters(session.state))
+        }
+
+    tell(session, different(0, 60), different(150, 0, 60), different(100, 0, 60, 150))
+    start = {1: (0, ""), 2: (60, ""), 3: (150, ""), 4: (100, "")}
+    assert classes() == start
+    # the last becomes the largest; the order of the first answers of each point changes
+    tell(
+        session,
+        {"kind": "group", "points": [101, 102, 103, 100, 104]},
+        same(61, 60),
+        {"kind": "name", "points": [151, 150], "name": "red"},
+    )
+    assert classes() == start | {3: (150, "red")}
+    tell(session, same(60, 0))  # two classes were one
+    assert classes() == {1: (0, ""), 3: (150, "red"), 4: (100, "")}
+    tell(session, {"kind": "undo"})
+    assert classes() == start | {3: (150, "red")}
+    tell(session, different(20, 0, 60, 150, 100))
+    assert classes() == start | {3: (150, "red"), 5: (20, "")}
+    found = session.question()
+    assert [one["picture"] for one in found["classes"]] == [0, 60, 150, 100, 20]
+    session.close()
+    again = Session(wine_points(), LabelSettings(), journal, resume=True)
+    assert [one["picture"] for one in again.question()["classes"]] == [0, 60, 150, 100, 20]
+    assert again.about()["n_resumed"] == 7
+    again.close()
+
+
+def test_names_of_classes_given_at_the_start_are_choices_without_points(tmp_path):
+    session = Session(wine_points(), LabelSettings(), tmp_path / "j.jsonl", classes=["red", "white"])
+    first = session.question()
+    assert [(one["key"], one["name"], one["size"]) for one in first["classes"]] == [(1, "red", 0), (2, "white", 0)]
+    assert first["guess"] is None
+    state = tell(
+        session, {"kind": "name", "points": [100], "name": "white"}, {"kind": "name", "points": [0], "name": "red"}
+    )
+    assert [(one.key, one.name) for one in state.groups.all_apart()] == [(1, "red"), (2, "white")]
+    state = tell(session, different(170, 0, 100), same(171, 170))
+    assert [(one.key, one.name) for one in state.groups.all_apart()] == [(1, "red"), (2, "white"), (3, "")]
+    assert {label.label for label in session.labels(state)} == {"red", "white", "group 3"}
+    session.close()
+    for names in (["a", "a"], [str(k) for k in range(MOST_CLASSES + 1)]):
+        with pytest.raises(ValueError, match="--classes takes at most 30 different names"):
+            Session(wine_points(), LabelSettings(), tmp_path / "other.jsonl", classes=names)
+
+
+def test_labels_say_what_was_given_and_what_is_inferred(tmp_path):
+    session = Session(wine_points(), LabelSettings(), tmp_path / "j.jsonl")
+    with pytest.raises(ValueError, match="two classes at least are needed"):
+        exported(session, session.state, "labels.csv")
+    by_class = [np.flatnonzero(k == Y)[::6].tolist() for k in range(3)]
+    state = tell(
+        session,
+        *({"kind": "group", "points": points} for points in by_class),
+        different(*(points[0] for points in by_class)),
+        different(by_class[1][0], by_class[2][0]),
+        {"kind": "name", "points": by_class[1][:1], "name": '=b, "c"'},
+    )
+    rows = list(csv.DictReader(io.StringIO(exported(session, state, "labels.csv").decode(), newline="")))
+    assert json.loads(exported(session, state, "labels.json")) == [
+        row | {"clear": row["clear"] == "True"} for row in rows
+    ]
+    assert [row["id"] for row in rows] == [f"wine {i}" for i in range(len(X))]
+    names = {0: "group 1", 1: '=b, "c"', 2: "group 3"}
+    told = sorted(sum(by_class, []))
+    assert [i for i, row in enumerate(rows) if row["source"] == "given"] == told
+    assert all(rows[i]["label"] == names[Y[i]] and rows[i]["clear"] == "True" for i in told)
+    assert {row["source"] for row in rows} == {"given", "inferred"}
+    others = np.setdiff1d(np.arange(len(X)), told)
+    right = np.array([rows[i]["label"] == names[Y[i]] for i in others])
+    clear = np.array([rows[i]["clear"] == "True" for i in others])
+    assert right.mean() > 0.9 and right[clear].mean() > right[~clear].mean() and 0 < clear.sum() < len(others)
+    session.close()
+
+
+def test_progress_says_what_the_last_answers_changed(tmp_path):
+    """Against the labels as they were: the metric of now, and the answers but the last ten."""
+    session = Session(wine_points(), LabelSettings(), tmp_path / "j.jsonl")
+    state = tell(session, different(0, 60), different(150, 0, 60))
+    progress = session.progress(state, session.clusters(state))
+    assert progress["changed"] is None and not progress["is_enough"] and 0 < progress["decided"] <= 1
+    for k in range(60):
+        question = session.question()
+        members = [one["members"][0] for one in question["classes"]]
+        session.say(same(question["point"], next(i for i in members if Y[i] == Y[question["point"]])))
+        state = session.learn()
+        progress = session.progress(state, session.clusters(state))
+        if k == 8:
+            before = find_clusters(X @ state.learned.map, state.learned.space.first, Links(state.answers[:1]).groups())
+            assert progress["changed"] == np.mean(before.key != session.clusters(state).key) > 0.1
+            assert not progress["is_enough"]
+    assert progress["is_enough"] and progress["changed"] <= 0.01 and progress["decided"] > 0.8
+    # a class has just begun: go on
+    free = next(i for i in range(len(X)) if i not in state.groups.of)
+    state = tell(session, different(free, *(state.groups.members[one.group][0] for one in state.groups.all_apart())))
+    assert not session.progress(state, session.clusters(state))["is_enough"]
+    session.close()
+
+
+def test_the_prior_is_chosen_by_held_out_answers(tmp_path, rng):
+    """Classes differ in one column of small scale: columns are scaled. With noise in another of small scale: they are not."""
+    y = np.arange(200) % 2
+    small = np.column_stack([50 * rng.normal(size=200), y + 0.1 * rng.normal(size=200)])
+    large = np.column_stack([10 * y + rng.normal(size=200), *0.1 * rng.normal(size=(30, 200))])
+    for points, start, expected in ((small, "identity", "variance"), (large, "variance", "identity")):
+        learning = Learning(points, LabelSettings(), start)
+        few, many = (
+            Links(
+                said(
+                    *({"kind": "group", "points": list(range(k, n, 2))} for k in (0, 1)), different(0, 1), n=200
+                ).active()
+            ).groups()
+            for n in (8, 40)
+        )
+        assert learning.chosen(few, learning.start) is learning.start
+        assert learning.chosen(many, learning.start).name == expected
+        assert learning.chosen(many, learning.other).name == expected
+        assert Learning(points, LabelSettings(prior=start)).chosen(many, learning.start).name == start
+
+
+def test_cells_that_were_filled_are_marked(tmp_path):
+    from bregmat_app.cli.labelling import _read
+
+    path = tmp_path / "homes.csv"
+    path.write_text("id,area,rooms\nh1,127.6,4\nh2,,2\nh3,30.5,\nh4,50,2\n")
+    points = _read(path, ColumnOptions(missing="median"), PageOptions())
+    assert points.texts == [
+        "area: 127.6\nrooms: 4",
+        "area: missing (the median 50 is used)\nrooms: 2",
+        "area: 30.5\nrooms: missing (the median 2 is used)",
+        "area: 50\nrooms: 2",
+    ]
+
+
+# ---------------------------------------------------------------- texts and pictures without numbers
+TOPICS = {
+    "weather": "rain wind storm cloud sun snow fog thunder frost breeze",
+    "music": "violin piano concert melody drum guitar choir orchestra rhythm song",
+    "kitchen": "soup oven bread butter pepper onion recipe pan flour spoon",
+}
+COMMON = "the a today we very often there some people about old new little again many"
+
+
+def sentences(n, rng):
+    """Sentences of one topic each, mostly of words that all share, and their topics."""
+    y = rng.integers(0, len(TOPICS), n)
+    words = [topic.split() for topic in TOPICS.values()]
+    chosen = [[*rng.choice(COMMON.split(), 7), *rng.choice(words[k], 4)] for k in y.tolist()]
+    return [" ".join(rng.permutation(some)) for some in chosen], y
+
+
+def nearest_share(points, y):
+    """How often the nearest other point has the same class."""
+    sq = ((points[:, None] - points) ** 2).sum(axis=-1)
+    np.fill_diagonal(sq, np.inf)
+    return np.mean(y[sq.argmin(axis=1)] == y)
+
+
+@pytest.fixture
+def no_sentence_model(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+
+
+@pytest.mark.usefixtures("no_sentence_model")
+def test_texts_without_numbers_get_features(tmp_path, rng, capsys, monkeypatch):
+    texts, y = sentences(150, rng)
+    path = tmp_path / "texts.csv"
+    path.write_text("id,text,year\n" + "".join(f"t{k},{text},1999\n" for k, text in enumerate(texts)))
+    with pytest.raises(ValueError, match=r"no feature is left.*--text COLUMN or --images FOLDER makes features"):
+        _open(path, ColumnOptions(), PageOptions())
+    session, listening = _open(path, ColumnOptions(), PageOptions(text="text"))
+    listening.close()
+    points = session.points
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"features ({points.X.shape[1]}): {points.made}" in said and points.made.startswith("TF-IDF of ")
+    assert "truncated SVD" in points.made and session.about()["made"] == points.made
+    assert nearest_share(points.X, y) > 0.9
+    np.testing.assert_allclose((points.X**2).sum(axis=1), 1)
+    assert session.learning.start.name == "identity" and points.texts == texts
+    session.say(different(0, int(np.flatnonzero(y != y[0])[0])))
+    state = session.learn()
+    for name in ("constraints.csv", "model.bm", "learn.py"):
+        (tmp_path / name).write_bytes(exported(session, state, name))
+    session.close()
+    # the script reads the texts again and makes the same features
+    monkeypatch.chdir(tmp_path)
+    spoken = runpy.run_path("learn.py")
+    assert np.array_equal(spoken["X"], points.X)
+    learner = bregmat.load(tmp_path / "model.bm")
+    assert np.array_equal(spoken["learner"].get_mahalanobis_matrix(), learner.get_mahalanobis_matrix())
+
+
+def test_a_sentence_model_is_used_if_one_is_installed(monkeypatch):
+    class Model:
+        def __init__(self, name, local_files_only, device):
+            assert local_files_only  # nothing is downloaded
+
+        def encode(self, texts, normalize_embeddings):
+            assert normalize_embeddings
+            return np.eye(len(texts), 3, dtype=np.float32)
+
+    monkeypatch.setitem(sys.modules, "sentence_transformers", types.SimpleNamespace(SentenceTransformer=Model))
+    found = text_features(["a", "b", "c"])
+    assert found.made == "sentence model all-MiniLM-L6-v2" and np.array_equal(found.X, np.eye(3))
+    monkeypatch.setattr(Model, "__init__", lambda self, *given, **more: (_ for _ in ()).throw(OSError("no such files")))
+    assert text_features(["one sun", "two suns", "one moon"]).made.startswith("TF-IDF")
+
+
+@pytest.mark.usefixtures("no_sentence_model")
+def test_texts_that_share_no_words_are_refused():
+    for texts in (["", "", ""], ["same same", "same same", "same same"]):
+        with pytest.raises(ValueError, match="no words in common to tell them apart by"):
+            text_features(texts)
+
+
+@pytest.mark.parametrize("is_grey", [True, False])
+def test_a_folder_of_pictures_gets_features(is_grey, tmp_path, rng):
+    from PIL import Image
+
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    y = np.arange(30) % 2
+    for k in range(30):
+        pixels = rng.integers(0, 60, (20, 30, 3), dtype=np.uint8)
+        pixels[:, :15] += np.uint8(150 * y[k])  # the left half is bright
+        Image.fromarray(pixels.mean(axis=2).astype(np.uint8) if is_grey else pixels).save(folder / f"{k:02d}.png")
+    session, listening = _open(None, ColumnOptions(), PageOptions(images=folder))
+    listening.close()
+    points = session.points
+    assert points.made == f"{'grey' if is_grey else 'colour'} thumbnails of 16 x 16 pixels, PCA to 29 components"
+    assert points.names[:2] == ["00.png", "01.png"] and session.journal.path == tmp_path / "pictures.label.jsonl"
+    assert nearest_share(points.X, y) == 1 and points.picture(0) is not None
+    spoken: dict = {}
+    exec(points.source, spoken)
+    assert np.array_equal(spoken["X"], points.X) and spoken["sample_id"] == points.names
+    session.close()
+    # a table that names the pictures; the other order of rows is that of the points
+    table = tmp_path / "table.csv"
+    table.write_text("file,kind\n" + "".join(f"{k:02d}.png,{'ab'[y[k]]}\n" for k in range(29, -1, -1)))
+    session, listening = _open(table, ColumnOptions(labels="kind"), PageOptions(images=folder))
+    listening.close()
+    session.close()
+    assert nearest_share(session.points.X, y[::-1]) == 1 and session.points.classes[:2] == ["b", "a"]
+    exec(session.points.source, spoken)
+    assert np.array_equal(spoken["X"], session.points.X)
+    (folder / "00.png").write_bytes(b"no picture")
+    with pytest.raises(ValueError, match=r"00\.png: not a picture that can be read"):
+        _open(None, ColumnOptions(), PageOptions(images=folder))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="no picture"):
+        _open(None, ColumnOptions(), PageOptions(images=tmp_path / "empty"))
 
 
 # ---------------------------------------------------------------- taking away

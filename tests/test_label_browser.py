@@ -55,12 +55,17 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     wait_for(browser, "details", 0)
     assert "token" not in browser.current_url and browser.title.startswith("Handwritten digits")
     assert not browser.find_element(By.ID, "agreement-box").is_displayed()  # nothing to compare before the first answer
-    assert "Same as" in text(browser, "#groups") and "Different" in text(browser, "#ask-new")
+    buttons = browser.find_elements(By.CSS_SELECTOR, "#groups button")
+    assert [button.text.split()[0] for button in buttons] == ["Same", "Different"]
+    assert buttons[0].size == buttons[1].size and buttons[0].size["height"] >= 48
+    assert browser.find_element(By.ID, "colour").get_attribute("value") == "group"  # not the truth
     given = [answer(browser, k, click=k % 5 == 0) for k in range(30)]
     wait_for(browser, "details", 30)
     assert len(set(given)) >= 28  # one answer a point, but for those of more groups than keys
-    assert 2 < len(browser.find_elements(By.CSS_SELECTOR, "#groups li")) <= 9
-    assert text(browser, "#clusters").count("cluster") == 10  # ten digits were told apart
+    assert text(browser, "#clusters").count("group") == 10 == len(browser.find_elements(By.CSS_SELECTOR, "#groups li"))
+    assert "the last 10 answers changed" in text(browser, "#progress") and "points decided" in text(
+        browser, "#progress"
+    )
     words = text(browser, "#agreement").split()
     assert float(words[-2]) > 0.8 > float(words[-1])  # NMI of these answers, and of random pairs
     assert "(30)" in text(browser, "#answers-title") and "OPTIMAL" in text(browser, "#status")
@@ -99,12 +104,13 @@ def test_thirty_answers_undo_contradiction_export(own_demo, browser, tmp_path):
     own_demo.start("--resume")
     browser.get(own_demo.link)
     wait_for(browser, "details", 0)
+    assert "Resumed: 31 answers" in text(browser, "#announce")
     assert "(31)" in text(browser, "#answers-title")
 
     downloads = tmp_path / "downloads"
     downloads.mkdir()
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(downloads)})
-    names = {"constraints.csv", "model.bm", "report.html", "learn.py"}
+    names = {"labels.csv", "labels.json", "constraints.csv", "model.bm", "report.html", "learn.py"}
     for link in browser.find_elements(By.CSS_SELECTOR, ".take a"):
         link.click()
     wait(browser, lambda: {p.name for p in downloads.iterdir()} == names, "downloads")
@@ -136,14 +142,15 @@ def test_keyboard_alone(version, browser):
     wait_for(browser, "version", version + 3)
     assert "named 'one <b>'" in text(browser, "#answers")
     wait_for(browser, "asked", version + 3)  # it changes with every answer
-    press(browser, "q", Keys.ENTER, "q", Keys.ENTER, "d")  # points of the question
+    browser.execute_script("document.activeElement.blur()")
+    press(browser, "q", Keys.ENTER, "q", Keys.ENTER, "d")  # points of the question, without going to the map first
     wait_for(browser, "version", version + 4)
     wait_for(browser, "asked", version + 4)
     before = asked(browser)[0]
     press(browser, "x")
     wait(browser, lambda: asked(browser)[0] != before, "another question")
     press(browser, "u", "u", "r")
-    wait_for(browser, "version", version + 7)
+    wait_for(browser, "details", version + 7)
     assert "(3)" in text(browser, "#answers-title")
     browser.execute_script("document.activeElement.blur()")
     reached = set()  # by Tab alone: everything that can be done
@@ -154,7 +161,13 @@ def test_keyboard_alone(version, browser):
                 "const a = document.activeElement; return a.id || a.dataset.key || a.getAttribute('href')"
             )
         )
-    assert {key.split("-")[0] for key in reached if key and key[-1].isdigit()} == {"group", "show", "soften", "drop"}
+    assert {key.split("-")[0] for key in reached if key and key[-1].isdigit()} == {
+        "group",
+        "show",
+        "soften",
+        "drop",
+        "name",
+    }
     assert reached >= {
         "map",
         "undo",
@@ -163,8 +176,10 @@ def test_keyboard_alone(version, browser):
         "lasso",
         "colour",
         "ask-new",
+        "ask-name",
         "ask-skip",
         "enlarge",
+        "take/labels.csv",
         "take/model.bm",
     }
     press(browser, "?")
@@ -190,7 +205,7 @@ def test_the_map_does_not_move(version, browser):
         answer(browser, version + k)
         assert box() == before
     browser.execute_script(
-        "const s = document.getElementById('colour'); s.value = 'cluster'; s.dispatchEvent(new Event('change'))"
+        "const s = document.getElementById('colour'); s.value = 'none'; s.dispatchEvent(new Event('change'))"
     )
     assert box() == before
 
@@ -205,16 +220,86 @@ def test_the_next_question_comes_before_the_map_and_is_fast(version, browser):
     assert np.median(times[0]) < 300  # milliseconds, at 1,797 points; 31 on two cores
 
 
-def test_the_question_can_be_enlarged(version, browser):
+def resized(browser, width, height):
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def boxes(browser, *css):
+    """(left, top, right, bottom) of the first element of each selector."""
+    script = """
+        const box = (css) => document.querySelector(css).getBoundingClientRect();
+        return arguments[0].map(box).map((r) => [r.left, r.top, r.right, r.bottom]);
+    """
+    return browser.execute_script(script, css)
+
+
+def test_the_question_can_be_enlarged_and_covers_nothing(version, browser):
     size = lambda: browser.find_element(By.CSS_SELECTOR, "#question img").size["height"]  # noqa: E731
-    small = size()
-    assert small >= 150
-    press(browser, "v")
-    assert size() > 2 * small
-    answer(browser, version)  # while it is large
-    assert size() > 2 * small
-    press(browser, Keys.ESCAPE)
-    assert size() == small
+    resized(browser, 1280, 800)
+    try:
+        small = size()
+        assert small >= 150
+        for k in range(12):
+            answer(browser, version + k)
+        press(browser, "v")
+        assert size() > 2 * small
+        around = ("header", ".frame", "#question-box")
+        found = boxes(browser, *around)
+        for k, (left, top, right, bottom) in enumerate(found):
+            assert right > left and bottom > top and right <= 1280
+            for other in found[:k]:
+                assert left >= other[2] - 1 or right <= other[0] + 1 or top >= other[3] - 1 or bottom <= other[1] + 1
+        assert max(box[3] for box in boxes(browser, "#question", "#groups li:last-child")) <= 800
+        answer(browser, version + 12)  # while it is large
+        assert size() > 2 * small
+        press(browser, Keys.ESCAPE)
+        assert size() == small
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert quiet(browser) == []
+
+
+def test_question_and_choices_fit_on_a_small_screen(version, browser):
+    """At 400 x 800, with all ten digits begun: the question above, the map below."""
+    for k in range(25):
+        answer(browser, version + k)
+    resized(browser, 400, 800)
+    try:
+        assert len(browser.find_elements(By.CSS_SELECTOR, "#groups li")) == 10
+        browser.execute_script("scrollTo(0, 0)")
+        question, last, frame = boxes(browser, "#question", "#groups li:last-child", ".frame")
+        assert 0 <= question[1] < last[3] <= 800 and frame[1] > last[3]
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_a_class_keeps_its_key_and_gets_a_name_when_it_begins(own_demo, browser):
+    browser.get(own_demo.link)
+    wait_for(browser, "details", 0)
+
+    def shown():
+        """Key -> point of the picture, of the classes that are offered."""
+        script = "return [...document.querySelectorAll('#groups li')].map(e => [e.querySelector('kbd').innerText, e.dataset.point])"
+        return dict(browser.execute_script(script))
+
+    seen = {}
+    for k in range(25):
+        answer(browser, k)
+        wait_for(browser, "asked", k + 1)
+        if text(browser, "#question-title") != "Are these the same?":
+            now = shown()
+            assert all(now[key] == point for key, point in seen.items())
+            seen = now
+    assert len(seen) == 10 and "a" in seen
+    wait_for(browser, "details", 25)
+    point = asked(browser)[0]
+    press(browser, "n", "odd one", Keys.ENTER)  # a class that begins with its name: it differs from the others
+    wait_for(browser, "details", 26)
+    assert "odd one" in text(browser, "#groups") and shown() == seen | {"b": str(point)}
+    press(browser, "n", "odd one", Keys.ENTER)  # one that exists
+    wait_for(browser, "details", 27)
+    assert "b odd one 2 given" in " ".join(text(browser, "#groups").split())
     assert quiet(browser) == []
 
 
@@ -359,7 +444,7 @@ def test_hostile_names_and_texts_are_text(tmp_path, browser, rng):
         press(browser, "m", Keys.ARROW_UP, Keys.ENTER)
         wait(browser, lambda: "now" in text(browser, "#neighbours"), "neighbours")
         wait(browser, lambda: any(words in text(browser, "#neighbours p, #groups p") for words in HOSTILE), "a text")
-        for css in ("#answers", "#legend", "#title", "#features, #neighbours, #picked-list"):
+        for css in ("#answers", "#clusters", "#title", "#features, #neighbours, #picked-list"):
             assert "<" in text(browser, css)
         assert (
             browser.execute_script(

@@ -192,7 +192,8 @@ def test_only_the_loopback_address_listens(demo):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "POINTS or --demo"),
+        ([], "give POINTS, --images FOLDER or --demo"),
+        (["--images", "pictures", "--labels", "kind"], "a folder of pictures has no columns"),
         (["--demo", "points.csv"], "takes no POINTS"),
         (["none.csv"], "none.csv"),
         (["points.csv", "--text", "nothing"], "nothing"),
@@ -202,6 +203,8 @@ def test_only_the_loopback_address_listens(demo):
         (["--demo", "--host", "0.0.0.0"], "give the one that others use"),
         (["--demo", "--slack-weight", "inf"], "finite"),
         (["--demo", "--prior", "covariance"], "covariance"),
+        (["--demo", "--prior", "varianse"], "is it 'variance'?"),
+        (["--demo", "--classes", "a,b,a"], "--classes takes at most 30 different names"),
     ],
 )
 def test_bad_arguments(arguments, words, tmp_path, rng):

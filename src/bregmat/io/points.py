@@ -25,6 +25,10 @@ def is_id(name: str) -> bool:
     return name.lower() in ("id", "sample_id")
 
 
+class NoNumbersError(ValueError):
+    """A table has no column that can be a feature."""
+
+
 @dataclass(frozen=True, eq=False)
 class Points:
     """The features of a table as a matrix, and its other columns by name.
@@ -84,7 +88,8 @@ def read_points(
         Numeric columns that are not features (labels, sample ids). Always excluded: columns of words, columns named "id"
         or "sample_id", and the unnamed index column that pandas writes.
     features : sequence of str, optional
-        Use exactly these columns, in this order (for example, those of the training data of a model).
+        Use exactly these columns, in this order (for example, those of the training data of a model). An empty list reads a table
+        without features.
     missing : {"error", "drop", "median"}
         Treatment of missing features (an empty cell, NA, NaN, null, None, "?"): raise an error that names the first such
         cell, drop the row, or use the median of the column. An infinite number is always an error.
@@ -182,11 +187,11 @@ def _from_table(
             X[name] = numbers
         else:
             others[INDEX if name in _INDEX_NAMES else name] = np.asarray(values)
-    if not X:
+    if not X and features is None:
         listed = ", ".join(map(repr, table.columns))
-        raise ValueError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
+        raise NoNumbersError(f"{table.path}: no column of numbers to learn from; the columns are {listed}")
     order = asked or tuple(X)
-    matrix = np.column_stack([X[name] for name in order])
+    matrix = np.column_stack([np.empty((len(next(iter(table.columns.values()))), 0)), *(X[name] for name in order)])
     return Points(matrix, order, others, has_decimal_commas=table.has_decimal_commas, table=table)
 
 

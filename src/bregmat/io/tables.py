@@ -71,7 +71,8 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
     for name in wanted:
         if name not in present:
             like = similar_name(name, present)
-            raise ValueError(f"{path}: no column {name!r}{like}; the columns are {', '.join(map(repr, present))}")
+            columns = f"columns are {', '.join(map(repr, present))}"
+            raise ValueError(f"{path}: no column {name!r}{f'{like} The' if like else '; the'} {columns}")
 
 
 def not_a_number(place: str, column: str, value: Any) -> ValueError:

@@ -263,13 +263,19 @@ def label(
 
     Known labels (--labels) colour the points and are compared with the clusters; nothing is learned from them.
     """
-    if (points is None) != demo:
-        raise fail("give POINTS or --demo" if points is None else "--demo takes no POINTS")
-    if page.prior not in ("auto", "identity", "variance"):
-        raise fail(f"--prior must be auto, identity or variance; got {page.prior!r}")
+    if points is None and not demo and page.images is None:
+        raise fail("give POINTS, --images FOLDER or --demo")
+    if points is not None and demo:
+        raise fail("--demo takes no POINTS")
+    if points is None and (page.text or columns != ColumnOptions()):
+        raise fail("--demo brings its own pictures and labels" if demo else "a folder of pictures has no columns")
+    with bad_input():
+        from bregmat.base.checks import as_choice
+
+        as_choice("--prior", page.prior, ("auto", "identity", "variance"))
     if not 0 < page.slack_weight < float("inf"):
         raise fail(f"--slack-weight must be positive and finite; got {page.slack_weight}")
-    if demo and (page.images or page.text or columns != ColumnOptions()):
+    if demo and page.images:
         raise fail("--demo brings its own pictures and labels")
     from bregmat_app.cli.labelling import label_points
 

@@ -9,15 +9,23 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from bregmat.base.html import listed
 from bregmat.base.threads import interruptible
-from bregmat_app.cli.options import ColumnOptions, PageOptions
+from bregmat.io.points import NoNumbersError
+from bregmat_app.cli.options import ColumnOptions, PageOptions, names_in
 from bregmat_app.cli.points import PointTable, find_labels, find_sample_ids, read_table, reading_arguments
 from bregmat_app.cli.show import bad_input, fail, note, stdout, warn
+from bregmat_app.label.features import MadeFeatures, picture_features, text_features
 from bregmat_app.label.learning import LabelSettings
-from bregmat_app.label.points import LabelPoints, demo_points, pictures_in
+from bregmat_app.label.points import LabelPoints, demo_points, pictures_in, pictures_of
 from bregmat_app.label.session import Session
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
+_IMPORTS = """from pathlib import Path
+
+from bregmat_app.label.features import picture_features, text_features
+from bregmat_app.label.points import pictures_in, pictures_of
+"""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -63,15 +71,23 @@ def _open(path: Path | None, columns: ColumnOptions, options: PageOptions) -> tu
         from bregmat_app.label.server import listen
     except ImportError as error:
         raise ImportError(f'`bregmat label` needs {error.name}: pip install "bregmat[cli,label]"') from error
-    points = demo_points() if path is None else _read(path, columns, options)
-    prior = options.prior
-    if prior == "auto":
-        lengths = np.linalg.norm(points.X, axis=1)
-        is_embedding = np.allclose(lengths, lengths[0])  # such columns share a unit, as those of pictures do
-        prior = "identity" if is_embedding or points.pictures is not None else "variance"
-    settings = LabelSettings(prior=prior, slack_weight=options.slack_weight)
-    beside = Path("bregmat-label-demo.jsonl") if path is None else path.with_name(path.name + ".label.jsonl")
-    session = Session(points, settings, options.journal or beside, resume=options.resume, n_clusters=options.clusters)
+    if path is not None:
+        points, beside = _read(path, columns, options), path.with_name(path.name + ".label.jsonl")
+    elif options.images is not None:
+        points, beside = _read_folder(options.images), options.images.with_name(options.images.name + ".label.jsonl")
+    else:
+        points, beside = demo_points(), Path("bregmat-label-demo.jsonl")
+    named = f"features ({len(points.features)}): "
+    note(named + (points.made or listed(points.features, 20)))
+    settings = LabelSettings(prior=options.prior, slack_weight=options.slack_weight)
+    session = Session(
+        points,
+        settings,
+        options.journal or beside,
+        resume=options.resume,
+        n_clusters=options.clusters,
+        classes=names_in(options.classes),
+    )
     try:
         return session, listen(options.host, options.port)
     except OSError:
@@ -100,7 +116,14 @@ def _opened(link: str | None) -> Iterator[None]:
 def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoints:
     """Read the points and what is shown of them; ValueError names what is wrong."""
     shown = () if options.text is None else (options.text,)
-    table = read_table(path, columns, *shown)
+    try:
+        table, has_features = read_table(path, columns, *shown), True
+    except NoNumbersError as error:
+        if options.text is None and options.images is None:
+            raise ValueError(
+                f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures"
+            ) from error
+        table, has_features = read_table(path, columns, *shown, has_features=False), False
     points = table.points
     rows = range(len(points.X)) if points.rows is None else points.rows.tolist()
     id_name, sample_id = find_sample_ids(points, columns.id_column)
@@ -108,9 +131,9 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
         warn(f"column {id_name!r} names some points twice; they are distinguished by row numbers")
         sample_id = None
     names = [str(name) for name in (rows if sample_id is None else sample_id.tolist())]
-    for remark in table.remarks():
+    for remark in [*table.remarks(), *(table.unused(id_name, *shown) if has_features else [])]:
         warn(remark)
-    arguments = reading_arguments(columns, *shown)
+    arguments = reading_arguments(columns, *shown, has_features=has_features)
     if table.left_out:
         arguments["features"] = list(points.names)
     # Python that reads the same points
@@ -118,17 +141,52 @@ def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoin
     ids, imported = "None", "read_points"
     if sample_id is not None:
         ids, imported = f"parse_sample_ids(points.columns[{id_name!r}])", "parse_sample_ids, read_points"
-    source = f"from bregmat.io import {imported}\n\npoints = read_points({str(path)!r}{more})\nX, sample_id = points.X, {ids}\n"
+    source = f"from bregmat.io import {imported}\n\npoints = read_points({str(path)!r}{more})\nsample_id = {ids}\n"
+    texts, pictures, files = _texts(table, options, id_name), None, ""
+    if options.images is not None:
+        pictures, files = _pictures(options.images, table, None if sample_id is None else names)
+    found = MadeFeatures(np.asarray(points.X, dtype=np.float64), points.names, "")
+    if has_features:
+        source += "X = points.X\n"
+    elif options.text is not None:
+        assert texts is not None
+        found = text_features(texts)
+        source += f"X = text_features(points.columns[{options.text!r}].astype(str).tolist()).X\n"
+    else:
+        assert pictures is not None
+        found = picture_features(pictures)
+        source += f"X = picture_features({files}).X\n"
     return LabelPoints(
         title=path.name,
-        X=np.asarray(points.X, dtype=np.float64),
-        features=points.names,
+        X=found.X,
+        features=found.names,
         names=names,
-        texts=_texts(table, options, id_name),
-        pictures=options.images and _pictures(options.images, table, None if sample_id is None else names),
+        texts=texts,
+        pictures=pictures,
         classes=_classes(table),
         sample_id=sample_id,
+        source=source if has_features else f"{_IMPORTS}{source}",
+        made=found.made,
+    )
+
+
+def _read_folder(folder: Path) -> LabelPoints:
+    """Read the pictures of a folder, which have the names of their files."""
+    pictures = pictures_of(folder)
+    found, names = picture_features(pictures), [path.name for path in pictures]
+    source = (
+        f"{_IMPORTS}pictures = pictures_of(Path({str(folder)!r}))\n"
+        "X, sample_id = picture_features(pictures).X, [path.name for path in pictures]\n"
+    )
+    return LabelPoints(
+        title=folder.resolve().name,
+        X=found.X,
+        features=found.names,
+        names=names,
+        pictures=pictures,
+        sample_id=np.array(names),
         source=source,
+        made=found.made,
     )
 
 
@@ -141,6 +199,11 @@ def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list
         return None
     hidden = (id_name, table.options.labels, *(table.options.drop or ()))
     cells = {name: [f"{x:g}" for x in column.tolist()] for name, column in zip(points.names, points.X.T[:MOST_VALUES])}
+    for name, median in points.medians.items():
+        assert points.table is not None  # a .npy file has no missing cells of this kind
+        if name in cells:
+            for i in np.flatnonzero(np.isnan(points.table.numbers(name)[0])).tolist():
+                cells[name][i] = f"missing (the median {median:g} is used)"
     others = {name: column.astype(str).tolist() for name, column in points.columns.items() if name not in hidden}
     names, columns = zip(*[*(others | cells).items()][:MOST_VALUES])
     return ["\n".join(f"{name}: {cell}" for name, cell in zip(names, row)) for row in zip(*columns)]
@@ -158,12 +221,12 @@ def _classes(table: PointTable) -> list[str] | None:
     return np.where(codes >= 0, np.asarray(values).astype(str), "").tolist()
 
 
-def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> list[Path]:
-    """Files of the pictures, named by a column or by the names of the points."""
-    columns = table.points.columns
+def _pictures(folder: Path, table: PointTable, names: list[str] | None) -> tuple[list[Path], str]:
+    """Files of the pictures, named by a column or by the names of the points, and the Python code that finds them."""
+    columns, code = table.points.columns, "map(str, sample_id)"
     named = next((column for column in ("image", "file", "filename", "path") if column in columns), None)
     if named is not None:
-        names = columns[named].astype(str).tolist()
+        names, code = columns[named].astype(str).tolist(), f"points.columns[{named!r}].astype(str)"
     if names is None:
         raise ValueError("--images needs a column image, file, filename or path, or ids that pictures are named by")
-    return pictures_in(folder, names)
+    return pictures_in(folder, names), f"pictures_in(Path({str(folder)!r}), {code})"

@@ -274,11 +274,17 @@ class CorrelationOptions:
 class PageOptions:
     """What the labelling page shows and where it is served."""
 
-    images: Annotated[File, folder("Pictures, named by a column image, file, filename or path, or by ids.")] = None
-    text: Annotated[Word, column("Column with texts to show.")] = None
-    prior: Annotated[
-        str, named("identity, variance (columns scaled), or auto: identity for pictures and for points of one length.")
-    ] = "auto"
+    images: Annotated[
+        File,
+        folder("Pictures, named by a column image, file, filename or path, or by ids; or all of them, without POINTS."),
+    ] = None
+    text: Annotated[
+        Word, column("Column with texts to show. Without columns of numbers, features are made of them.")
+    ] = None
+    classes: Annotated[
+        Words, option("NAME,...", "Names of the classes, in the order of their keys; more can follow.")
+    ] = None
+    prior: Annotated[str, named("identity, variance (columns scaled), or auto: chosen by held-out answers.")] = "auto"
     slack_weight: Annotated[float, number("Weight of answers against the distance to the prior.")] = 10.0
     clusters: Annotated[
         int | None, number("Number of clusters.", shown="as many as the answers tell apart", min=2, max=30)

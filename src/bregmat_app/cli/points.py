@@ -12,7 +12,7 @@ import numpy as np
 from bregmat.base.html import listed
 from bregmat.from_labels.groups import are_numbers, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
-from bregmat.io.points import INDEX, has_index, is_id
+from bregmat.io.points import INDEX, NoNumbersError, has_index, is_id
 from bregmat.io.texts import NOT_AVAILABLE
 from bregmat_app.cli.options import ColumnOptions, names_in
 from bregmat_app.cli.show import for_labels
@@ -83,7 +83,7 @@ class PointTable:
         return [remark]
 
 
-def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
+def read_table(path: Path, options: ColumnOptions, *others: str, has_features: bool = True) -> PointTable:
     """Read a table of points; the columns `others` are no features. `ValueError` names what is wrong."""
     columns, known = names_in(options.columns), (*_no_features(options), *others)
     if both := [name for name in columns if name in known]:
@@ -91,7 +91,9 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
             f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --id, --drop, --categorical)"
         )
     try:
-        points = read_points(path, **reading_arguments(options, *others))
+        points = read_points(path, **reading_arguments(options, *others, has_features=has_features))
+    except NoNumbersError:
+        raise
     except ValueError as error:
         raise ValueError(f"{error}{_advice(str(error), columns)}") from error
     for name in () if columns else points.columns:
@@ -100,14 +102,14 @@ def read_table(path: Path, options: ColumnOptions, *others: str) -> PointTable:
                 f"{path}, column {name!r}: numbers such as '{cell}' have separators between thousands; write {_plain(cell)}, or leave the "
                 f"column out with --drop {quote(name)}"
             )
-    return _without_constants_and_codes(points, options)
+    return _without_constants_and_codes(points, options) if has_features else PointTable(points, options, {})
 
 
-def reading_arguments(options: ColumnOptions, *others: str) -> dict[str, Any]:
+def reading_arguments(options: ColumnOptions, *others: str, has_features: bool = True) -> dict[str, Any]:
     """Arguments of :func:`bregmat.io.read_points` other than the file and defaults; the columns `others` are no features."""
     given: dict[str, Any] = {
         "exclude": [*dict.fromkeys((*_no_features(options), *others))] or None,
-        "features": list(names_in(options.columns)) or None,
+        "features": (list(names_in(options.columns)) or None) if has_features else [],
         "missing": None if options.missing == "error" else options.missing,
         "encoding": options.encoding,
     }
@@ -160,7 +162,7 @@ def _without_constants_and_codes(points: Points, options: ColumnOptions) -> Poin
     names = tuple(name for name in points.names if name not in left_out)
     if not names:
         reasons = listed([f"{name} ({why})" for name, why in left_out.items()])
-        raise ValueError(f"{points.table.path}: no feature is left; left out were {reasons}")
+        raise NoNumbersError(f"{points.table.path}: no feature is left; left out were {reasons}")
     if left_out:
         X = dict(zip(points.names, points.X.T))
         others = {name: X[name] for name in left_out}

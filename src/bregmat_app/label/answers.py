@@ -32,7 +32,8 @@ class Answer:
     """One answer about points.
 
     ``same``, ``group``: all points are the same. ``different``: the first point differs from each of the others. ``closer``: the
-    first point is closer to the second than to the third. ``name``: the points belong to the class `name`.
+    first point is closer to the second than to the third. ``name``: the points belong to the class `name`. A point that differs from
+    others may have the name of a class, too, which begins with it.
 
     A point that belongs to one of several groups is the same as a member of it; that it differs from the members of the other groups
     follows, because groups that are offered together are known to be different. A point that belongs to none of them is different
@@ -57,9 +58,14 @@ class Answer:
         """Return the triple of which the first point is closer to the second than to the third."""
         return [self.points] if self.kind == "closer" else []
 
+    def named(self) -> tuple[int, ...]:
+        """Return the points that this answer gives the class `name`."""
+        return self.points if self.kind == "name" else self.points[:1] if self.name else ()
+
     def sentence(self, names: Any) -> str:
         """Write the answer as a sentence; `names[i]` is the name of point i."""
         first = [str(names[i]) for i in self.points[:3]]
+        called = f", named {self.name!r}" if self.name else ""
         more = f" and {len(self.points) - 3} more" if len(self.points) > 3 else ""
         match self.kind:
             case "closer":
@@ -67,17 +73,17 @@ class Answer:
             case "same":
                 return f"{first[0]} and {first[1]} are the same"
             case "different" if len(self.points) == 2:
-                return f"{first[0]} and {first[1]} are different"
+                return f"{first[0]} and {first[1]} are different{called}"
             case "different":
-                return f"{first[0]} differs from {', '.join(first[1:])}{more}"
+                return f"{first[0]} differs from {', '.join(first[1:])}{more}{called}"
         return f"{', '.join(first)}{more}: {'one group' if self.kind == 'group' else f'named {self.name!r}'}"
 
 
 def checked_event(event: Any, n_points: int) -> dict[str, Any]:
     """Check an event and return it as the journal stores it; ValueError if it is not valid.
 
-    Its ``kind`` is a kind of :class:`Answer` (with ``points``, integers below `n_points`, and ``name`` for a name), soften or drop
-    (with ``answer``, its number), undo or redo.
+    Its ``kind`` is a kind of :class:`Answer` (with ``points``, integers below `n_points`, and ``name`` for a name; ``different`` may have
+    one), soften or drop (with ``answer``, its number), undo or redo.
     """
     if not isinstance(event, dict) or not isinstance(kind := event.get("kind"), str):
         raise ValueError("an answer must be an object with a kind")
@@ -99,7 +105,7 @@ def checked_event(event: Any, n_points: int) -> dict[str, Any]:
     if not least <= len(points) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
         raise ValueError(f"{kind!r} takes {wanted} points; got {len(points)}")
-    if kind != "name":
+    if kind != "name" and not (kind == "different" and "name" in event):
         return {"kind": kind, "points": points}
     name = event.get("name")
     if not isinstance(name, str) or not (name := name.strip()) or len(name) > MOST_NAME or not name.isprintable():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,36 +24,54 @@ STEPS = 60  # of label propagation; a label passes on to the neighbours in each
 LEAST_ANSWERED = 10  # mean number of points per group from which kernel ridge regression is used
 MOST_ANSWERED = 500  # points of the regression; others are left out, so that a question does not take longer
 RIDGE = 0.1  # added to the diagonal of the kernel matrix, which is 1
+CLEAR = 0.25  # difference of the two largest scores from which a label is clear; 98 % of these labels are right on digits after 30 answers
 WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the kernel, relative to the median squared distance of the answered points
 TINY = 1e-150  # avoids a division by zero where many points coincide; its square is positive, too
 
 
-def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> np.ndarray:
-    """Return the cluster of each point, shape (n,); cluster 0 is the largest.
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The cluster of each point. A cluster has the key of its class; those without a class have further keys."""
 
-    Groups that are known to be all different stand for the clusters, and their labels propagate to the other points along a graph of
-    nearest neighbours. Once the groups have many points, kernel ridge regression replaces the propagation. If there are fewer such
-    groups than clusters, k-means is used instead. It starts at the means of the groups, and further clusters start as in k-means++.
-    By default there are as many clusters as different groups, but at least two.
+    key: np.ndarray  # (n,)
+    is_clear: np.ndarray  # (n,): whether an answer gives the class, or its score is far above that of the next class
+
+
+def find_clusters(mapped: np.ndarray, first: np.ndarray, groups: Groups, n_clusters: int | None = None) -> Clusters:
+    """Return the cluster of each point.
+
+    The labels of the classes propagate to the other points along a graph of nearest neighbours. Once the classes have many points,
+    kernel ridge regression replaces the propagation. If there are fewer classes than clusters, k-means is used instead. It starts at
+    the means of the classes, and further clusters start as in k-means++. By default there are as many clusters as classes, but at
+    least two.
 
     Euclidean distances of the points `mapped`, (n, r), are those of the learned metric; those of `first`, (n, d), are of the prior.
     """
-    chosen = [groups.members[g] for g in groups.all_apart()[:n_clusters]]
+    classes = groups.all_apart()[:n_clusters]
+    chosen = [groups.points(one) for one in classes]
     k = min(max(2, len(chosen)) if n_clusters is None else n_clusters, len(mapped))
     if len(chosen) < k:
-        label = _k_means(mapped, chosen, k)
-    elif has_many(chosen):
-        label = scores(first, chosen, np.arange(len(first))).argmax(axis=1)
+        label, margin = _k_means(mapped, chosen, k), np.zeros(len(mapped))
     else:
-        label = _propagated(mapped, chosen)
+        found = scores(first, chosen, np.arange(len(first))) if has_many(chosen) else _propagated(mapped, chosen)
+        label, margin = found.argmax(axis=1), margins(found)
     for place, members in enumerate(chosen):
-        label[members] = place
-    order = np.argsort(-np.bincount(label, minlength=k), kind="stable")
-    return np.argsort(order)[label]
+        label[members], margin[members] = place, 1.0
+    keys = [one.key for one in classes]
+    keys += [
+        key for key in range(1, k + len(groups.classes) + 1) if key not in {*keys, *(one.key for one in groups.classes)}
+    ]
+    return Clusters(np.array(keys)[label], margin >= CLEAR)
+
+
+def margins(scores: np.ndarray) -> np.ndarray:
+    """Return the largest score of each row less the next one, shape (n,)."""
+    largest = np.partition(scores, -2, axis=1)
+    return np.asarray(largest[:, -1] - largest[:, -2])
 
 
 def _propagated(mapped: np.ndarray, chosen: list[list[int]]) -> np.ndarray:
-    """Propagate the labels of groups: ``F <- P F`` with the rows of the groups held fixed (Zhu and Ghahramani 2002).
+    """Propagate the labels of groups: ``F <- P F`` with the rows of the groups held fixed (Zhu and Ghahramani 2002); F (n, groups).
 
     P has the weights ``exp(-d_ij^2 / (s_i s_j))`` of nearest neighbours, normalised by rows, where s_i is the distance of point i
     to the last of its neighbours (Zelnik-Manor and Perona 2004). F starts with the label of the nearest point of a group.
@@ -74,8 +93,7 @@ def _propagated(mapped: np.ndarray, chosen: list[list[int]]) -> np.ndarray:
     for _ in range(STEPS):
         F = P @ F
         F[: len(given)] = one_hot[code]
-    label = F.argmax(axis=1)
-    return label[np.argsort(linked)] if len(drawn) == len(others) else label[_nearest(Z, mapped)]
+    return F[np.argsort(linked)] if len(drawn) == len(others) else F[_nearest(Z, mapped)]
 
 
 def _labelled(chosen: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
@@ -184,7 +202,7 @@ class Agreement:
             i, j = self._rng.choice(len(self.known), 2, replace=False).tolist()
             kind = "same" if self.code[i] == self.code[j] else "different"
             self._answers.append(Answer(number, kind, (int(self.known[i]), int(self.known[j]))))
-        answers = self._answers[:n_answers]
-        self._learned = self.learning.learn(rows_of(answers, self.learning.near, self.learning.far), self._learned)
+        answers, start = self._answers[:n_answers], self.learning.start
+        self._learned = self.learning.learn(rows_of(answers, start.near, start.far), self._learned)
         mapped = self.learning.X @ self._learned.map
-        return find_clusters(mapped, self.learning.first, Links(answers).groups(), int(self.code.max()) + 1)
+        return find_clusters(mapped, start.first, Links(answers).groups(), int(self.code.max()) + 1).key

@@ -1,20 +1,25 @@
-"""Files to download: constraints, model, report, and the Python code that learns the same model bit for bit."""
+"""Files to download: labels, constraints, model, report, and the Python code that learns the same model bit for bit."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators import MetricLearner
 from bregmat.io import read_constraints, save, write_constraints
-from bregmat_app.label.session import Session, SessionState
+from bregmat_app.label.session import PointLabel, Session, SessionState
 
+LABELS, LABELS_JSON = "labels.csv", "labels.json"
 CONSTRAINTS, MODEL, REPORT, LINES = "constraints.csv", "model.bm", "report.html", "learn.py"
-NAMES = (CONSTRAINTS, MODEL, REPORT, LINES)
+NAMES = (LABELS, LABELS_JSON, CONSTRAINTS, MODEL, REPORT, LINES)
 
 _LINES = '''"""Learn the matrix of the labelling page again, bit for bit with the same versions on the same processor."""
 
@@ -36,9 +41,11 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
     """
     if name not in NAMES:
         raise ValueError(f"there is no file {name!r}; there are {', '.join(NAMES)}")
+    if name in (LABELS, LABELS_JSON):
+        return _labels(session.labels(state), name)
     if state.learned.rows is None:
         raise ValueError("there are no answers yet, so there is nothing to download")
-    points, parameters = session.points, asdict(session.settings)
+    points, parameters = session.points, asdict(session.settings) | {"prior": state.learned.space.name}
     ids, rows = points.sample_id, state.learned.rows.constraints
     id_type: type = int
     if ids is not None and ids.dtype.kind in "iu" and (ids >= 0).all():
@@ -59,11 +66,25 @@ def exported(session: Session, state: SessionState, name: str) -> bytes:
         if name == MODEL:
             save(out, learner, info={"source": points.title, "feature_names": list(points.features)})
         else:
-            _report(out, session, state.learned.rows.constraints, learner, len(state.answers))
+            _report(out, session, state.learned.rows.constraints, learner, parameters, len(state.answers))
         return out.read_bytes()
 
 
-def _report(path: Path, session: Session, rows: Constraints, learner: MetricLearner, n_answers: int) -> None:
+def _labels(labels: list[PointLabel], name: str) -> bytes:
+    """The labels of all points as a table or as JSON."""
+    records = [asdict(label) for label in labels]
+    if name == LABELS_JSON:
+        return json.dumps(records, indent=1, ensure_ascii=False).encode()
+    text = io.StringIO(newline="")
+    table = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(records)
+    return text.getvalue().encode()
+
+
+def _report(
+    path: Path, session: Session, rows: Constraints, learner: MetricLearner, settings: dict[str, Any], n_answers: int
+) -> None:
     """Write the report of the model."""
     from bregmat_app.report import ReportData, write_report
 
@@ -76,7 +97,7 @@ def _report(path: Path, session: Session, rows: Constraints, learner: MetricLear
         constraints=rows,
         y=y,
         learner=learner,
-        settings=asdict(session.settings),
+        settings=settings,
         sample_id=points.names,
         feature_names=points.features,
         has_hard=False,

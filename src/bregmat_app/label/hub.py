@@ -123,13 +123,15 @@ class Hub:
         details = {
             "type": "details",
             "version": state.version,
-            "cluster_sizes": np.bincount(clusters).tolist(),
+            "clusters": await _run(self._searcher, session.cluster_list, state, clusters),
+            "progress": await _run(self._searcher, session.progress, state, clusters),
             "agreement": await _run(self._searcher, session.compared, clusters, state),
             "contradictions": await _run(self._searcher, session.contradictions, state),
+            "unmeetable": await _run(self._searcher, session.unmeetable, state),
         }
         async with self._turn:
             if session.is_current(state):
-                self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.astype(np.uint32)), details
+                self._clusters, self._details = _frame(CLUSTERS, state.version, clusters.key.astype(np.uint32)), details
                 await self._send(list(self.tabs), self._clusters, details)
 
     async def _send(self, tabs: list[WebSocket], *messages: Any) -> None:

@@ -1,49 +1,80 @@
-"""Learning from answers: a certified metric, its map, its violations, and proofs that answers contradict each other."""
+"""Learning from answers: a certified metric, its map, its violations, and a proof that no metric meets all answers exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.spatial.distance import cdist
 
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
+from bregmat.base.threads import cached_property
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.engine.status import Status
 from bregmat.estimators.linear_maps import inverse_deviations
+from bregmat.estimators.selection import FEWEST_COMPARED, Candidate, Selection
 from bregmat.nearest import nearest_metric
 from bregmat.typing import LossName
 from bregmat_app.label.answers import AnsweredRows
+from bregmat_app.label.groups import Groups
 
 PERCENTILES = (25.0, 75.0)  # of squared distances: upper bound for the same, lower bound for different points
 PAIRS = 20_000  # random pairs that the percentiles are estimated from
 MET = 1e-3  # relative violation up to which an answer counts as met
 NEARLY_MET = 0.1  # relative violation up to which an answer counts as nearly met
-PROOF_SECONDS = 2.0  # time limit of one search for a contradiction
-MOST_FOUND = 5  # largest number of contradictions to find
-MOST_TRIALS = 40  # rows that are left out in turn to shorten a contradiction
+N_NEAREST = 3  # others of which priors are judged by
+MOST_COMPARED = 500  # answered points that priors are compared on
+PROOF_SECONDS = 2.0  # time limit of a proof
 
 
 @dataclass(frozen=True)
 class LabelSettings:
-    """Parameters of :class:`bregmat.MetricLearner` that learn the same metric."""
+    """Parameters of :class:`bregmat.MetricLearner` that learn the same metric; the prior "auto" is chosen by the answers."""
 
-    prior: str = "variance"
+    prior: str = "auto"
     slack_weight: float = 10.0
     loss: LossName = "squared_hinge"
     tol: float = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
+class PriorSpace:
+    """The points in a prior metric, with the bounds of answers there."""
+
+    name: str  # "identity" or "variance"
+    scale: np.ndarray  # (d,): factors of the columns
+    first: np.ndarray  # (n, d): Euclidean distances of these points are those of the prior
+    near: float  # upper bound of the squared distance of points that are the same
+    far: float  # lower bound of that of different points
+
+    @classmethod
+    def of(cls, X: np.ndarray, name: str) -> PriorSpace:
+        """Return the points X in a prior; ValueError if all points coincide."""
+        scale = inverse_deviations(X) if name == "variance" else np.ones(X.shape[1])
+        first = X * scale
+        sq = sq_distances(first, *np.random.default_rng(0).integers(0, len(X), (2, PAIRS)))
+        if not (sq := sq[sq > 0]).size:
+            raise ValueError("all points coincide, so no distances can be learned")
+        near, far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
+        return cls(name, scale, first, near, far)
+
+    @cached_property
+    def factor(self) -> Factor | None:
+        """The prior as the solver takes it."""
+        return Factor(sp.diags_array(self.scale, format="csr")) if self.name == "variance" else None
+
+
+@dataclass(frozen=True, eq=False)
 class Learned:
     """A metric and the rows that it was learned from; without answers, neither result nor rows."""
 
+    space: PriorSpace
     map: np.ndarray  # (d, r); Euclidean distances of X @ map are those of the metric
     result: MatrixResult | None = None
     rows: AnsweredRows | None = None
@@ -61,103 +92,89 @@ class Learned:
 
 
 class Learning:
-    """Learns from rows on the finite points X (n, d), and proves that rows contradict each other."""
+    """Learns from rows on the finite points X (n, d). `start` is the prior before answers can choose one."""
 
-    def __init__(self, X: np.ndarray, settings: LabelSettings) -> None:
+    def __init__(self, X: np.ndarray, settings: LabelSettings, start: str = "variance") -> None:
         self.X, self.settings = np.ascontiguousarray(X, dtype=np.float64), settings
         self.points = CheckedPoints(self.X)
-        self.scale, self.prior = np.ones(X.shape[1]), None
-        if settings.prior == "variance":
-            self.scale = inverse_deviations(self.X)
-            self.prior = Factor(sp.diags_array(self.scale, format="csr"))
-        i, j = np.random.default_rng(0).integers(0, len(X), (2, PAIRS))
-        self.first = self.X * self.scale  # Euclidean distances of these points are those of the prior
-        sq = sq_distances(self.first, i, j)
-        if not (sq := sq[sq > 0]).size:
-            raise ValueError("all points coincide, so no distances can be learned")
-        # bounds for the same and for different points: squared distances in the metric of the prior
-        self.near, self.far = (float(f"{x:.6g}") for x in np.percentile(sq, PERCENTILES))
+        self.start = PriorSpace.of(self.X, start if settings.prior == "auto" else settings.prior)
         self.mean = self.X.mean(axis=0)
         # the principal components of mapped points follow from the covariance of X
         self.covariance = np.atleast_2d(np.cov(self.X, rowvar=False, bias=True))
 
-    def learn(self, rows: AnsweredRows | None, last: Learned | None = None) -> Learned:
+    @cached_property
+    def other(self) -> PriorSpace:
+        """The points in the prior that they do not start with."""
+        return PriorSpace.of(self.X, "identity" if self.start.name == "variance" else "variance")
+
+    def chosen(self, groups: Groups, last: PriorSpace) -> PriorSpace:
+        """Return the prior in which points of the classes have more of their class among their nearest others.
+
+        As in :class:`bregmat.MetricLearner`, that is the `last` one unless the other is better by half a standard error.
+        """
+        members = [groups.points(one) for one in groups.all_apart() if len(groups.points(one)) > 1]
+        codes = np.repeat(np.arange(len(members)), list(map(len, members)))
+        if self.settings.prior != "auto" or len(members) < 2 or len(codes) < FEWEST_COMPARED:
+            return last
+        some = np.random.default_rng(0).permutation(len(codes))[:MOST_COMPARED]
+        rows, codes = np.concatenate(members)[some], codes[some]
+        spaces = sorted((self.start, self.other), key=lambda space: space is not last)
+        found = Selection([Candidate(None, prior=space.name) for space in spaces])
+        for space, scores in zip(spaces, found.scores):
+            sq = cdist(space.first[rows], space.first[rows], "sqeuclidean")
+            np.fill_diagonal(sq, np.inf)
+            near = np.argpartition(sq, N_NEAREST, axis=1)[:, :N_NEAREST]
+            scores.append((codes[near] == codes[:, None]).mean(axis=1))
+        return spaces[found.best]
+
+    def learn(self, rows: AnsweredRows | None, last: Learned | None = None, space: PriorSpace | None = None) -> Learned:
         """Learn the metric nearest to the prior with soft rows, warm-started from an earlier one."""
+        space = space or self.start
         if rows is None:
-            return Learned(np.diag(self.scale))
+            return Learned(space, np.diag(space.scale))
         result = nearest_metric(
             self.points,
             rows.constraints,
-            prior=self.prior,
+            prior=space.factor,
             loss=self.settings.loss,
             slack_weight=self.settings.slack_weight,
             tol=self.settings.tol,
-            warm_start=_carried(last, rows),
+            warm_start=_carried(last, rows) if last is not None and last.space is space else None,
         )
-        return Learned(result.B, result, rows)
+        return Learned(space, result.B, result, rows)
 
     def warm_up(self) -> None:
         """Learn from two rows once, because some modules are loaded at their first use and would delay the first answer."""
-        pairs = Constraints.sq_distance([0, 1], [1, 2], [self.near, self.far], ["<=", ">="])
-        triple = Constraints.comparison([0], [1], [0], [2], self.near)
+        near, far = self.start.near, self.start.far
+        pairs = Constraints.sq_distance([0, 1], [1, 2], [near, far], ["<=", ">="])
+        triple = Constraints.comparison([0], [1], [0], [2], near)
         self.learn(AnsweredRows(pairs + triple, [frozenset({k}) for k in range(3)], [(k,) for k in range(3)]))
 
-    def contradictions(
-        self, learned: Learned, softened: set[int], is_wanted: Callable[[], bool] = lambda: True
-    ) -> list[list[int]]:
-        """Find disjoint sets of answers, by their numbers, of which it is proven that no metric of these features meets them.
+    def unmeetable(self, learned: Learned, others: set[int]) -> list[int]:
+        """Return answers, by number, of which it is proven that no metric of these features meets all exactly; none without a proof.
 
-        Each contradiction is shortened by leaving out rows while the proof holds. Then its answers are removed and the search
-        continues. Softened answers may be violated and are left out. The search ends if `is_wanted`, called before each proof,
-        returns False.
+        The answers `others` are left out: those that may be violated, and those that contradict each other whatever the features.
         """
         rows, result = learned.rows, learned.result
         if rows is None or result is None or result.violation.max(initial=0.0) <= MET:
             return []  # the learned metric meets all of them
-        kept = np.array([not (numbers & softened) for numbers in rows.answers])
-        found: list[list[int]] = []
-        for row in self._impossible(rows):  # each of these rows is impossible by itself
-            if kept[row] and len(found) < MOST_FOUND:
-                found.append(sorted(rows.answers[row]))
-            kept &= np.array([not (rows.answers[row] & theirs) for theirs in rows.answers])
-        while kept.any() and len(found) < MOST_FOUND and is_wanted():
-            conflict = self._conflict(rows, np.flatnonzero(kept), is_wanted)
-            if conflict is None:
-                break
-            numbers = frozenset().union(*(rows.answers[row] for row in conflict))
-            found.append(sorted(numbers))
-            kept &= np.array([not (numbers & theirs) for theirs in rows.answers])
-        return found
-
-    def _impossible(self, rows: AnsweredRows) -> list[int]:
-        """Return the rows that ask for different points although their features are equal."""
-        apart = [row for row, key in enumerate(rows.keys) if key[0] == 1]
-        i, j = np.array([rows.keys[row][1:] for row in apart], dtype=np.int64).reshape(-1, 2).T
-        return [apart[k] for k in np.flatnonzero(sq_distances(self.first, i, j) == 0)]
-
-    def _conflict(self, rows: AnsweredRows, chosen: np.ndarray, is_wanted: Callable[[], bool]) -> np.ndarray | None:
-        """Return rows among the chosen ones that contradict each other; None without a proof."""
-        conflict = self._proof(rows, chosen)
-        if conflict is None:
-            return None
-        conflict = chosen[conflict]
-        for row in conflict[:MOST_TRIALS] if len(conflict) > 2 else ():
-            rest = conflict[conflict != row]
-            if not is_wanted():
-                break
-            if len(rest) < len(conflict) and (smaller := self._proof(rows, rest)) is not None:
-                conflict = rest[smaller]
-        return conflict
-
-    def _proof(self, rows: AnsweredRows, chosen: np.ndarray) -> np.ndarray | None:
-        """Return the places of some chosen rows that are infeasible together; None without a proof in time."""
-        hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
-        result = nearest_metric(self.points, hard, prior=self.prior, tol=1e-3, max_seconds=PROOF_SECONDS)
-        return result.conflict if result.status is Status.INFEASIBLE else None
+        kept = np.array([not (numbers & others) for numbers in rows.answers])
+        # points with equal features cannot be different
+        apart = np.array([key[0] == 1 for key in rows.keys]) & kept
+        i, j = np.array([key[1:3] for key in rows.keys]).T
+        equal = apart & (sq_distances(learned.space.first, i, j) == 0)
+        found = np.flatnonzero(equal)
+        if not len(found) and kept.any():
+            chosen = np.flatnonzero(kept)
+            hard = replace(rows.constraints.select(chosen), weight=np.ones(len(chosen)))
+            proof = nearest_metric(self.points, hard, prior=learned.space.factor, tol=1e-3, max_seconds=PROOF_SECONDS)
+            if proof.status is Status.INFEASIBLE and proof.conflict is not None:
+                found = chosen[proof.conflict]
+        return sorted(frozenset().union(*(rows.answers[row] for row in found)))
 
     def gains(self, learned: Learned) -> np.ndarray:
         """Return log2 of the learned over the prior weight of each feature, shape (d,); 0 if a weight is zero."""
-        weight, first = (learned.map**2).sum(axis=1), self.scale**2
+        weight, first = (learned.map**2).sum(axis=1), learned.space.scale**2
         return np.log2(np.divide(weight, first, out=np.ones(len(first)), where=(first > 0) & (weight > 0)))
 
 

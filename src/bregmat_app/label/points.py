@@ -33,6 +33,7 @@ class LabelPoints:
     classes: Sequence[str] | None = None  # known labels, for colours; empty if a point has none
     sample_id: np.ndarray | None = None
     source: str = ""  # Python code that reads X and sample_id
+    made: str = ""  # what the features were made by, if the points came without numbers
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -46,12 +47,23 @@ class LabelPoints:
             if values is not None and len(values) != size:
                 raise ValueError(f"{name} must have {size} entries; got {len(values)}")
         digest = hashlib.sha256(repr((n, d)).encode())
-        digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
+        if self.made:  # another version of a library makes other features of the same texts or pictures
+            digest.update(repr([self.made, *map(str, self.names), *(self.texts or ())]).encode())
+        else:
+            digest.update(np.ascontiguousarray(self.X, dtype="<f8").tobytes())
         object.__setattr__(self, "digest", digest.hexdigest())
 
     @property
     def n(self) -> int:
         return len(self.X)
+
+    @property
+    def first_prior(self) -> str:
+        """The prior before answers can choose one: the columns of pictures, and of points of one length, share a unit."""
+        lengths = np.linalg.norm(self.X, axis=1)
+        return (
+            "identity" if self.pictures is not None or np.allclose(lengths[lengths > 0], lengths.max()) else "variance"
+        )
 
     def text(self, i: int) -> str:
         """Return the text of a point, shortened; empty if there is none."""
@@ -80,21 +92,42 @@ def _picture(points: LabelPoints, i: int, size: int) -> bytes | None:
     given = points.pictures[i]
     out = io.BytesIO()
     if isinstance(given, Path):
-        try:
-            with Image.open(given, formats=("PNG", "JPEG", "GIF", "WEBP", "BMP")) as image:
-                if image.width * image.height > MOST_PIXELS:
-                    raise Image.DecompressionBombError
-                image.thumbnail((size, size))
-                image.convert("RGBA").save(out, "PNG")
-        except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-            raise ValueError(f"{given.name}: a picture of more than {MOST_PIXELS:,} pixels is not shown") from error
-        except (OSError, ValueError, SyntaxError):  # what Pillow raises for files that are no pictures
+        if (picture := read_picture(given, size)) is None:
             return None
+        picture.save(out, "PNG")
         return out.getvalue()
     grey = np.rint(255 * (1 - np.clip(given, 0, 1))).astype(np.uint8)
     factor = max(1, size // max(grey.shape))
     Image.fromarray(np.kron(grey, np.ones((factor, factor), np.uint8))).save(out, "PNG")
     return out.getvalue()
+
+
+def read_picture(path: Path, size: int) -> Any:
+    """Return a picture as an RGBA image of Pillow, of at most `size` pixels a side; None if it cannot be read.
+
+    A picture that is too large raises ValueError.
+    """
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ImportError('pictures need Pillow: pip install "bregmat[label]"') from error
+    try:
+        with Image.open(path, formats=("PNG", "JPEG", "GIF", "WEBP", "BMP")) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise Image.DecompressionBombError
+            image.thumbnail((size, size))
+            return image.convert("RGBA")
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(f"{path.name}: a picture of more than {MOST_PIXELS:,} pixels is not shown") from error
+    except (OSError, ValueError, SyntaxError):  # what Pillow raises for files that are no pictures
+        return None
+
+
+def pictures_of(folder: Path) -> list[Path]:
+    """Return the pictures of a folder by name; ValueError if there is none."""
+    if found := sorted(path for path in folder.iterdir() if path.suffix.lower() in ENDINGS):
+        return pictures_in(folder, [path.name for path in found])
+    raise ValueError(f"{folder}: no picture ({', '.join(ENDINGS)})")
 
 
 def pictures_in(folder: Path, named: Sequence[str]) -> list[Path]:

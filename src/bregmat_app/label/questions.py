@@ -9,36 +9,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from bregmat.base.sampling import sq_distances
-from bregmat_app.label.clusters import TINY, has_many, scores
-from bregmat_app.label.groups import Groups
+from bregmat_app.label.clusters import TINY, has_many, margins, scores
+from bregmat_app.label.groups import Groups, LabelClass
 
 COMPARED = 20  # points without a group, of which the most uncertain one is asked about
 MOST_COMPARED = 3000  # the same, once the groups have many points; bounds the time of a question
-MOST_OFFERED = 9  # groups of one question: one digit key each
 MOST_MEMBERS = 3  # points that a group is shown by
 
 
 @dataclass(frozen=True)
 class Question:
-    """The question which of some groups a point belongs to.
-
-    The groups are in the order of their first answers, so that a group keeps its key while the same groups are offered.
-    """
+    """The question which class a point belongs to."""
 
     point: int
-    groups: list[list[int]]  # the members of each offered group that are nearest to the point, the nearest first
-    guess: int  # place of the nearest group in `groups`
+    classes: list[LabelClass]  # those that are offered, by key
+    groups: list[list[int]]  # of each class the members that are nearest to the point, the nearest first
+    guess: int | None  # place of the class with the nearest point; None if no class has points
 
 
 def next_question(
     mapped: np.ndarray, first: np.ndarray, groups: Groups, rng: np.random.Generator, skipped: Set[int] = frozenset()
 ) -> Question | None:
-    """Choose a point that is not skipped, and the groups that are offered for it; None if every point has its group.
+    """Choose a point that is not skipped, and the classes that are offered for it; None if every point has its class.
 
-    The classes seen so far are groups that are known to be all different. A point that is known to differ from some of them is asked
-    about until its group is found or it is the first point of a new group. Otherwise the point is, of a few random points, the one
-    whose nearest group is least clearly the nearest. Once the groups have many points, it is the one of all points whose two largest
-    scores of :func:`bregmat_app.label.clusters.scores` differ least. The first question is about two random points.
+    A point that is known to differ from some classes is asked about until its class is found or it is the first point of a new one.
+    Otherwise the point is, of a few random points, the one whose nearest class is least clearly the nearest. Once the classes have
+    many points, it is the one of all points whose two largest scores of :func:`bregmat_app.label.clusters.scores` differ least. The
+    first question is about two random points, or about one if classes were given.
 
     The points are mapped to where Euclidean distances are those of the learned metric, (n, r), and of the `first` one, (n, d).
 
@@ -47,31 +44,33 @@ def next_question(
     Basu, Banerjee and Mooney (2004) consolidate groups in this way, farthest points first; Xiong, Azimi and Fern (2014) choose by
     uncertainty. Only a few random points are compared while answers are few, because the most uncertain of all are outliers.
     """
-    classes = groups.all_apart()
+    classes = groups.classes
+    filled = [one.group for one in classes if one.group is not None]
+    free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
     if not classes:
         open_ = np.setdiff1d(np.arange(len(mapped)), list(skipped))
         if len(open_) < 2:
             return None
         i, j = rng.choice(open_, 2, replace=False).tolist()
-        return Question(i, [[j]], 0)
-    closed = _closed(groups, classes)
-    begun = [p for p, g in groups.of.items() if g not in classes and p not in skipped and len(closed[g]) < len(classes)]
-    free = np.setdiff1d(np.arange(len(mapped)), [*groups.of, *skipped])
+        return Question(i, [LabelClass(1)], [[j]], 0)
+    closed = _closed(groups, filled)
+    begun = [p for p, g in groups.of.items() if g not in filled and p not in skipped and len(closed[g]) < len(filled)]
     if begun:
         point = max(begun, key=lambda p: len(closed[groups.of[p]]))
     elif len(free):
-        point = _least_certain(mapped, first, [groups.members[g] for g in classes], free, rng)
+        point = _least_certain(mapped, first, [groups.members[g] for g in filled], free, rng)
     else:
         return None
-    sq = [sq_to_members(mapped, np.array([point]), groups.members[g])[0] for g in classes]
-    nearest = np.array([distances.min() for distances in sq])
-    nearest[list(closed[groups.of.get(point, -1)])] = np.inf
-    order = [int(k) for k in np.argsort(nearest, kind="stable")[:MOST_OFFERED] if nearest[k] < np.inf]
-    offered = sorted(order, key=lambda k: classes[k])
-    members = [
-        [groups.members[classes[k]][m] for m in np.argsort(sq[k], kind="stable")[:MOST_MEMBERS]] for k in offered
-    ]
-    return Question(point, members, offered.index(order[0]))
+    offered, members, nearest = [], [], []
+    for one in classes:
+        if one.group in closed[groups.of.get(point, -1)]:
+            continue
+        some = groups.points(one)
+        sq = sq_to_members(mapped, np.array([point]), some)[0]
+        offered.append(one)
+        members.append([some[m] for m in np.argsort(sq, kind="stable")[:MOST_MEMBERS]])
+        nearest.append(sq.min(initial=np.inf))
+    return Question(point, offered, members, int(np.argmin(nearest)) if np.isfinite(nearest).any() else None)
 
 
 def _least_certain(
@@ -80,9 +79,10 @@ def _least_certain(
     """Return the free point whose group among the chosen ones is least certain."""
     if has_many(chosen):
         some = rng.choice(free, min(MOST_COMPARED, len(free)), replace=False)
-        largest = np.partition(scores(first, chosen, some), -2, axis=1)
-        return int(some[(largest[:, -1] - largest[:, -2]).argmin()])
+        return int(some[margins(scores(first, chosen, some)).argmin()])
     some = rng.choice(free, min(COMPARED, len(free)), replace=False)
+    if not chosen:
+        return int(some[0])
     nearest = np.stack([sq_to_members(mapped, some, members).min(axis=1) for members in chosen], axis=1)
     if len(chosen) == 1:
         return int(some[nearest[:, 0].argmax()])
@@ -97,11 +97,9 @@ def sq_to_members(mapped: np.ndarray, some: np.ndarray, members: list[int]) -> n
 
 
 def _closed(groups: Groups, classes: list[int]) -> dict[int, set[int]]:
-    """Return for each group the places of the classes that it is known to differ from."""
-    place = {g: k for k, g in enumerate(classes)}
+    """Return for each group the groups of classes that it is known to differ from."""
     closed: dict[int, set[int]] = defaultdict(set)
-    for pair in groups.apart:
-        for g, h in (pair, pair[::-1]):
-            if h in place:
-                closed[g].add(place[h])
+    for g, h in groups.apart:
+        closed[g] |= {h} & {*classes}
+        closed[h] |= {g} & {*classes}
     return closed

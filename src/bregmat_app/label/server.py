@@ -33,7 +33,13 @@ from bregmat_app.label.session import Session
 STATIC = Path(__file__).parent / "static"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 FILES = {path.name: TYPES[path.suffix] for path in sorted(STATIC.iterdir()) if path.suffix in TYPES}
-DOWNLOADS = {".csv": "text/csv", ".bm": "application/octet-stream", ".html": "text/html", ".py": "text/x-python"}
+DOWNLOADS = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".bm": "application/octet-stream",
+    ".html": "text/html",
+    ".py": "text/x-python",
+}
 LONGEST_MESSAGE = 65_536  # bytes of one message of a tab
 MOST_WAITING = 64  # open connections that have not sent a request
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from bregmat_app.label.answers import Answer, Answers, rows_of
-from bregmat_app.label.clusters import Agreement, find_clusters
-from bregmat_app.label.groups import Links
+from bregmat_app.label.clusters import Agreement, Clusters, find_clusters
+from bregmat_app.label.groups import MOST_CLASSES, Groups, LabelClass, Links
 from bregmat_app.label.journal import Journal
 from bregmat_app.label.learning import MET, NEARLY_MET, LabelSettings, Learned, Learning, plane
 from bregmat_app.label.points import LabelPoints
@@ -21,6 +22,11 @@ from bregmat_app.label.questions import next_question
 MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
+RECENT = 10  # answers whose effect on the labels is shown
+FEW_CHANGED, MOST_DECIDED = (
+    0.01,
+    0.9,
+)  # share of labels that these answers change, and of clear labels, when it is time to stop
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,9 +35,20 @@ class SessionState:
 
     version: int
     answers: list[Answer]
+    groups: Groups
     learned: Learned
     plane: np.ndarray
     seconds: float
+
+
+@dataclass(frozen=True)
+class PointLabel:
+    """The label of a point: its class, and whether an answer gave it."""
+
+    id: str
+    label: str
+    source: str  # "given" or "inferred"
+    clear: bool
 
 
 class Session:
@@ -45,22 +62,27 @@ class Session:
         *,
         resume: bool = False,
         n_clusters: int | None = None,
+        classes: Sequence[str] = (),
     ) -> None:
-        self.points, self.settings, self.n_clusters = points, settings, n_clusters
-        self.learning = Learning(points.X, settings)
+        if len(set(classes)) < len(classes) or len(classes) > MOST_CLASSES:
+            raise ValueError(f"--classes takes at most {MOST_CLASSES} different names; got {', '.join(classes)}")
+        self.points, self.settings, self.n_clusters, self.names = points, settings, n_clusters, classes
+        self.learning = Learning(points.X, settings, points.first_prior)
         self.journal = Journal(journal, {"points": points.digest, **asdict(settings)}, resume=resume)
         self.answers = Answers(points.n)
+        self.groups = Links([]).groups(classes)
         for number, event in enumerate(self.journal.events, 2):
             try:
-                self.answers.apply(self.answers.check(event))
+                self._apply(self.answers.check(event))
             except ValueError as error:
                 self.journal.close()
                 raise ValueError(f"{journal}, line {number}: {error}") from error
         self._lock = threading.Lock()  # answers come while others are learned
         self._skipped: set[int] = set()
         self.version = 0
+        self.n_resumed = len(self.answers.active())
         prior = self.learning.learn(None)
-        self.state = SessionState(0, [], prior, plane(self.learning.covariance, prior.map, None), 0.0)
+        self.state = SessionState(0, [], self.groups, prior, plane(self.learning.covariance, prior.map, None), 0.0)
         self.learn()
         self.agreement = None if points.classes is None else Agreement(self.learning, points.classes)
 
@@ -69,8 +91,13 @@ class Session:
         event = self.answers.check(event)
         self.journal.append(event)
         with self._lock:
-            self.answers.apply(event)
+            self._apply(event)
             self.version += 1
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        """Apply a checked event; classes keep their keys."""
+        self.answers.apply(event)
+        self.groups = Links(self.answers.active()).groups(self.names, self.groups)
 
     def skip(self, point: Any) -> None:
         """Do not ask about this point again."""
@@ -84,11 +111,11 @@ class Session:
         """Learn from all answers, starting from the last metric, and rotate the map to match the last one."""
         start, last = time.perf_counter(), self.state
         with self._lock:
-            version, active = self.version, self.answers.active()
-        rows = rows_of(active, self.learning.near, self.learning.far)
-        learned = self.learning.learn(rows, last.learned)
+            version, active, groups = self.version, self.answers.active(), self.groups
+        space = self.learning.chosen(groups, last.learned.space)
+        learned = self.learning.learn(rows_of(active, space.near, space.far), last.learned, space)
         turned = plane(self.learning.covariance, learned.map, last.plane)
-        self.state = SessionState(version, active, learned, turned, time.perf_counter() - start)
+        self.state = SessionState(version, active, groups, learned, turned, time.perf_counter() - start)
         return self.state
 
     def _checked(self, point: Any) -> int:
@@ -110,6 +137,8 @@ class Session:
             "has_texts": points.texts is not None,
             "n": points.n,
             "d": points.X.shape[1],
+            "made": points.made,
+            "n_resumed": self.n_resumed,
         }
 
     def positions(self, state: SessionState) -> np.ndarray:
@@ -137,7 +166,6 @@ class Session:
                 }
                 for answer in state.answers
             ],
-            "named": [{"point": i, "name": name} for i, name in _named(state.answers).items()],
             "can_undo": bool(self.answers.done),
             "can_redo": bool(self.answers.undone),
             "status": None if result is None else str(result.status),
@@ -155,43 +183,86 @@ class Session:
 
         The groups are those of all answers. Distances are those of the last metric learned, so that nobody waits for the next one.
         """
-        answers = self.answers.active()
-        groups, named = Links(answers).groups(), _named(answers)
+        with self._lock:
+            groups, last = self.groups, self.state.learned
         rng = np.random.default_rng([self.version, len(self._skipped)])
-        found = next_question(self.learning.X @ self.state.learned.map, self.learning.first, groups, rng, self._skipped)
+        found = next_question(self.learning.X @ last.map, last.space.first, groups, rng, self._skipped)
         if found is None:
             return None
         offered = []
-        for members in found.groups:
-            whole = groups.members[groups.of[members[0]]] if members[0] in groups.of else members
-            name = next((named[i] for i in whole if i in named), None)
-            offered.append({"members": members, "size": len(whole), "name": name})
-        return {"point": found.point, "groups": offered, "guess": found.guess}
+        for one, members in zip(found.classes, found.groups):
+            whole = members if one.group is None else groups.members[one.group]
+            picture = whole[0] if whole else None  # the first point of a class stands for it as long as it exists
+            about = {"key": one.key, "name": one.name, "is_known": one.group is not None}
+            offered.append({**about, "size": len(whole), "picture": picture, "members": members})
+        return {"point": found.point, "classes": offered, "guess": found.guess}
 
     def contradictions(self, state: SessionState) -> list[list[int]]:
-        """Return the numbers of answers that provably contradict each other; stop early if another answer arrives."""
-        softened = {answer.number for answer in state.answers if answer.weight < 1}
-        return self.learning.contradictions(state.learned, softened, lambda: self.is_current(state))
+        """Return sets of answers, by number, that contradict each other whatever the features."""
+        return Links([answer for answer in state.answers if answer.weight == 1]).contradictions()
+
+    def unmeetable(self, state: SessionState) -> list[int]:
+        """Return answers that no metric of these features meets exactly, by proof, although they do not contradict each other."""
+        if not self.is_current(state):
+            return []
+        others = {answer.number for answer in state.answers if answer.weight < 1}
+        return self.learning.unmeetable(state.learned, others.union(*self.contradictions(state)))
+
+    def cluster_list(self, state: SessionState, clusters: Clusters) -> list[dict[str, Any]]:
+        """Return key, name, size and number of answered points of each cluster."""
+        classes = {one.key: one for one in state.groups.classes}
+        keys, sizes = np.unique(clusters.key, return_counts=True)
+        size = dict.fromkeys(classes, 0) | dict(zip(keys.tolist(), sizes.tolist()))
+        found = []
+        for key in sorted(size):
+            one = classes.get(key, LabelClass(key))
+            given = state.groups.points(one)
+            found.append({"key": key, "name": one.name, "size": size[key], "given": len(given), "first": given[:1]})
+        return found
 
     def is_current(self, state: SessionState) -> bool:
         """Tell whether no answer has come since this state."""
         return state.version == self.version
 
-    def clusters(self, state: SessionState) -> np.ndarray:
-        """Return the cluster of each point, shape (n,)."""
-        groups = Links(state.answers).groups()
-        return find_clusters(self.learning.X @ state.learned.map, self.learning.first, groups, self.n_clusters)
+    def clusters(self, state: SessionState, groups: Groups | None = None) -> Clusters:
+        """Return the cluster of each point, by the groups of the state or by others."""
+        mapped, first = self.learning.X @ state.learned.map, state.learned.space.first
+        return find_clusters(mapped, first, groups or state.groups, self.n_clusters)
 
-    def compared(self, clusters: np.ndarray, state: SessionState) -> dict[str, dict[str, float]] | None:
+    def progress(self, state: SessionState, clusters: Clusters) -> dict[str, Any]:
+        """Return how many points are decided, which share of the labels the last answers changed, and whether it is time to stop."""
+        decided, changed, is_enough = float(clusters.is_clear.mean()), None, False
+        if len(state.answers) > RECENT:
+            earlier = Links(state.answers[:-RECENT]).groups(self.names, state.groups)
+            changed = float(np.mean(self.clusters(state, earlier).key != clusters.key))
+            is_settled = len(earlier.all_apart()) == len(state.groups.all_apart()) > 1  # no class has just begun
+            is_enough = is_settled and changed <= FEW_CHANGED and decided >= MOST_DECIDED
+        return {"decided": decided, "changed": changed, "recent": RECENT, "is_enough": is_enough}
+
+    def labels(self, state: SessionState) -> list[PointLabel]:
+        """Return the label of each point; ValueError if no class has begun."""
+        if len(state.groups.all_apart()) < 2:
+            raise ValueError("two classes at least are needed for labels: answer a few questions first")
+        names = {one.key: one.name or f"group {one.key}" for one in state.groups.classes}
+        named = _named(state.answers)
+        of = {one.group: names[one.key] for one in state.groups.all_apart()} | state.groups.names
+        found, clusters = [], self.clusters(state)
+        for i, (key, is_clear) in enumerate(zip(clusters.key.tolist(), clusters.is_clear.tolist())):
+            given = named.get(i) or of.get(state.groups.of.get(i, -1))
+            label = given or names.get(key) or f"group {key}"
+            found.append(PointLabel(str(self.points.names[i]), label, "given" if given else "inferred", is_clear))
+        return found
+
+    def compared(self, clusters: Clusters, state: SessionState) -> dict[str, dict[str, float]] | None:
         """Return how well the clusters agree with the known labels; None without labels or answers. See :class:`Agreement`."""
         if self.agreement is None or not state.answers:
             return None
-        return self.agreement.of(clusters, len(state.answers))
+        return self.agreement.of(clusters.key, len(state.answers))
 
     def neighbours(self, state: SessionState, point: Any) -> dict[str, Any]:
         """Return the nearest neighbours of a point in the prior and in the learned metric."""
         i, found = self._checked(point), {}
-        for name, mapped in (("before", self.learning.first), ("now", self.learning.X @ state.learned.map)):
+        for name, mapped in (("before", state.learned.space.first), ("now", self.learning.X @ state.learned.map)):
             sq = ((mapped - mapped[i]) ** 2).sum(axis=1)
             sq[i] = np.inf
             found[name] = np.argsort(sq, kind="stable")[: min(MOST_NEIGHBOURS, self.points.n - 1)].tolist()
@@ -207,6 +278,5 @@ def _named(answers: list[Answer]) -> dict[int, str]:
     """Return the class name of each point that has one; the last name counts."""
     named: dict[int, str] = {}
     for answer in answers:
-        if answer.kind == "name":
-            named |= dict.fromkeys(answer.points, answer.name)
+        named |= dict.fromkeys(answer.named(), answer.name)
     return named

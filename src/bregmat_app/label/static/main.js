@@ -2,9 +2,9 @@
 
 import { PointMap } from "./map.js";
 import { Line } from "./socket.js";
-import { agreementRows, answerRow, el, featureRows, fill, statusRows, swatch } from "./panel.js";
+import { agreementRows, answerRow, el, featureRows, fill, progressItems, statusRows, swatch } from "./panel.js";
 import { about, card, nameOf, pointPicture, pointText } from "./points.js";
-import { pointsOf, showQuestion } from "./question.js";
+import { classOf, pointsOf, showQuestion, titleOf } from "./question.js";
 
 const $ = (id) => document.getElementById(id);
 const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#b8860b", "#cc3399", "#5b4bc4", "#2b8cbe", "#7a5230", "#c0392b", "#4d7d1f", "#8e44ad", "#167d7f"];
@@ -25,41 +25,36 @@ let shown = null, details = null, question = null, isOpen = false; // isOpen: th
 let clusters = null, picks = [], positions = null, answered = "";
 let answeredAt; // time of the last answer
 const times = new Map(); // the same by version, until the map of that version is drawn
-let colourBy = about.classes ? "label" : "cluster";
+let colourBy = "group";
 
 $("title").textContent = about.title;
+$("made").hidden = !about.made;
+$("made").textContent = `Features: ${about.made}.`;
 document.title = `${about.title} – bregmat label`;
 
 function spoken(i) {
-  const code = codes()[i], legend = legendNames();
-  return legend && code !== NOTHING ? `${nameOf(i)}, ${legend[code]}` : nameOf(i);
+  const name = legendNames().get(codes()[i]);
+  return name ? `${nameOf(i)}, ${name}` : nameOf(i);
 }
 
 // ---------------------------------------------------------------- colours
 const classNames = about.classes ? [...new Set(about.classes)].filter((name) => name).sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : [];
 const classCodes = about.classes ? Uint16Array.from(about.classes, (name) => (name ? classNames.indexOf(name) : NOTHING)) : null;
 const blank = new Uint16Array(about.n).fill(NOTHING);
-function namedNames() { return [...new Set(shown ? shown.named.map(({ name }) => name) : [])].sort(); }
+const hasGroups = () => details !== null && details.clusters.some(({ given }) => given);
 function codes() {
-  if (colourBy === "label" && classCodes) return classCodes;
-  if (colourBy === "cluster" && clusters) return clusters;
-  if (colourBy === "named" && shown) {
-    const found = blank.slice(), names = namedNames();
-    for (const { point, name } of shown.named) found[point] = names.indexOf(name);
-    return found;
-  }
-  return blank;
+  if (colourBy === "label") return classCodes;
+  return colourBy === "group" && clusters && hasGroups() ? clusters : blank;
 }
-function legendNames() {
-  if (colourBy === "label") return classNames;
-  if (colourBy === "cluster") return details ? details.cluster_sizes.map((_, k) => `cluster ${k + 1}`) : [];
-  return namedNames();
+function legendNames() { // name of each code
+  if (colourBy === "label") return new Map(classNames.map((name, code) => [code, name]));
+  return new Map(colourBy === "group" && hasGroups() ? details.clusters.map((one) => [one.key - 1, titleOf(one)]) : []);
 }
 function showColours() {
   map.setColours(codes(), palette);
-  fill($("legend"), ...legendNames().map((name, k) => el("li", {}, swatch(palette(k, dark.matches)), name)));
+  fill($("legend"), ...[...legendNames()].map(([code, name]) => el("li", {}, swatch(palette(code, dark.matches)), name)));
 }
-const ways = [["label", "label"], ["cluster", "cluster found"], ["named", "class named"], ["none", "nothing"]].filter(([way]) => way !== "label" || about.classes);
+const ways = [["group", "group found"], ...(about.classes ? [["label", "known label"]] : []), ["none", "nothing"]];
 fill($("colour"), ...ways.map(([value, text]) => el("option", { value }, text)));
 $("colour").value = colourBy;
 $("colour").addEventListener("change", () => { colourBy = $("colour").value; showColours(); });
@@ -75,16 +70,20 @@ const WORDS = { same: "Same", different: "Different", undo: "Undone", redo: "Red
 const act = (event) => say(event, WORDS[event.kind]);
 function pairOr(kind) {
   if (picks.length === 2) { const points = picks; setPicks([]); act({ kind, points }); }
-  else if (picks.length === 0 && isOpen && question.groups.length === 1) choose(kind === "same" ? 0 : -1);
+  else if (picks.length === 0 && isOpen && question.classes.length === 1) choose(kind === "same" ? question.classes[0].key : 0);
   else announce("Pick two points first. Digit keys answer the question.", true);
 }
-// answers the question: the place of a group, or -1 for none of them
-function choose(k) {
-  if (!isOpen || k >= question.groups.length) return;
-  const { point, groups } = question, members = groups.map((group) => group.members[0]);
+// answers the question: the key of a class, or 0 for none of them
+function choose(key) {
+  if (!isOpen) return;
+  const { point, classes } = question, members = classes.flatMap((one) => one.members.slice(0, 1));
+  const chosen = classes.find((one) => one.key === key);
+  if (key && !chosen) return;
   setOpen(false);
-  if (k < 0) say({ kind: "different", points: [point, ...members] }, groups.length > 1 ? "A new group" : "Different");
-  else say({ kind: "same", points: [point, members[k]] }, groups.length > 1 ? `Group ${k + 1}` : "Same");
+  if (!key && members.length) say({ kind: "different", points: [point, ...members] }, classes.length > 1 ? "A new group" : "Different");
+  else if (!key) { setOpen(true); askName(); }
+  else if (chosen.members.length) say({ kind: "same", points: [point, chosen.members[0]] }, classes.length > 1 ? `In ${titleOf(chosen)}` : "Same");
+  else say({ kind: "name", points: [point], name: chosen.name }, `Named ${chosen.name}`);
 }
 function skip() { if (isOpen) { line.send({ type: "skip", point: question.point }); setOpen(false); announce("Skipped."); } }
 function setOpen(value) {
@@ -100,9 +99,13 @@ function group() {
   if (picks.length < 2) { announce("Pick two points or more for a group.", true); return; }
   const points = picks; setPicks([]); say({ kind: "group", points }, `Group of ${points.length}`);
 }
+const knownNames = () => (details ? details.clusters.map(({ name }) => name).filter((name) => name) : []);
+let toName = []; // the picked points, or the point of the question
 function askName() {
-  if (!picks.length) { announce("Pick points to name.", true); return; }
-  fill($("name-list"), ...namedNames().map((name) => el("option", { value: name })));
+  toName = picks.length || !isOpen ? picks : [question.point];
+  if (!toName.length) { announce("Pick points to name.", true); return; }
+  $("name-label").textContent = toName.length === 1 ? `Name of the class of ${nameOf(toName[0])}` : `Name of the class of ${toName.length} points`;
+  fill($("name-list"), ...knownNames().map((name) => el("option", { value: name })));
   $("name-input").value = "";
   $("name-dialog").showModal();
   $("name-input").focus();
@@ -110,9 +113,17 @@ function askName() {
 function giveName() {
   const name = $("name-input").value.trim();
   if (!name) return;
-  const points = picks; $("name-dialog").close(); setPicks([]); $("map").focus();
+  const points = toName, isAsked = isOpen && !picks.length && points[0] === question.point;
+  $("name-dialog").close(); setPicks([]); $("map").focus();
+  if (isAsked) {
+    // a new name begins a class, which differs from the others
+    const others = question.classes.filter((one) => one.is_known).map((one) => one.members[0]);
+    setOpen(false);
+    if (others.length && !question.classes.some((one) => one.name === name)) { say({ kind: "different", points: [...points, ...others], name }, `Named ${name}`); return; }
+  }
   say({ kind: "name", points, name }, `Named ${name}`);
 }
+function nameGroup(first) { setPicks([first]); askName(); }
 
 // ---------------------------------------------------------------- picking
 function setPicks(points) {
@@ -159,13 +170,12 @@ line.addEventListener("shown", ({ detail }) => {
   map.setMarked([]);
   $("undo").disabled = !shown.can_undo;
   $("redo").disabled = !shown.can_redo;
-  const missed = shown.answers.filter((answer) => answer.met === "no").length;
-  if (answered) announce(`${answered}. ${shown.answers.length - missed} of ${shown.answers.length} answers met or nearly met.`);
+  if (answered) announce(`${answered}.`);
   answered = "";
+  showProgress();
   fill($("status"), ...statusRows(shown));
   fill($("features"), ...featureRows(shown.features));
   showAnswers();
-  if (colourBy === "named") showColours();
 });
 line.addEventListener("question", ({ detail }) => {
   question = detail.question;
@@ -176,11 +186,18 @@ line.addEventListener("question", ({ detail }) => {
   if (answeredAt !== undefined) times.set(detail.version, answeredAt);
   answeredAt = undefined;
 });
-line.addEventListener("clusters", ({ detail }) => { clusters = Uint16Array.from(detail.codes); });
+line.addEventListener("clusters", ({ detail }) => { clusters = Uint16Array.from(detail.codes, (key) => key - 1); });
 line.addEventListener("details", ({ detail }) => {
   if (!shown || detail.version !== shown.version) return;
   details = detail;
-  fill($("clusters"), ...detail.cluster_sizes.map((size, k) => el("li", {}, swatch(palette(k, dark.matches)), `cluster ${k + 1}: ${size} points`)));
+  fill($("clusters"), ...(hasGroups() ? detail.clusters : []).map((one) => el("li", {}, swatch(palette(one.key - 1, dark.matches)),
+    `${titleOf(one)}: ${one.size} points (${one.given} given)`,
+    one.first.length ? el("button", { type: "button", class: "small", key: `name-${one.key}`, "aria-label": `Name ${titleOf(one)}`, onclick: () => nameGroup(one.first[0]) }, "Name") : null)));
+  if (!hasGroups()) fill($("clusters"), el("li", { class: "soft" }, "They begin with your answers."));
+  const n = detail.unmeetable.length;
+  $("unmeetable").hidden = !n;
+  $("unmeetable").textContent = `Not all answers can be met exactly: this is proven for ${n} of them, and it says something about the features, not about your answers. Keep them all. The metric weighs them against each other, and groups and labels use every one.`;
+  showProgress();
   $("agreement-box").hidden = !detail.agreement;
   if (detail.agreement) fill($("agreement"), ...agreementRows(detail.agreement));
   showAnswers();
@@ -198,6 +215,7 @@ line.addEventListener("error", ({ detail }) => { answered = ""; answeredAt = und
 line.addEventListener("gone", () => { $("gone").hidden = false; $("gone").textContent = "Not connected to bregmat label. Is it still running? Your answers are in its journal."; });
 line.addEventListener("open", () => { $("gone").hidden = true; });
 
+function showProgress() { fill($("progress"), ...progressItems(shown, details && details.version === shown.version ? details.progress : null)); }
 function show(answer) { map.setMarked(answer.points); announce(`${answer.sentence}: marked on the map.`); }
 let answerRows = new Map();
 function showAnswers() {
@@ -215,10 +233,10 @@ function showAnswers() {
   if (!shown.answers.length) fill($("answers"), el("li", { class: "soft" }, "None yet."));
   const box = $("contradictions-box"), was = box.hidden;
   box.hidden = !conflicts.length;
-  fill($("contradictions"), el("p", { class: "soft" }, "By proof: no metric of these features meets them together."),
+  fill($("contradictions"), el("p", { class: "soft" }, "They cannot all hold, whatever the features are. Look at them again."),
     ...conflicts.map((numbers) => el("ul", { class: "conflict" },
       ...shown.answers.filter((answer) => numbers.includes(answer.number)).map((answer) => answerRow(answer, true, act, show)))));
-  if (conflicts.length && was) announce(`${conflicts[0].length} answers contradict each other: soften or drop one.`, true);
+  if (conflicts.length && was) announce(`${conflicts[0].length} answers contradict each other: look at them again.`, true);
 }
 
 // ---------------------------------------------------------------- keys and buttons
@@ -228,13 +246,18 @@ function lasso() {
   announce(map.isLasso ? "Lasso: draw around points." : "Lasso off.");
 }
 let turn = 0;
-function toAsked() { if (isOpen) map.setCursor(pointsOf(question)[turn++ % (question.groups.length + 1)]); }
-function enlarge(isLarge) { $("question-box").classList.toggle("large", isLarge); $("enlarge").setAttribute("aria-pressed", String(isLarge)); }
+function toAsked() {
+  if (!isOpen) return;
+  const points = pointsOf(question);
+  $("map").focus();
+  map.setCursor(points[turn++ % points.length].point);
+}
+function enlarge(isLarge) { document.body.classList.toggle("large", isLarge); $("enlarge").setAttribute("aria-pressed", String(isLarge)); }
 const KEYS = {
   s: () => pairOr("same"), d: () => pairOr("different"), c: closer, g: group, n: askName, x: skip, l: lasso, q: toAsked,
   u: () => act({ kind: "undo" }), r: () => act({ kind: "redo" }), m: () => $("map").focus(),
-  "+": () => map.zoom(1.4), "=": () => map.zoom(1.4), "-": () => map.zoom(1 / 1.4), f: () => map.fit(), 0: () => choose(-1),
-  v: () => enlarge(!$("question-box").classList.contains("large")),
+  "+": () => map.zoom(1.4), "=": () => map.zoom(1.4), "-": () => map.zoom(1 / 1.4), f: () => map.fit(), 0: () => choose(0),
+  v: () => enlarge(!document.body.classList.contains("large")),
   "?": () => $("help-dialog").showModal(), escape: () => { enlarge(false); setPicks([]); map.setMarked([]); announce("Nothing picked."); },
 };
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
@@ -242,7 +265,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
   if (event.target.matches("input")) return;
   const key = event.key.toLowerCase();
-  if (key >= "1" && key <= "9" && key.length === 1 && !event.repeat) choose(Number(key) - 1);
+  if (key.length === 1 && classOf(key) && !event.repeat) choose(classOf(key));
   if (Object.hasOwn(KEYS, key) && !event.repeat) { KEYS[key](); event.preventDefault(); }
 });
 $("map").addEventListener("keydown", (event) => {
@@ -253,7 +276,7 @@ $("map").addEventListener("blur", () => tip(-1));
 $("name-input").addEventListener("keydown", (event) => { if (event.key === "Enter") giveName(); });
 const CLICKS = {
   same: () => pairOr("same"), different: () => pairOr("different"), closer, group, name: askName, clear: KEYS.escape,
-  "ask-new": () => choose(-1), "ask-skip": skip, enlarge: KEYS.v, undo: KEYS.u, redo: KEYS.r,
+  "ask-new": () => choose(0), "ask-name": () => { setPicks([]); askName(); }, "ask-skip": skip, enlarge: KEYS.v, undo: KEYS.u, redo: KEYS.r,
   help: KEYS["?"], "help-close": () => $("help-dialog").close(), "name-ok": giveName, "name-cancel": () => $("name-dialog").close(),
   lasso, "zoom-in": KEYS["+"], "zoom-out": KEYS["-"], "zoom-fit": KEYS.f,
 };
@@ -261,3 +284,4 @@ for (const [id, handle] of Object.entries(CLICKS)) $(id).addEventListener("click
 dark.addEventListener("change", showColours);
 setPicks([]);
 showColours();
+if (about.n_resumed) announce(`Resumed: ${about.n_resumed} answers of an earlier session are kept.`);

@@ -244,9 +244,9 @@ export class PointMap extends EventTarget {
       g.font = "bold 13px system-ui, sans-serif"; g.lineWidth = 4; g.strokeStyle = paper; g.fillStyle = ink;
       g.strokeText(text, px + 9, py - 7); g.fillText(text, px + 9, py - 7);
     };
-    this.asked.forEach((i, k) => {
-      ring(i, size / 2 + (k ? 4 : 9), accent, k ? 1.5 : 3.5);
-      number(i, k ? String(k) : "?");
+    this.asked.forEach(({ point, text }, k) => {
+      ring(point, size / 2 + (k ? 4 : 9), accent, k ? 1.5 : 3.5);
+      number(point, text);
     });
     for (const i of this.marked) ring(i, size / 2 + 5, bad, 2.5);
     this.picks.forEach((i, k) => {

@@ -43,9 +43,20 @@ export function statusRows(shown) {
     ...row("Status", shown.status === "OPTIMAL" ? "OPTIMAL: proven optimal" : shown.status, shown.status === "OPTIMAL" ? "good" : "bad"),
     ...row("Gap", `${small(shown.gap)} (tolerance: ${small(shown.tol)})`),
     ...row("Answers met", nearly ? `${met} of ${all}, ${nearly} more within 10 %` : `${met} of ${all}`, met + nearly === all ? "good" : ""),
-    ...row("Rows", String(shown.n_rows)),
+    ...row("Constraints", String(shown.n_rows)),
     ...row("Learned in", `${(1000 * shown.seconds).toFixed(0)} ms`),
   ];
+}
+
+// how far the labelling is; the second argument is null while it is computed
+export function progressItems(shown, progress) {
+  const n = shown.answers.length, percent = (x) => (x > 0 && x < 0.01 ? "under 1 %" : `${Math.round(100 * x)} %`);
+  const items = [el("li", {}, n === 1 ? "1 answer" : `${n} answers`)];
+  if (!n || !progress) return items;
+  items.push(el("li", {}, `${percent(progress.decided)} of the points decided`));
+  if (progress.changed !== null) items.push(el("li", {}, `the last ${progress.recent} answers changed ${percent(progress.changed)} of the labels`));
+  if (progress.is_enough) items.push(el("li", { class: "good" }, "more answers will change little: you can stop"));
+  return items;
 }
 
 export function agreementRows({ chosen, random }) {
@@ -76,7 +87,7 @@ const BUTTONS = [["soften", "Soften"], ["drop", "Drop"]];
 
 export function answerRow(answer, contradicts, act, show) {
   const off = `${Math.max(1, Math.round(100 * (answer.violation ?? 0)))} %`;
-  const state = contradicts ? ["contradicts", "bad"] : { yes: ["met", "good"], nearly: [`nearly met (${off})`, ""], no: [`off by ${off}`, "bad"] }[answer.met];
+  const state = contradicts ? ["contradicts", "bad"] : { yes: ["met", "good"], nearly: [`nearly met (${off})`, ""], no: [`missed by ${off}`, ""] }[answer.met];
   const softened = answer.weight < 1 ? ` (softened, weight ${Number(answer.weight.toPrecision(2))})` : "";
   return el("li", {},
     el("button", { type: "button", class: "what", key: `show-${answer.number}`, onclick: () => show(answer) }, `${answer.sentence}${softened}`),
