@@ -242,30 +242,28 @@ KERNEL = {
 }
 DRAWING = {
     "strategy": SETTING,
-    "form": SETTING,
     "n_neighbors": count(1, none=False),
     "n_impostors": count(1, none=False),
+}
+PERCENTILES = {
+    "one": (5,),
+    "text": ("a", "b"),
+    "high": (5, 105),
+    "falling": (95, 5),
+    "number": 5,
+    "nan": (NAN, 95),
 }
 LEARNER = {
     "divergence": SETTING,
     "slack_weight": WEIGHT,
     "loss": WORD,
     "n_constraints": count(0),
-    "percentiles": {
-        "one": (5,),
-        "text": ("a", "b"),
-        "high": (5, 105),
-        "falling": (95, 5),
-        "number": 5,
-        "nan": (NAN, 95),
-    },
     "solver": SETTING,
     "tol": POSITIVE,
     "max_iter": count(1),
     "callback": CALLABLE,
     "random_state": SEED,
     "warm_start": FLAG,
-    "passes": count(1, none=False),
     **DRAWING,
     "strategy": WORD,  # None: nothing is learned
     "target_type": WORD,
@@ -469,8 +467,9 @@ ENTRIES = {
             "X": POINTS,
             "y": LABELS,
             "n_constraints": count(1),
-            "percentiles": LEARNER["percentiles"],
+            "percentiles": PERCENTILES,
             "random_state": SEED,
+            "form": SETTING,
             **DRAWING,
         },
         free=("unlabeled",),
@@ -555,7 +554,7 @@ ENTRIES = {
             }
             | {"inf": (1.0, INF), "thing": Thing(), "three": (1.0, 2.0, 3.0)},
             "X": POINTS,
-            "percentiles": LEARNER["percentiles"],
+            "percentiles": PERCENTILES,
             "weight": PAIR_INDEX["weight"],
             "random_state": SEED,
         },
@@ -604,7 +603,7 @@ ENTRIES = {
         {
             "X": table(X) | {"short": X[:3]},
             "sample_id": SAMPLES,
-            "percentiles": LEARNER["percentiles"],
+            "percentiles": PERCENTILES,
             "random_state": SEED,
         },
         {"X": "X|the data"},

@@ -148,54 +148,6 @@ def test_a_complex_precomputed_kernel_source_is_refused():
         kernel_source(np.eye(3) * (1 + 0j), "precomputed")
 
 
-# ---------------------------------------------------------------- the random draw of Davis 2007, beside the balanced one
-def test_uniform_draws_every_pair_with_the_same_probability(rng):
-    """Classes of 2, 8 and 20 points: balanced pairs are of one class half of the time, all pairs alike 219 times in 435."""
-    y = np.repeat(["rare", "some", "common"], [2, 8, 20])
-    X = rng.normal(size=(30, 3))
-    counts = np.zeros((30, 30))
-    for seed in range(400):
-        drawn = constraints_from_labels(X, y, 40, strategy="uniform", random_state=seed)
-        i, j = drawn.index[:, 0], drawn.index[:, 1]
-        assert drawn.n_constraints == 40
-        assert np.array_equal(drawn.sense == 1, y[i] == y[j])
-        np.add.at(counts, (np.maximum(i, j), np.minimum(i, j)), 1)
-    pairs = counts[np.tril_indices(30, -1)]
-    expected = 400 * 40 / 435
-    # a pair is drawn or not: standard deviation sqrt(36.8 * .908) = 5.8; five of these for the worst of 435
-    assert np.abs(pairs - expected).max() < 29
-    assert pairs.var() == pytest.approx(expected * (1 - 40 / 435), rel=0.35)
-
-
-def test_uniform_has_all_pairs_where_more_are_asked_for_and_the_bounds_of_random(rng):
-    X, y = rng.normal(size=(12, 2)), np.arange(12) % 4
-    every = constraints_from_labels(X, y, 1000, strategy="uniform", random_state=0)
-    assert len({frozenset(pair) for pair in every.index[:, :2].tolist()}) == every.n_constraints == 66
-    balanced = constraints_from_labels(X, y, 1000, random_state=0)
-    assert set(every.bound) == set(balanced.bound)
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf"])
-def test_estimators_learn_from_uniform_pairs(kernel, rng):
-    """With 30 classes of 2 points, hardly any pair drawn alike is of one class; half of the balanced ones are, as far as there are any."""
-    y = np.repeat(np.arange(30), 2)
-    X = rng.normal(size=(60, 4)) + rng.normal(size=(30, 4))[y] * 3
-    settings = {"n_constraints": 60, "random_state": 0}
-    same = {}
-    for strategy in ("random", "uniform"):
-        for learner in (
-            MetricLearner(strategy=strategy, **settings),
-            KernelLearner(kernel, strategy=strategy, **settings),
-        ):
-            found = learner.fit(X, y).constraints_
-            assert found.n_constraints == 60
-            same.setdefault(strategy, []).append(int((found.sense == 1).sum()))
-    assert same["random"] == [30, 30]
-    assert max(same["uniform"]) < 8
-    in_blocks = MetricLearner(strategy="uniform", **settings).fit(X, y, block_size=20)
-    assert (in_blocks.constraints_.sense == 1).sum() == same["uniform"][0]
-
-
 # ---------------------------------------------------------------- categorical data and other repeated points
 def one_hot(seed, n=60):
     rng = np.random.default_rng(seed)

@@ -56,16 +56,9 @@ def test_bad_points_and_labels_are_named(data):
 DRAWS = (
     {"strategy": "random"},
     {"strategy": "random", "prior": "covariance", "n_constraints": 300},
-    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3},
-    {
-        "strategy": "neighbors",
-        "prior": "variance",
-        "passes": 1,
-        "n_impostors": 3,
-        "n_components": 2,
-        "form": "sq_distance",
-    },
-    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3, "n_constraints": 500},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3, "n_components": 2},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3, "n_constraints": 500},
 )
 
 
@@ -96,9 +89,10 @@ def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
 
 
 @pytest.mark.slow
-def test_passes_in_the_learned_metric(data):
+def test_passes_in_the_learned_metric(data, set_passes):
+    set_passes(3)
     X, y = data
-    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0}
     whole = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y)
     blocks = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y, block_size=150)
     assert [row.stage for row in blocks.result_.history][-1] == [row.stage for row in whole.result_.history][-1]
@@ -112,7 +106,7 @@ def test_points_that_coincide_and_points_alone(data):
     for options in ({}, {"block_size": 150}):
         with pytest.warns(UserWarning) as caught:
             settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0}
-            MetricLearner(passes=1, random_state=0, n_impostors=3, **settings).fit(X, y, **options)
+            MetricLearner(random_state=0, n_impostors=3, **settings).fit(X, y, **options)
         said = sorted(str(one.message) for one in caught)
         assert [text[:9] for text in said] == ["1 points ", "2 points "]
         assert said[0].endswith("(row 401).")

@@ -153,7 +153,7 @@ def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
     X[30:, 0] += 1.0
     words = {"kind": np.random.default_rng(0).permutation(np.repeat(["yes", "no", "so"], 20))}
     write_points(tmp_path / "odd.csv", X, names=list("abcd"), columns=words)
-    options = ("--strategy", "uniform", "--folds", "0", "--report", "r.html")
+    options = ("--strategy", "random", "--folds", "0", "--report", "r.html")
     done = bregmat("learn", "odd.csv", "--labels", "kind", *options)
     assert done.exit_code == 0, done.output
     after, before, price, now = re.search(

@@ -436,7 +436,7 @@ def test_scikit_learn_still_hands_them_over_whole():
     c = constraints_from_labels(X, y, len(X), random_state=0)
     assert c.n_constraints == len(X) == len(list(c)) and not _is_arraylike(c)
     assert _check_method_params(X, {"constraints": c}, np.arange(9))["constraints"] is c
-    learner = MetricLearner(n_constraints=0, passes=1)
+    learner = MetricLearner(n_constraints=0)
     search = GridSearchCV(learner, {"slack_weight": [1.0]}, cv=2, scoring=lambda e, X, y: e.n_dropped_constraints_)
     search.fit(X, y, constraints=c, sample_id=np.arange(len(X)))
     assert search.best_estimator_.constraints_.n_constraints == len(X) and search.best_score_ > 0

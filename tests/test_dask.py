@@ -194,7 +194,7 @@ def learned(**how):
     found = []
     for divergence, strategy in zip(KINDS, ("random", "neighbors")):
         settings = {"divergence": divergence, "strategy": strategy, "slack_weight": 1.0, "n_impostors": 2}
-        learner = MetricLearner(random_state=0, passes=1, **settings).fit(X, y, block_size=60, **how)
+        learner = MetricLearner(random_state=0, **settings).fit(X, y, block_size=60, **how)
         found += [learner.components_, learner.result_.dual]
     Z, C = hard_problem(n=200, d=4, c=300)
     learner = MetricLearner(slack_weight=np.inf).fit(Z, constraints=C, block_size=60, **how)

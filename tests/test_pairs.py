@@ -336,7 +336,6 @@ BAD_PARAMETERS = {
     "n_constraints": count(1),
     "divergence": WORD,
     "n_components": count(1) | {"many": 7},
-    "percentiles": {"turned": (95, 5), "one": 5, "three": (1, 2, 3), "far": (0, 101)},
 }
 
 

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from bregmat.base.checks import generator, rows_text
 from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints, as_points
-from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
+from bregmat.base.sampling import PERCENTILE_PAIRS, PERCENTILES, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
@@ -283,7 +283,7 @@ class SpanProblem(KernelProblem):
     def pairs(self, task: Task) -> Constraints:
         """Pairs of different points of the kernel; bounds are percentiles of its distances."""
         X, base, rng = self.X, self.base, generator(task.learner.random_state)
-        drawn = task.random_pairs(X, rng=rng, percentiles=(5, 95))
+        drawn = task.random_pairs(X, rng=rng)
         rows = task.labels.labelled
         a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
         sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
@@ -291,7 +291,7 @@ class SpanProblem(KernelProblem):
         if not apart.any():
             text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
             raise NothingToCompare(text, tuple(rows[:2].tolist()))
-        near, far = np.percentile(sq[apart], task.learner.percentiles)
+        near, far = np.percentile(sq[apart], PERCENTILES)
         i, j = drawn.index[:, :2].T.astype(np.int64)
         sq, size = base.sq_distances(X, i, j)
         keep, same = sq > COINCIDENT * size, drawn.sense > 0

@@ -28,7 +28,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat.base.arrays import working_space
 from bregmat.base.checks import (
     as_choice,
-    as_percentiles,
     check_flag,
     check_integer,
     check_positive,
@@ -60,7 +59,6 @@ from bregmat.run.loop import SOLVERS, Solver
 from bregmat.run.result import MatrixResult, SolverError, check
 from bregmat.typing import (
     DivergenceName,
-    Form,
     Labels,
     LossName,
     Points,
@@ -82,12 +80,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     loss: LossName | Loss | None = None
     strategy: Literal["auto"] | Strategy | None = "auto"
     target_type: Literal["auto"] | TargetType = "auto"
-    passes: Literal["auto"] | int = "auto"
     n_neighbors: int = 3
     n_impostors: int = 10
-    form: Form = "comparison"
     n_constraints: int | None = None
-    percentiles: tuple[float, float] = (5, 95)
     unlabeled: Any = -1
     solver: SolverName | Solver = "auto"
     tol: float = 1e-4
@@ -131,7 +126,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _asked(self) -> dict[str, Any]:
         """The parameters that candidates are chosen for."""
-        return {"strategy": self.strategy, "slack_weight": self.slack_weight, "passes": self.passes}
+        return {"strategy": self.strategy, "slack_weight": self.slack_weight}
 
     def _given_candidate(self) -> Candidate:
         """The candidate if constraints are given: their bounds have the units of the data, and nothing is compared."""
@@ -261,7 +256,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform")):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy == "random"):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -313,9 +308,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         as_choice("target_type", self.target_type, TARGET_TYPES)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
-        as_percentiles(self.percentiles)
-        Drawing(self.n_neighbors, self.n_impostors, self.form)
-        if self.passes != "auto":
-            check_integer("passes", self.passes, 1, optional=False)
+        Drawing(self.n_neighbors, self.n_impostors)
         check_flag("warm_start", self.warm_start)
         check_run(self)

@@ -124,7 +124,7 @@ def label_groups(
     n : int
         Number of points.
     strategy, unlabeled
-        As in :func:`bregmat.constraints_from_labels`. Only "random" and "uniform" need classes.
+        As in :func:`bregmat.constraints_from_labels`. Only "random" needs classes.
     target_type : {"auto", "class", "number", "sets"}
         "auto" reads several columns as sets of labels, and one column as :func:`are_numbers` says.
     """
@@ -133,13 +133,13 @@ def label_groups(
     values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     if target_type == "auto":
         target_type = "class"
-        if strategy not in ("random", "uniform"):
+        if strategy != "random":
             target_type = "sets" if values.ndim == 2 and values.shape[1] > 1 else "class"
             if are_numbers(values):
                 target_type = "number"
-    elif target_type != "class" and strategy in ("random", "uniform"):
+    elif target_type != "class" and strategy == "random":
         raise ValueError(
-            f"strategy={strategy!r} draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
+            f"strategy='random' draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
         )
     if target_type == "sets":
         if values.ndim != 2:

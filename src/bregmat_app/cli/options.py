@@ -137,9 +137,9 @@ class MetricOptions:
     strategy: Annotated[
         str,
         option(
-            "neighbors|random|uniform",
+            "neighbors|random",
             "Which constraints are drawn from labels. neighbors: points of the same class are nearer than the nearest of other "
-            "classes; random: bounds for random pairs, half of them of one class; uniform: bounds for uniformly drawn pairs.",
+            "classes; random: bounds for random pairs, half of them of one class.",
             shown="auto: neighbors, unless random pairs or not learning is better",
             panel=LEARNING,
         ),
