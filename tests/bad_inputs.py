@@ -411,14 +411,10 @@ ENTRIES = {
         {"X": np.vstack([EYE, EYE]), "y": np.ones(8)},
         {"X": table(np.vstack([EYE, EYE])), "y": column(8)} | QP,
     ),
-    "widen_range": Entry(
-        bregmat.widen_range,
-        {"prior": np.diag([1.0, 1.0, 0.0]), "eps": 0.1},
-        {
-            "prior": table(np.diag([1.0, 1.0, 0.0]), square=True),
-            "eps": POSITIVE,
-            "directions": table(np.eye(3), none=True) | {"rows": np.ones((5, 1))},
-        },
+    "Factor.widened": Entry(
+        Factor(np.eye(3)[:, :2]).widened,
+        {"eps": 0.1},
+        {"eps": POSITIVE, "directions": table(np.eye(3), none=True) | {"rows": np.ones((5, 1))}},
     ),
     "balanced_cut": Entry(
         bregmat.balanced_cut,

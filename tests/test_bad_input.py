@@ -356,7 +356,7 @@ def test_identical_points_that_shall_be_apart(divergence, slack_weight):
 def test_points_that_differ_only_where_the_prior_counts_as_0():
     """The points are not identical: an eigenvalue of 1e-12 is left out, and the message says so."""
     rows = Constraints.diagonal([1.0], [1])
-    with raises(ValueError, r"0 for every matrix in the range of the prior.*below 1e-12 .* count as 0.*widen_range"):
+    with raises(ValueError, r"0 for every matrix in the range of the prior.*below 1e-12 .* count as 0.*Factor.widened"):
         nearest_kernel(np.diag([1.0, 1e-12]), rows)
 
 
@@ -514,7 +514,7 @@ def public_calls():
         "usual_slack_weight",
         "where",
     )  # for operators and estimators
-    for owner in ("Constraints", *LEARNERS):
+    for owner in ("Constraints", "Factor", *LEARNERS):
         for name, method in inspect.getmembers(getattr(bregmat, owner), callable):
             own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (*inside,)
             if own and not name.startswith(("_", "set_", "get_")) and parameters(method):

@@ -54,7 +54,6 @@ from .base.registry import register as register
 from .constraints.constraints import Constraints as Constraints
 from .constraints.relations import Relation as Relation
 from .coordinates.priors import Factor as Factor
-from .coordinates.widen import widen_range as widen_range
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )

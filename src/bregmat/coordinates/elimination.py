@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.linalg import eigh
-from bregmat.coordinates.priors import RANK_TOL, Coordinates
+from bregmat.coordinates.priors import Coordinates
+from bregmat.coordinates.widen import RANK_TOL
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.linear_maps import VANISHING, Operator
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.coordinates.priors import RANK_TOL, Factor
+from bregmat.coordinates.priors import Factor
+from bregmat.coordinates.widen import RANK_TOL
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED  # part of the problem: it decides which rows are 0
 from bregmat.verification.extended import eigenpairs, numbers
