@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import networkx as nx
 import numpy as np
@@ -656,3 +657,26 @@ def _memory():
 def test_display():
     display = ConvergenceDisplay.from_result(balanced_cut(nx.random_regular_graph(3, 40, seed=3), random_state=0))
     assert display.lines_["dual_bound"] is not None
+
+
+# ---------------------------------------------------------------- balanced cuts of weights with a common unit
+@pytest.mark.parametrize("unit", [1.0, 0.5, 0.1, 0.3, 1 / 7])
+def test_a_balanced_cut_is_proven_in_any_unit_of_the_weights(unit, rng):
+    """Cuts of whole weights differ by at least 1, so that their bound is rounded up; in tenths by at least .1."""
+    solved = 0
+    for seed in range(5):
+        graph = nx.random_regular_graph(3, 20, seed=seed)
+        A = unit * nx.to_numpy_array(graph) * 2.0
+        result = balanced_cut(A, random_state=0)
+        solved += result.is_optimal
+        assert result.lower_bound >= result.relaxation_bound
+        found = verify({"graph": A}, result)
+        assert found.holds, found.problems
+    assert solved == balanced_solved()
+
+
+@cache
+def balanced_solved():
+    """How many of the same graphs with whole weights are solved."""
+    graphs = (2.0 * nx.to_numpy_array(nx.random_regular_graph(3, 20, seed=seed)) for seed in range(5))
+    return sum(balanced_cut(A, random_state=0).is_optimal for A in graphs)

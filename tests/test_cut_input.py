@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
-from bregmat import balanced_cut
+from bregmat import balanced_cut, verify
 from bregmat.applications.cut.graph import read_graph
 from test_cut import cycle, distances, karate
 
@@ -119,3 +119,18 @@ def test_karate_club_of_networkx_is_weighted():
     graph = nx.karate_club_graph()
     assert balanced_cut(graph, random_state=0).cut == 23
     assert balanced_cut(nx.to_numpy_array(graph, weight=None), random_state=0).cut == 10
+
+
+# ---------------------------------------------------------------- a graph whose edges are given in parts
+@pytest.mark.parametrize("form", [sp.coo_array, sp.coo_matrix])
+def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
+    """Parts of 1 that sum to 2: their greatest common divisor is 1, that of the weights is 2."""
+    cycle = np.array([(i, (i + 1) % 6) for i in range(6)])
+    rows, columns = np.concatenate([cycle, cycle[:, ::-1]] * 2).T
+    graph = form((np.ones(len(rows)), (rows, columns)), shape=(6, 6))
+    kept = graph.copy()
+    result = balanced_cut(graph, random_state=0)
+    assert (str(result.status), result.cut, result.lower_bound) == ("OPTIMAL", 4.0, 4.0)
+    found = verify({"graph": graph}, result)
+    assert found.holds, found.problems
+    assert (graph.data == kept.data).all() and graph.nnz == kept.nnz

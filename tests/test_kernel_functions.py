@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from bregmat import KernelKMeans, KernelLearner, MarginSVC
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import check_given
 from bregmat.kernels.functions import NAMED, gamma_of
@@ -48,3 +49,23 @@ def test_an_asymmetric_entry_is_found_in_any_memory_order(rng, order):
     K[70, 3] += 1.0
     with pytest.raises(ValueError, match=r"X must be symmetric; the largest asymmetry is 1: .*\[3, 70\]"):
         check_given(K)
+
+
+# ---------------------------------------------------------------- kernel functions with complex values
+@pytest.mark.parametrize(
+    "estimator", [KernelLearner(), MarginSVC(), KernelKMeans(2, random_state=0)], ids=lambda e: type(e).__name__
+)
+def test_a_complex_kernel_function_is_refused_by_name(estimator, rng):
+    def phased(X, Y):
+        """Hermitian and positive definite: a Gaussian kernel with a phase."""
+        distances = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
+        return np.exp(-distances + 1j * (X.sum(axis=1)[:, None] - Y.sum(axis=1)))
+
+    X = rng.normal(size=(30, 3))
+    with pytest.raises(TypeError, match="kernel phased must be real; got complex numbers"):
+        estimator.set_params(kernel=phased).fit(X, X[:, 0] > 0)
+
+
+def test_a_complex_precomputed_kernel_source_is_refused():
+    with pytest.raises(TypeError, match="X must be real; got complex numbers"):
+        kernel_source(np.eye(3) * (1 + 0j), "precomputed")

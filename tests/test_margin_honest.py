@@ -245,3 +245,46 @@ def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
     problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
     assert train_margin(problem, tol=1e-3).price == price
     assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).common_upper)
+
+
+# ---------------------------------------------------------------- hard margins that rounding of the kernel hides
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
+@pytest.mark.parametrize("solver", ["active_set", "multiplicative"])
+@pytest.mark.parametrize("points", [[[1.0], [1.0 + 3e-8]], [[0.0], [3e-8], [1.0]], [[1e3, 2.0], [1e3 + 3e-8, 2.0]]])
+def test_points_close_together_are_never_proven_inseparable(points, solver, kernel):
+    """w = 1 / 3e-8 separates them; a kernel in double precision need not show it."""
+    X, y = np.array(points), np.array([-1.0, 1.0, 1.0])[: len(points)]
+    problem = MarginProblem.build(kernel_source(X, kernel, gamma=1.0), y, C=np.inf)
+    result = train_margin(problem, solver=solver, max_iter=200)
+    assert result.status != "INFEASIBLE"
+    claim = replace(result, status=Status.INFEASIBLE, alpha=np.r_[1.0, 1.0, np.zeros(len(y) - 2)], margin_bound=1e-7)
+    assert not verify(problem, claim).holds
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        MarginSVC(kernel=kernel, gamma=1.0, C=np.inf, solver=solver, max_iter=200).fit(X, y)
+
+
+def test_centring_makes_no_two_points_equal():
+    """The machine sees centred points, of which 0 and 3e-8 are one; the proof is about those given."""
+    X, y = np.array([[0.0], [3e-8], [4e9]]), np.array([-1, 1, 1])
+    assert len(np.unique(X - X.mean())) == 2
+    with pytest.warns(ConvergenceWarning):
+        machine = MarginSVC(kernel="linear", C=np.inf).fit(X, y)
+    assert machine.result_.status == "UNKNOWN"
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_hulls_that_meet_are_proven_so_exactly(intercept, rng):
+    """Three points of one line, in two columns that say the same; decimals; a matrix whose entries are whole numbers."""
+    line = np.repeat([[1.0], [3.0], [2.0]], 2, axis=1)
+    decimals = np.round(rng.normal(size=(60, 5)), 1)
+    for source, signs in (
+        (kernel_source(line, "linear"), [1, 1, -1]),
+        (kernel_source(decimals, "linear"), np.sign(rng.normal(size=60))),
+        (kernel_source(line @ line.T, "precomputed"), [1, 1, -1]),
+        (kernel_source(np.vstack([decimals, -0.0 * decimals[:1], 0.0 * decimals[:1]]), "rbf"), np.r_[np.ones(61), -1]),
+    ):
+        problem = MarginProblem.build(source, signs, C=np.inf, intercept=intercept)
+        result = train_margin(problem)
+        assert result.status == "INFEASIBLE"
+        assert verify(problem, result).holds

@@ -13,6 +13,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
+from bregmat import Constraints, MetricLearner
 from bregmat.base.linalg import smallest
 from bregmat.estimators import KernelLearner
 from bregmat.estimators import passes as fitting
@@ -458,3 +459,56 @@ def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch, set_pass
     i, j, _, l = learner.constraints_.index.T
     assert len(np.unique(i)) == 100 and i.max() > 300
     assert np.all(y[i] == y[j]) and np.all(y[i] != y[l])
+
+
+# ---------------------------------------------------------------- categorical data and other repeated points
+def one_hot(seed, n=60):
+    rng = np.random.default_rng(seed)
+    return np.eye(5)[rng.integers(5, size=n)], rng.integers(2, size=n)
+
+
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
+@pytest.mark.parametrize("seed", range(3))
+def test_one_hot_points_with_labels_that_differ(seed):
+    X, y = one_hot(seed)
+    for options in ({}, {"divergence": "vonneumann"}, {"strategy": "random"}):
+        learner = MetricLearner(random_state=0, **options).fit(X, y)
+        assert learner.result_.status == "OPTIMAL" and np.isfinite(learner.transform(X)).all()
+    assert np.isfinite(KernelLearner(strategy="neighbors", random_state=0).fit(X, y).transform(X)).all()
+
+
+def test_no_margin_is_nothing_where_the_nearest_impostors_are_copies():
+    X, y = one_hot(0)
+    with pytest.warns(UserWarning, match="60 points coincide with points of another class.*left out"):
+        rows = constraints_from_labels(X, y, strategy="neighbors", random_state=0)
+    i, j, _, l = rows.index.T
+    assert (rows.bound < 0).all() and (X[i] != X[l]).any(axis=1).all() and (X[j] != X[l]).any(axis=1).all()
+
+
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_many_copies_do_not_hide_the_points_that_can_be_compared(is_sparse):
+    """Each point has about 60 copies of the other class, and the 10 nearest impostors are looked for."""
+    X, y = one_hot(0, n=600)
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(sp.csr_array(X) if is_sparse else X, y)
+    assert learner.result_.status == "OPTIMAL" and learner.result_.objective > 0
+    i, _, _, l = learner.constraints_.index.T
+    assert len(np.unique(i)) == 600 and (X[i] != X[l]).any(axis=1).all()
+
+
+@pytest.mark.parametrize("strategy", ["neighbors", "random"])
+@pytest.mark.parametrize("options", [{}, {"prior": "covariance"}, {"n_components": 2}, {"slack_weight": np.inf}])
+def test_identical_points_leave_the_prior_and_a_warning(strategy, options):
+    X, y = np.ones((20, 3)), np.arange(20) % 2
+    with pytest.warns(UserWarning, match="rows 0, 1, 2.* The prior is kept"):
+        learner = MetricLearner(strategy=strategy, random_state=0, **options).fit(X, y)
+    assert learner.result_.status == "OPTIMAL" and learner.result_.objective == 0.0
+    if not options and strategy == "random":
+        assert learner.get_mahalanobis_matrix() == pytest.approx(np.eye(3))
+    with pytest.warns(UserWarning, match="The prior is kept"):
+        KernelLearner(strategy=strategy, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="Only the constraints given are learned from"):
+        given = Constraints.sq_distance(0, 20, 0.5, "==")
+        learner = MetricLearner(strategy=strategy, prior="identity", slack_weight=np.inf)
+        learner.fit(np.vstack([X, np.zeros((1, 3))]), np.append(y, -1), constraints=given)
+    assert learner.constraints_.n_constraints == 1

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import scipy
+import scipy.sparse as sp
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
+from bregmat import Constraints, Factor, KernelLearner, MetricLearner, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.faces import clique_weights
 from bregmat.operators.binding import bind
 from cases import DIVERGENCES
@@ -194,3 +195,50 @@ def test_rows_that_vanish_with_a_must_link(divergence, sense):
         result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], bound, its), divergence=divergence)
         assert result.status == "OPTIMAL"
         assert np.allclose(result.kernel(), np.diag([0.0, 1.0, 2.0]), atol=1e-6)
+
+
+# ---------------------------------------------------------------- all rows of one kind are eliminated
+POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.3, 0.2], [0.2, 2.0, 1.0], [1.5, 0.7, -1.0]])
+LINE = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.0], "==")
+OTHER_ROWS = {
+    "similarity": Constraints.similarity(0, 3, 0.3, ">="),
+    "comparison": Constraints.comparison(0, 1, 0, 3, margin=0.1),
+    "trace": Constraints.trace(20.0),
+    "linear": Constraints.linear([np.diag([1.0, 2.0, 0.0, 1.0])], [30.0], "<="),
+}
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("kind", OTHER_ROWS)
+def test_distances_on_a_line_beside_any_other_row(kind, divergence):
+    for rows in (LINE + OTHER_ROWS[kind], OTHER_ROWS[kind] + LINE):
+        result = nearest_kernel(np.eye(4) + 0.1, rows, divergence=divergence)
+        assert result.status == "OPTIMAL"
+        D = np.add.outer(np.diag(K := result.kernel()), np.diag(K)) - 2 * K
+        assert D[[0, 1, 0], [1, 2, 2]] == pytest.approx([1.0, 1.0, 4.0], rel=1e-8)
+        assert nearest_metric(POINTS, rows, divergence=divergence).status == "OPTIMAL"
+        given = {"divergence": divergence, "slack_weight": np.inf, "tol": 1e-6}
+        assert MetricLearner(**given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+        assert KernelLearner(kernel="linear", **given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- rows that vanish and may not
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_every_relation_that_vanishes_and_may_not_is_refused_by_name(divergence):
+    X = POINTS.copy()
+    X[1], X[2] = X[0], 0.0
+    difference, product, point = np.zeros((4, 4)), np.zeros((4, 4)), sp.csr_array(([1.0], ([2], [2])), shape=(4, 4))
+    difference[:2, :2] = [[1.0, -1.0], [-1.0, 1.0]]
+    product[2, 3] = product[3, 2] = 0.5
+    impossible = [Constraints.sq_distance(0, 1, 2.0, sense) for sense in (">=", "==")]
+    impossible += [
+        Constraints.comparison(0, 3, 1, 3, margin=2.0),
+        Constraints.similarity_comparison(0, 3, 1, 3, margin=2.0),
+    ]
+    for bound, sense in ((2.0, ">="), (2.0, "=="), (-2.0, "=="), (-2.0, "<=")):
+        impossible.append(Constraints.similarity(2, 3, bound, sense))
+        impossible += [Constraints.linear([A], [bound], sense) for A in (difference, product, point)]
+        impossible.append(Constraints.linear([(np.array([[1.0, -1.0, 0.0, 0.0]]).T, np.ones(1))], [bound], sense))
+    for row in impossible:
+        with pytest.raises(ValueError, match="constraint row 1: .* can never hold"):
+            nearest_metric(X, Constraints.sq_distance(0, 3, 1.0, "<=") + row, divergence=divergence)

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import bregmat
-from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
+from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, verify
 from bregmat.coordinates.priors import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
@@ -524,3 +524,37 @@ def test_other_results_without_their_data(rng):
     cut = bregmat.balanced_cut(np.ones((4, 4)) - np.eye(4), random_state=0)
     assert "nothing of the point can be recomputed" in verify_saved(cut)[0].unchecked[0]
     assert verify_saved(bregmat.KernelKMeans(2, random_state=0).fit(rng.normal(size=(9, 2)))) == []
+
+
+# ---------------------------------------------------------------- a row against its own multiple in another notation
+def own_multiple(seed):
+    """``<M, K> <= b`` and ``<times M, K> >= 1.2 times b`` with M of rank 1 to 5 as a matrix, sparse, or as vectors and weights."""
+    rng = np.random.default_rng(seed)
+    V, times, b = rng.normal(size=(8, int(rng.integers(1, 6)))), 10.0 ** rng.uniform(-3, 3) / 7, rng.uniform(0.5, 2.0)
+    weights = rng.uniform(0.1, 1.0, size=V.shape[1]) * rng.choice([1.0, -1.0], V.shape[1])
+    M = (V * weights) @ V.T
+    M = (M + M.T) / 2
+    t, U = np.linalg.eigh(times * M)
+    on = np.abs(t) > 1e-12 * np.abs(t).max()
+    other = [times * M, sp.csr_array(times * M), (U[:, on], t[on]), (V, times * weights)][seed % 4]
+    first = M if seed % 2 == 0 else (V, weights)
+    return Constraints.linear([first], [b], "<=") + Constraints.linear([other], [1.2 * times * b], ">=")
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_a_row_against_its_own_multiple_is_confirmed_to_be_infeasible(divergence):
+    for seed in range(50):
+        arguments = {"prior": np.eye(8) + 0.1, "constraints": own_multiple(seed), "divergence": divergence}
+        result = nearest_kernel(arguments["prior"], arguments["constraints"], divergence=divergence)
+        assert result.status == "INFEASIBLE"
+        found = verify(arguments, result)
+        assert found.holds, (seed, found)
+
+
+def test_another_row_is_no_multiple():
+    """A direction in which the sum of the rows is negative by more than rounding of the entries proves nothing."""
+    rows = Constraints.linear([np.diag([1.0, 1e-6])], [1.0], "<=") + Constraints.linear([np.eye(2)], [1.2], ">=")
+    result = nearest_kernel(np.eye(2), rows)
+    assert result.status == "OPTIMAL"
+    claim = {"status": Status.INFEASIBLE, "dual": np.array([1.0, -1.0]), "conflict": np.arange(2), "gap": np.inf}
+    assert not verify({"prior": np.eye(2), "constraints": rows}, replace(result, **claim)).holds
