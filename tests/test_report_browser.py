@@ -98,8 +98,8 @@ def test_report_opens_in_a_browser(name, wine, tmp_path):
             picture["natural"][1] / picture["natural"][0], rel=0.01
         )
     assert all(min(image) > 5 for image in seen["images"])
-    points = [image for image in seen["images"] if image[0] > 150]  # the matrix and its colour bar are images, too
-    assert len(points) == (4 if name == "digits" else 1)  # many points are drawn as an image
+    points = [image for image in seen["images"] if image[0] > 150]
+    assert len(points) == (3 if name == "digits" else 0)  # many points are drawn as an image
     assert seen["loaded"] == []
     assert seen["overflow"] <= 0
     assert not seen["outside"], seen["outside"]  # no label is cut off

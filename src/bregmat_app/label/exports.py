@@ -78,7 +78,6 @@ def _report(path: Path, session: Session, rows: Constraints, learner: MetricLear
         learner=learner,
         settings=asdict(session.settings),
         sample_id=points.names,
-        feature_names=points.features,
         has_hard=False,
     )
     write_report(path, data)
