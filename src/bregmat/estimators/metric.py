@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
 from bregmat.base.checks import as_matrix, check_integer, to_numpy
-from bregmat.base.linalg import dense, eigh
+from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
@@ -35,15 +36,16 @@ from bregmat.estimators.linear_maps import (
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.passes import MANY_POINTS
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
+from bregmat.estimators.softmax import MOST_POINTS, has_unit_rows, learn_softmax
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups
-from bregmat.from_labels.neighbors import PointSpace
+from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import ExitReason, MatrixResult, Status
-from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Table, Values
+from bregmat.typing import DivergenceName, Labels, MetricKind, MetricPrior, Points, Table, Values
 
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
@@ -54,6 +56,7 @@ CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
     *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
     *(Candidate("neighbors", weight, "within") for weight in (0.1, 0.3)),
+    *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
@@ -77,6 +80,10 @@ class MetricProblem(TrainingProblem):
     def pairs(self, task: Task) -> Constraints:
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
         return task.random_pairs(self.points.points, P=factor_of(self.prior))
+
+    def softmax(self, task: Task) -> MatrixResult:
+        """The result of the strategy "softmax"."""
+        return learn_softmax(task, self.points.points, None if self.prior is None else factor_of(self.prior))
 
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
@@ -104,12 +111,13 @@ class MetricTrials(Trials):
 
     def __call__(self, candidate: Candidate, train: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         Z = self._points(candidate.prior, train)
+        shown = unit_rows if candidate.metric == "cosine" else (lambda Y: Y)
         if candidate.strategy is None:
-            return lambda rows: Z[rows]
+            return lambda rows: shown(Z[rows])
         labels = self.sample.labels.of_rows(train)
         part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
         result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
-        return lambda rows: np.asarray(result.transform(Z[rows]))
+        return lambda rows: shown(np.asarray(result.transform(Z[rows])))
 
     def _points(self, prior: Any, train: np.ndarray) -> np.ndarray:
         """The sample in the coordinates of a prior, shape (n, r)."""
@@ -254,9 +262,12 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     (178, 13)
     """
 
-    divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
+    divergence: Literal["auto"] | DivergenceName | SpectralDivergence = field(default="auto", kw_only=False)
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
+    metric: Literal["auto"] | MetricKind = "auto"
+
+    _strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "softmax")
 
     transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
@@ -374,22 +385,66 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         ):  # in blocks there is no covariance within classes
             found = [one for one in found if one.prior != "within"]
         if task.labels.target_type != "class":  # random pairs need classes
-            found = [one for one in found if one.strategy != "random"]
-        return found
+            found = [one for one in found if one.strategy not in ("random", "softmax")]
+        elif self.strategy == "auto" and not self._may_use_softmax(task):
+            found = [one for one in found if one.strategy != "softmax"]
+        return [replace(one, metric=self._metric_of(task)) for one in found]
+
+    def _check_softmax(self, task: Task) -> None:
+        """Raise if something is given that the softmax loss has no use for."""
+        if task.given is not None:
+            raise ValueError(
+                'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
+            )
+        if not isinstance(task.labels, LabelGroups):
+            raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
+        if task.X.shape[1] > MOST_FEATURES:
+            raise ValueError(
+                f'strategy="softmax" takes at most {MOST_FEATURES} columns; X has {task.X.shape[1]}. Reduce them first, '
+                "for example with sklearn.decomposition.TruncatedSVD."
+            )
+        for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
+            value: Any = getattr(self, name)
+            if value not in usual:
+                raise ValueError(f'{name}={value!r} is not available with strategy="softmax": leave it out.')
+
+    def _may_use_softmax(self, task: Task) -> bool:
+        """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
+        is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
+        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MOST_POINTS
+        return is_plain and is_small and isinstance(task.labels, LabelGroups)
+
+    def _metric_of(self, task: Task) -> MetricKind:
+        """ "auto" is the cosine if there are labels and all rows have one length."""
+        if self.metric != "auto":
+            return self.metric
+        is_plain = isinstance(task.labels, LabelGroups) and task.given is None
+        return "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
 
     def _asked(self) -> dict[str, Any]:
         prior = self.prior if isinstance(self.prior, str) else "given"
         return super()._asked() | {"prior": prior}
 
+    @property
+    def metric_(self) -> MetricKind:
+        """How mapped rows are compared: "euclidean", or "cosine" if ``transform`` gives rows of length 1."""
+        check_is_fitted(self)
+        return self._fit_metric
+
     def _given_candidate(self) -> Candidate:
-        return matching([Candidate("neighbors", prior="identity", passes=MORE_PASSES)], **self._asked())[0]
+        metric: MetricKind = "euclidean" if self.metric == "auto" else self.metric
+        usual = Candidate("neighbors", prior="identity", passes=MORE_PASSES, metric=metric)
+        return matching([usual], **self._asked())[0]
 
     def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
         return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
+        if self.strategy == "softmax" and task.labels is not None:
+            self._check_softmax(task)
         best = super()._choose(task, groups)
         self.prior_: str = best.prior or "identity"
+        self._fit_metric = best.metric
         return best
 
     def _problem(self, task: Task) -> MetricProblem:
@@ -416,10 +471,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
 
-    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
         result, rows = task.learn(problem)
-        if self.n_components is None or not DIVERGENCES.resolve(self.divergence).keeps_range:
+        if self.n_components is None or not DIVERGENCES.resolve(self._divergence).keeps_range:
             return result, rows
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows

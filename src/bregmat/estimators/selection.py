@@ -24,7 +24,7 @@ from sklearn.utils import get_tags
 from bregmat.estimators.base import say
 from bregmat.from_labels.groups import LabelGroups
 from bregmat.run.result import SolverError
-from bregmat.typing import Strategy
+from bregmat.typing import MetricKind, MetricStrategy
 
 MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
@@ -71,12 +71,15 @@ class Candidate:
         Name of the prior metric; None if the learner has no such parameter.
     passes : int
         With "neighbors": how often neighbours are searched.
+    metric : str
+        Whether mapped rows are compared by their distance or by their cosine.
     """
 
-    strategy: Strategy | None
+    strategy: MetricStrategy | None
     slack_weight: float = 1.0
     prior: str | None = None
     passes: int = 1
+    metric: MetricKind = "euclidean"
 
     def __str__(self) -> str:
         learned = "not learned" if self.strategy is None else f"{self.strategy}, {self.slack_weight:g}"

@@ -13,6 +13,7 @@ from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
+NEED_CLASSES = ("random", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
@@ -124,7 +125,7 @@ def label_groups(
     n : int
         Number of points.
     strategy, unlabeled
-        As in :func:`bregmat.constraints_from_labels`. Only "random" needs classes.
+        As in :func:`bregmat.constraints_from_labels`. Only "random" and "softmax" need classes.
     target_type : {"auto", "class", "number", "sets"}
         "auto" reads several columns as sets of labels, and one column as :func:`are_numbers` says.
     """
@@ -133,13 +134,13 @@ def label_groups(
     values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     if target_type == "auto":
         target_type = "class"
-        if strategy != "random":
+        if strategy not in NEED_CLASSES:
             target_type = "sets" if values.ndim == 2 and values.shape[1] > 1 else "class"
             if are_numbers(values):
                 target_type = "number"
-    elif target_type != "class" and strategy == "random":
+    elif target_type != "class" and strategy in NEED_CLASSES:
         raise ValueError(
-            f"strategy='random' draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
+            f"strategy={strategy!r} draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
         )
     if target_type == "sets":
         if values.ndim != 2:
