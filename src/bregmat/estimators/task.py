@@ -155,7 +155,7 @@ class Task:
     def random_pairs(self, points: Any, **options: Any) -> Constraints:
         """Random pairs of points, drawn with the parameters of the learner."""
         learner = self.learner
-        how = {"rng": generator(learner.random_state), "percentiles": PERCENTILES} | options
+        how: dict[str, Any] = {"rng": generator(learner.random_state), "percentiles": PERCENTILES} | options
         return random_pairs(points, self.labels, learner.n_constraints, **how)
 
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
