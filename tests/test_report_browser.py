@@ -118,8 +118,8 @@ def test_report_on_a_narrow_dark_screen(wine, tmp_path):
 
 @pytest.mark.parametrize("width", [400, 1100])
 def test_report_of_comparisons(width, wine, tmp_path):
-    """What is learned by default: its picture of comparisons, too, is shown whole."""
-    learner = MetricLearner(random_state=0).fit(wine.X, wine.y)
+    """The picture of comparisons, too, is shown whole."""
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(wine.X, wine.y)
     data = replace(wine, learner=learner, result=learner.result_, constraints=learner.constraints_)
     path = write_report(tmp_path / "report.html", data)
     seen = look(path, tmp_path, "--window-size=1200,900", width=width)

@@ -14,12 +14,12 @@ import numpy as np
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.threads import seconds_left
+from bregmat.base.tolerances import EPS as EPS
 
 Point = TypeVar("Point")
 # (steps done, x, direction, curvature along it, squared norm of the residual) -> whether to stop before the step
 Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
 
-EPS = float(np.finfo(float).eps)
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined, since their rounding error is a share of the largest
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import NEGATIVITY, as_matrix, as_numbers, check_finite, check_positive, check_psd
+from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_positive, check_psd
 from bregmat.base.linalg import (
     GRADED,
     add_diagonal,
@@ -41,9 +41,10 @@ from bregmat.base.linalg import (
 )
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
-from bregmat.coordinates.widen import RANK_TOL, new_directions, range_of
+from bregmat.coordinates.widen import new_directions, range_of
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED, Rounding, bind
 from bregmat.operators.linear_maps import Operator
@@ -515,14 +516,14 @@ def _in_range(
     """Eigenpairs of a prior, without its null space if the divergence keeps the range; and the error of each coordinate."""
     floor = np.full(len(values), TURNED)
     if divergence.keeps_range:
-        keep = values > RANK_TOL * values.max(initial=1e-300)
+        keep = values > RANK_TOL * values.max(initial=TINY)
         values, Q = values[keep], Q[:, keep]
         if len(values) == 0:
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
         # rounding mixes eigenvectors with those of the null space, which are left out
         floor = TURNED * values[-1] / values
     if (
-        values[0] >= -NEGATIVITY * np.abs(values).max()
+        values[0] >= -HALF_DIGITS * np.abs(values).max()
     ):  # rounding; only divergences for which 0 is no boundary take others
         values = np.maximum(values, 0.0)
     if divergence.is_congruence_invariant:

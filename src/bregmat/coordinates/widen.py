@@ -11,10 +11,8 @@ import numpy as np
 
 from bregmat.base.checks import as_matrix
 from bregmat.base.linalg import factor_svd
+from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
-
-RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as 0
-INSIDE_TOL = 1e-8  # length of the part of a unit vector outside the range that counts as rounding
 
 
 def range_of(G0: np.ndarray) -> tuple[np.ndarray, float]:
@@ -33,11 +31,11 @@ def new_directions(W: np.ndarray, directions: Any) -> np.ndarray:
     if V is None:
         return np.linalg.qr(W, mode="complete")[0][:, r:]
     # the largest entry first: the lengths of tiny and huge columns would under- or overflow
-    V = V / np.maximum(np.abs(V).max(axis=0, initial=0.0), 1e-300)
+    V = V / np.maximum(np.abs(V).max(axis=0, initial=0.0), TINY)
     length = np.linalg.norm(V, axis=0)
     V = V / np.where(length > 0, length, 1.0)
     U, sigma, _ = np.linalg.svd(V - W @ (W.T @ V), full_matrices=False)
-    N = U[:, sigma > INSIDE_TOL]
+    N = U[:, sigma > HALF_DIGITS]
     # the division by a small sigma enlarges the rounding in the range of W, which is removed once more
     return np.linalg.qr(N - W @ (W.T @ N))[0]
 

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import generator
 from bregmat.base.threads import take_interrupt
+from bregmat.base.tolerances import EPS
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -26,8 +27,6 @@ from bregmat.kernels.definite import (
 )
 from bregmat.margin import MarginProblem, MarginResult, train_margin
 from bregmat.run.result import ExitReason, SolverError, Status
-
-_EPS = float(np.finfo(float).eps)  # relative size below which a weight counts as 0 (Sha 2002, footnote 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +43,7 @@ class PairMachine:
     def coefficients(self) -> np.ndarray:
         """``y_i alpha_i``, shape (m,), 0 for examples that are not support vectors."""
         alpha = self.result.alpha
-        return np.where(alpha > _EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
+        return np.where(alpha > EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
 
     @property
     def certified(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.linalg import EPS
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.certificates.problem import Problem, Proof
 from bregmat.certificates.status import Status
 from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
@@ -16,7 +16,6 @@ from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
 from bregmat.quadratic.program import QPState, QuadraticProgram
 
-FEASIBLE = 1e-8  # violation of the rows up to which a point counts as feasible
 PRECISE = 1e-10  # KKT residual below which a gap that is too large probably comes from rounding
 
 
@@ -93,7 +92,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
         x, violation = state.x, self.given.row_violation(state.x)
-        if violation > FEASIBLE:  # rounding of a linear term that is large beside the rows
+        if violation > HALF_DIGITS:  # rounding of a linear term that is large beside the rows
             nearest = nearest_feasible(self, x)
             new = self.given.row_violation(nearest)
             x, violation = (nearest, new) if new < violation else (x, violation)
@@ -110,7 +109,7 @@ class NonnegativeQP(QuadraticProgram, Problem):
             best,
             equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
             violation=violation,
-            upper=best.upper if violation <= FEASIBLE else np.inf,
+            upper=best.upper if violation <= HALF_DIGITS else np.inf,
         )
 
     def _improved(self, best: QPCertificate, tol: float) -> QPCertificate:

@@ -9,13 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS, TINY, UNIT_ROUNDOFF
 from bregmat.quadratic.arguments import as_equality, as_upper, check_entries, no_rows
 from bregmat.run.loop import State
 from bregmat.run.result import ExitReason
-
-UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +89,7 @@ class QuadraticProgram:
     def weights(self) -> np.ndarray:
         """``1 / sqrt(A_ii)``, shape (n,), by which gradients are multiplied before they are compared; of the largest A_ii if A_ii = 0."""
         largest = float(self.diagonal.max()) or 1.0
-        return 1.0 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, largest))
+        return 1.0 / np.sqrt(np.where(self.diagonal > TINY, self.diagonal, largest))
 
     def unit(self, h: np.ndarray, *, weighted: bool = False) -> float:
         """The largest relevant entry of the linear term b at the reduced gradient h, optionally times ``weights``; positive.
@@ -111,7 +109,7 @@ class QuadraticProgram:
     def implied_upper(self) -> np.ndarray:
         """Upper bounds, shape (n,), with those that single equality rows and the box imply."""
         upper = self.upper.copy()
-        noise = UNIT * (self.n + 4)
+        noise = UNIT_ROUNDOFF * (self.n + 4)
         for row, total in zip(self.E, self.e, strict=True):
             for a, t in ((row, total), (-row, -total)):
                 raised, lowered = a > 0.0, a < 0.0
@@ -120,14 +118,14 @@ class QuadraticProgram:
                 if least == -np.inf or not raised.any():
                     continue
                 most = t - least + noise * (abs(t) - least)
-                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT) / a[raised])
+                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
         return upper
 
     @cached_property
     def bound_at_zero(self) -> float:
         """The lower bound from ``x'Ax >= 0`` alone, ``sum_i u_i min(0, b_i)``: 0 if no b is negative, perhaps -inf otherwise."""
         falling = self.b < 0.0
-        return float((self.implied_upper[falling] * self.b[falling]).sum()) * (1.0 + UNIT * (self.n + 4))
+        return float((self.implied_upper[falling] * self.b[falling]).sum()) * (1.0 + UNIT_ROUNDOFF * (self.n + 4))
 
     # ---------------------------------------------------------------- at a point
     def gradient(self, x: np.ndarray) -> np.ndarray:

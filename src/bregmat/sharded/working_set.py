@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import FEASIBLE
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows

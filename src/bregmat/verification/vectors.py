@@ -9,14 +9,12 @@ import numpy as np
 
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS, TINY
 from bregmat.certificates.status import Status
 from bregmat.constraints.columns import sense_codes
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
-    CLOSE,
     EXACT,
-    ROUNDING,
     Verification,
     check_arguments,
     excess_of,
@@ -24,8 +22,7 @@ from bregmat.verification.figures import (
     with_right_signs,
 )
 
-EPS = unit_of(LONG)
-TINY = 1e-300  # losses of perfect hypotheses may underflow in float64
+LONG_EPS = unit_of(LONG)
 
 
 @recompute.register
@@ -65,7 +62,7 @@ class Distribution:
             found.problem("x is not a nonnegative vector on the support of x0", Status.UNKNOWN)
             return
         excess = excess_of(self.A @ x - self.b, self.sense)
-        noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
+        noise = 8 * EPS * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
         found.compare_rows(self.A @ x, excess, self.unit, noise / 16, np.ones(len(mu), dtype=bool))
         is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
@@ -83,31 +80,31 @@ class Distribution:
         upper = objective + np.abs(mu) @ excess
         terms = float((np.abs(entropy) + x + self.x0).sum())
         if is_feasible:
-            found.compare("objective", float(objective), CLOSE * size + 8 * ROUNDING * terms)
-        found.bound_from_below("dual_bound", float(bound), CLOSE * 1e-2 * size + min(lost, size))
+            found.compare("objective", float(objective), HALF_DIGITS * size + 8 * EPS * terms)
+        found.bound_from_below("dual_bound", float(bound), HALF_DIGITS * 1e-2 * size + min(lost, size))
         found.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
         """Minimum of the Lagrangian, and its rounding."""
         on = self.x0 > 0
         x0, v = self.x0[on], (mu @ self.A)[on]
-        shift = EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
+        shift = LONG_EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
         linear, terms = mu @ self.b, x0.sum() + np.abs(mu) @ np.abs(self.b)
         if self.total is None:
             y = x0 * np.exp(-v)
-            return x0.sum() - y.sum() - linear, float(EPS * len(x0) * (terms + y.sum()) + shift @ y)
+            return x0.sum() - y.sum() - linear, float(LONG_EPS * len(x0) * (terms + y.sum()) + shift @ y)
         # total log (sum x0 exp(-v) / total), computed relative to the largest term
         top = (np.log(x0) - v).max()
         log_mass = top + np.log(np.exp(np.log(x0) - v - top).sum()) - np.log(self.total)
         terms = terms + self.total * (1 + abs(log_mass) + abs(top))
-        lost = float(EPS * len(x0) * terms + self.total * shift.max())
+        lost = float(LONG_EPS * len(x0) * terms + self.total * shift.max())
         return x0.sum() - self.total - self.total * log_mass - linear, lost
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
         """Check that ``total min(A'y) > y . b``, which contradicts ``A x <= b``; or for a free sum, ``A'y >= 0`` and ``y . b < 0``."""
         on = self.x0 > 0
-        v, noise = (y @ self.A)[on], 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
-        least = 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
+        v, noise = (y @ self.A)[on], 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
+        least = 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
         value = y @ self.b
         found.figures["y . b"] = (np.nan, float(value))
         if self.total is None:
@@ -135,16 +132,16 @@ def _(result: BoostResult, problem: Any, found: Verification) -> None:
     for k, (row, step) in enumerate(zip(result.rows, result.steps.astype(LONG))):
         weights[row] += step
         losses[k] = (w * np.exp(-y * (H @ weights))).sum()
-    found.compare_all("weights", weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
-    found.compare_all("loss", losses, CLOSE)
-    found.compare("unit", 1.0, CLOSE)  # the initial loss
-    found.compare("gap", result.objective, CLOSE)
+    found.compare_all("weights", weights, HALF_DIGITS * float(np.abs(result.weights).max(initial=0)))
+    found.compare_all("loss", losses, HALF_DIGITS)
+    found.compare("unit", 1.0, HALF_DIGITS)  # the initial loss
+    found.compare("gap", result.objective, HALF_DIGITS)
     margins = y * (H @ result.weights.astype(LONG))
     terms = w * np.exp(-margins)
     loss = terms.sum()  # may be outside of the range of float64 if a hypothesis is perfect
-    slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
-    found.compare("objective", float(loss), (CLOSE + slack) * float(loss) + TINY)
+    slack = 64 * EPS * (1 + float(np.abs(margins).max()))
+    found.compare("objective", float(loss), (HALF_DIGITS + slack) * float(loss) + TINY)
     found.bound_from_below("dual_bound", 0.0, 0.0)
-    found.compare_all("sample_weight", terms / (loss if loss > 0 else 1), CLOSE + slack)
-    if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + CLOSE + slack) + TINY).all():
+    found.compare_all("sample_weight", terms / (loss if loss > 0 else 1), HALF_DIGITS + slack)
+    if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + HALF_DIGITS + slack) + TINY).all():
         found.problem(f"the loss is {float(loss):.9g} at the end, and above the bound of Theorem 4.1 after some step")

@@ -10,10 +10,10 @@ import scipy
 
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.certificates.infeasibility import CLEAR
-from bregmat.certificates.problem import FEASIBLE, Certificate, Problem, Proof
+from bregmat.certificates.problem import Certificate, Problem, Proof
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.rows import excess_of
 from bregmat.run.loop import State
@@ -323,7 +323,7 @@ class NearestDistribution(Problem):
             q = -(self.excess(p) + margin)
             rows = np.flatnonzero(self.varies & (equal | (y > 0) | (q < 0.1 * self.unit)))
             H = self.hessian(rows, x, p)
-            H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + 1e-300
+            H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + TINY
             d = np.zeros_like(p)
             d[rows] = newton_direction(H, q[rows], y[rows], ~equal[rows])
             y = y + d
