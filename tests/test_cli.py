@@ -126,8 +126,10 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
     assert "drawn from the labels: sq_dist(p" in done.stderr
 
 
-def test_learning_helps_on_held_out_folds(bregmat, points):
-    done = bregmat("learn", points, "--labels", "kind")
+def test_learning_helps_on_held_out_folds(bregmat, tmp_path, data, rng):
+    X = np.column_stack([data[0], rng.normal(size=(60, 6))])
+    write_points(tmp_path / "noisy.csv", X, names=list("abcdefghij"), columns={"kind": data[1]})
+    done = bregmat("learn", tmp_path / "noisy.csv", "--labels", "kind")
     (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
     before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
     assert before < 0.75 and after > 0.85 and after > scaled
@@ -288,7 +290,7 @@ def test_triplets(bregmat, points, tmp_path):
     ("option", "message"),
     [
         (("--prior", "varience"), "--prior must be one of 'auto', 'identity', .*; got 'varience'; is it 'variance'?"),
-        (("--divergence", "logdt"), "--divergence must be one of 'logdet', .*; got 'logdt'; is it 'logdet'?"),
+        (("--divergence", "logdt"), "--divergence must be one of 'auto', 'logdet', .*; got 'logdt'; is it 'logdet'?"),
         (("--loss", "squard"), "--loss must be one of 'relative_slack', .*; got 'squard'; is it 'squared'?"),
         (("--solver", "newton"), "--solver must be one of 'auto', .*; got 'newton'"),
         (("--strategy", "neighbor"), "--strategy must be .*; got 'neighbor'; is it 'neighbors'?"),

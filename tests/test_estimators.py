@@ -51,7 +51,7 @@ def wine():
 
 @pytest.fixture(scope="module")
 def fitted(wine):
-    return MetricLearner(random_state=0).fit(*wine)
+    return MetricLearner(strategy="neighbors", random_state=0).fit(*wine)
 
 
 @pytest.fixture
@@ -422,10 +422,10 @@ def test_digits_with_constant_columns(divergence):
 
 def test_prior_array(wine):
     X, y = wine
-    near = MetricLearner(prior=prior_matrix(X), random_state=0).fit(X, y)
+    near = MetricLearner(prior=prior_matrix(X), strategy="neighbors", random_state=0).fit(X, y)
     assert np.allclose(
         near.get_mahalanobis_matrix(),
-        MetricLearner(prior="covariance", random_state=0).fit(X, y).get_mahalanobis_matrix(),
+        MetricLearner(prior="covariance", strategy="neighbors", random_state=0).fit(X, y).get_mahalanobis_matrix(),
         rtol=1e-4,
     )
     with pytest.raises(ValueError, match=r"prior must have shape \(13, 13\).*got \(2, 2\)"):
@@ -437,7 +437,7 @@ def test_frames_in_and_out(wine, fitted):
     X, y = wine
     names = [f"c{k}" for k in range(13)]
     for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
-        learner = MetricLearner(random_state=0).fit(frame, y)
+        learner = MetricLearner(strategy="neighbors", random_state=0).fit(frame, y)
         assert list(learner.feature_names_in_) == names
         assert np.allclose(learner.transform(frame), fitted.transform(X))
         for container, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
@@ -464,7 +464,7 @@ def test_large_d_stays_lazy(rng, tmp_path):
     """The map of 3,000 features is never a 3,000 x 3,000 array unless asked for."""
     X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
     y = np.arange(60) % 2
-    learner = MetricLearner(n_constraints=60, random_state=0).fit(X, y)
+    learner = MetricLearner(strategy="random", n_constraints=60, random_state=0).fit(X, y)
     tracemalloc.start()
     T = learner.transform(X)
     assert learner.set_output(transform="pandas").transform(X).shape == T.shape == (60, 3000)
@@ -580,8 +580,8 @@ def test_progress_and_callback(wine, capsys):
     seen = []
     learner = MetricLearner(random_state=0, verbose=2, callback=lambda record: seen.append(record.gap)).fit(X, y)
     first, *lines, end = capsys.readouterr().out.splitlines()
-    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
-    assert all(line.startswith("[bregmat]   ") for line in lines[:11]) and sum("chosen" in line for line in lines) == 1
+    assert first == "[bregmat] y is read as classes; 10 candidates compared on 178 rows:"
+    assert all(line.startswith("[bregmat]   ") for line in lines[:10]) and sum("chosen" in line for line in lines) == 1
     lines = lines[len(learner.selection_) :]
     assert len(lines) == len(seen) > 1
     assert lines[0].startswith("[bregmat] iteration ") and "gap" in lines[0] and "violation" in lines[0]

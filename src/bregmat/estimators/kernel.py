@@ -163,8 +163,8 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         Keyword arguments for a kernel that is a function.
     rank : int, optional
         Number of columns of K0 to use, 1 to n. None is full rank. See ``captured_trace_``.
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. Except for "logdet", the form decides what it compares: see Notes.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "logdet". Except for "logdet", the form decides what it compares: see Notes.
     strategy, n_neighbors, n_impostors, n_constraints, unlabeled, target_type
         As in :class:`MetricLearner`. "random" bounds pairs by the 5th and the 95th percentile of the squared distances in the *feature
         space* of k0, or of its approximation if ``rank`` is given. With "neighbors" every point is in a constraint, which makes the form

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_matrix, check_integer, to_numpy
+from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
@@ -36,7 +36,7 @@ from bregmat.estimators.linear_maps import (
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.passes import MANY_POINTS
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
-from bregmat.estimators.softmax import MOST_POINTS, has_unit_rows, learn_softmax
+from bregmat.estimators.softmax import has_unit_rows, learn_softmax
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups
@@ -54,12 +54,17 @@ FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to th
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
-    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
-    *(Candidate("neighbors", weight, "within") for weight in (0.1, 0.3)),
+    Candidate("neighbors", 0.3, "variance"),
+    Candidate("neighbors", 1.0, "variance"),
+    Candidate("neighbors", 1.0, "identity"),
+    Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
+    # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
+# For rows of many columns and of different lengths, such as the features of a network, also cosines.
+COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +155,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     Parameters
     ----------
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is the fastest.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "frobenius" with the strategy "softmax", otherwise "logdet", which does not depend on the
+        units of the data, keeps W positive definite, and is the fastest.
     n_components : int, optional
         Number of components of the learned map to keep, 1 to d; by default all. With the strategy "neighbors" these are the components that
         separate neighbours of the same class best from points of other classes. If truncation loses accuracy, a map of that rank is
@@ -165,13 +171,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "random"}
-        How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
-        class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
-        (n, n_labels). "random" bounds the squared distances of random pairs, half of them within classes, by the 5th and the 95th
-        percentile of the squared distances in the prior metric. "auto" compares "neighbors", "random" and not learning (None) on
-        held-out rows, together with the prior and the slack weight. If not learning is best, the result is the prior, and a warning says
-        so. With given constraints nothing is compared.
+    strategy : {"auto", "neighbors", "softmax", "random"}
+        How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
+        classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
+        beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
+        ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
+        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. "random" bounds the squared
+        distances of random pairs, half of them within classes, by the 5th and the 95th percentile of the squared distances in the prior
+        metric (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
+        rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
+        the prior, and a warning says so. With given constraints nothing is compared.
     n_neighbors, n_impostors : int
         With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
     n_constraints : int, optional
@@ -191,6 +200,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
+    metric : {"auto", "euclidean", "cosine"}
+        How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
+        by cosine, and "softmax" learns from cosines, linearised at the prior. "auto" is "cosine" if there are labels and all rows of X have
+        one length, as embeddings often have, or are 0; with 200 columns or more, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -212,13 +225,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
         by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
-        ``n_components`` describes the order with "neighbors".
-    constraints_ : Constraints
-        The constraints used, drawn and given. Samples are named by ``sample_id`` if it was given, otherwise by row numbers of X.
+        ``n_components`` describes the order with "neighbors". With the metric "cosine", ``transform`` also divides by lengths.
+    constraints_ : Constraints or None
+        The constraints used, drawn and given; None with "softmax". Samples are named by ``sample_id`` if it was given, otherwise by row
+        numbers of X.
     n_dropped_constraints_ : int
         Number of given constraints that were left out because they name a sample that is not in ``sample_id``.
     prior_ : str
         Name of the prior in use; "given" for an array.
+    metric_ : {"euclidean", "cosine"}
+        How mapped rows are compared.
     strategy_ : str or None
         The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
@@ -229,7 +245,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         classes is the mean of 1-NN accuracy, 4-NN accuracy and the fraction of the class among the 5 nearest rows, or the 1-NN accuracy of
         classes that are held out whole; of numbers R^2, and of sets the Jaccard similarity, with 5 neighbours.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With "neighbors" it is the result of the
+        Status, duality gap, violation, dual weights (one per constraint) and history. With "neighbors" it is the result of the
         last pass with the history of all passes; ``stage`` of a record is the number of its pass.
     n_iter_ : int
         Iterations of the solver.
@@ -380,15 +396,20 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _candidates(self, task: Task) -> list[Candidate]:
         found = list(CANDIDATES)
-        if (
-            not isinstance(task.labels, LabelGroups) and self.prior == "auto"
-        ):  # in blocks there is no covariance within classes
+        is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
+        is_free = isinstance(self.prior, str) and self.prior == "auto"
+        if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
             found = [one for one in found if one.prior != "within"]
-        if task.labels.target_type != "class":  # random pairs need classes
-            found = [one for one in found if one.strategy not in ("random", "softmax")]
-        elif self.strategy == "auto" and not self._may_use_softmax(task):
-            found = [one for one in found if one.strategy != "softmax"]
-        return [replace(one, metric=self._metric_of(task)) for one in found]
+        metric = self._metric_of(task)
+        found = [replace(one, metric=metric) for one in found]
+        if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
+            found += COSINES
+        if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
+            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+        if self.strategy != "auto":
+            return found
+        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        return [one for one in found if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
@@ -398,11 +419,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         if not isinstance(task.labels, LabelGroups):
             raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
-        if task.X.shape[1] > MOST_FEATURES:
-            raise ValueError(
-                f'strategy="softmax" takes at most {MOST_FEATURES} columns; X has {task.X.shape[1]}. Reduce them first, '
-                "for example with sklearn.decomposition.TruncatedSVD."
-            )
         for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
             value: Any = getattr(self, name)
             if value not in usual:
@@ -411,8 +427,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _may_use_softmax(self, task: Task) -> bool:
         """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
         is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MOST_POINTS
-        return is_plain and is_small and isinstance(task.labels, LabelGroups)
+        is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
+        return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
 
     def _metric_of(self, task: Task) -> MetricKind:
         """ "auto" is the cosine if there are labels and all rows have one length."""
@@ -524,6 +540,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
+        as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'

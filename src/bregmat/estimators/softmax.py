@@ -6,17 +6,20 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat.applications.softmax import PairScores, SoftmaxResult, softmax_metric
 from bregmat.base.checks import generator
 from bregmat.base.linalg import dense, product, sq_norms
+from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
+from bregmat.coordinates.spans import Span, orthonormal
 from bregmat.estimators.base import callback_of
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
-MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them
+MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them; of more rows, as many are drawn
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 
@@ -35,29 +38,44 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     rng = generator(learner.random_state)
     queries = labels.compared(MOST_POINTS, rng, warn=True)
     documents = labels.labelled if len(labels.labelled) <= MOST_POINTS else queries
-    Z = np.asarray(dense(X[documents] if P is None else product(X[documents], P)), dtype=float)
+    Z, span = _in_span(X[documents] if P is None else product(X[documents], P))
     is_query = np.isin(documents, queries)
     codes = labels.codes[documents]
     is_other = documents[is_query][:, None] != documents
     is_right = (codes[is_query][:, None] == codes) & is_other
     has_answer = is_right.any(axis=1)  # a drawn query may have lost the other rows of its class
     asking, is_other, is_right = np.flatnonzero(is_query)[has_answer], is_other[has_answer], is_right[has_answer]
+    Z /= np.abs(Z).max() or 1.0  # squares stay finite, and neither kind of score depends on the unit
     if is_cosine:
-        scores, temperature = PairScores.cosines(Z[asking], Z, np.eye(Z.shape[1])), TEMPERATURE
+        scores = PairScores.cosines(Z[asking], Z, np.eye(Z.shape[1]))
     else:
-        scores, temperature = PairScores.sq_distances(Z[asking], Z), TEMPERATURE * _median_sq_distance(Z) / 2.0
+        Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
+        scores = PairScores.sq_distances(Z[asking], Z)
     weights = np.ones(len(asking)) if task.weight is None else task.weight[documents[asking]]
     result = softmax_metric(
         scores,
         is_right / is_right.sum(axis=1, keepdims=True),
-        temperature=temperature,
-        weights=weights * (WEIGHT * task.slack_weight() / (temperature * weights.sum())),
+        temperature=TEMPERATURE,
+        weights=weights * (WEIGHT * task.slack_weight() / (TEMPERATURE * weights.sum())),
         allowed=is_other,
         tol=learner.tol,
         max_iter=learner.max_iter,
         callback=callback_of(learner),
     )
-    return replace(result, coordinates=replace(result.coordinates, base=X, R=P))
+    place = replace(result.coordinates, base=X, R=P)
+    return replace(result, coordinates=place if span is None else replace(place, span=span))
+
+
+def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
+    """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
+    n, d = Z.shape
+    length = np.sqrt(sq_norms(Z))
+    if d < MIN_COLUMNS or n > MAX_SHARE * d or not (length > 0).any():
+        return np.ascontiguousarray(dense(Z), dtype=float), None
+    coordinates, span = orthonormal(sp.diags_array(1.0 / length[length > 0]).tocsr() @ Z[length > 0])
+    inside = np.zeros((n, coordinates.shape[1]))
+    inside[length > 0] = length[length > 0, None] * coordinates
+    return inside, span
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:
@@ -69,6 +87,6 @@ def _median_sq_distance(Z: np.ndarray) -> float:
 
 def has_unit_rows(X: Any) -> bool:
     """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision."""
-    length = np.sqrt(sq_norms(X))
-    length = length[length > 0]
-    return len(length) > 0 and bool(np.ptp(length) <= 1e-3 * length.max())
+    sq_length = sq_norms(X)
+    sq_length = sq_length[sq_length > 0]
+    return len(sq_length) > 0 and bool(sq_length.max() <= 1.002 * sq_length.min() < np.inf)

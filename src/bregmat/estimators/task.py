@@ -88,8 +88,8 @@ class Task:
     def slack_weight(self, labels: Any = None) -> float:
         """The slack weight for the labels of a part of the points, by default of all points."""
         asked, labels = self.learner.slack_weight, self.labels if labels is None else labels
-        is_growing = isinstance(asked, str) and self.candidate.strategy == "neighbors" and labels is not None
-        return self.candidate.slack_weight * (growth(labels) if is_growing else 1.0)
+        is_growing = isinstance(asked, str) and labels is not None
+        return self.candidate.slack_weight * (growth(labels, self.candidate.strategy) if is_growing else 1.0)
 
     def learn(
         self, problem: TrainingProblem, after: MatrixResult | None = None

@@ -187,8 +187,8 @@ def are_numbers(values: np.ndarray) -> bool:
     """Whether targets are numbers rather than class labels.
 
     They are if they are finite (or NaN) in one dimension, and either some are not whole, or they look like measured whole numbers:
-    more than 30 different values occur, some between the smallest and the largest do not, and at least a quarter of the different
-    values occur once. Codes of classes, which are consecutive or occur several times each, are classes.
+    more than 30 different values occur, and either some are below -1, or some between the smallest and the largest do not occur and at
+    least a quarter of the different values occur once. Codes of classes, which are consecutive or occur several times each, are classes.
     """
     if values.ndim != 1 or values.dtype.kind not in "fiu" or np.isinf(values).any():
         return False
@@ -197,7 +197,11 @@ def are_numbers(values: np.ndarray) -> bool:
         return True
     different, counts = np.unique(known, return_counts=True)
     n_values = len(different)
-    if n_values <= MANY_VALUES or float(different[-1]) - float(different[0]) + 1 == n_values:
+    if n_values <= MANY_VALUES:
+        return False
+    if different[0] < -1:
+        return True
+    if float(different[-1]) - float(different[0]) + 1 == n_values:
         return False
     return bool((counts == 1).sum() >= SINGLE_VALUES * n_values)
 

@@ -17,6 +17,7 @@ from bregmat.margin.result import MarginResult
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import SquaredHinge
 from bregmat.objective.row_losses import WeightedBounds
+from bregmat.objective.spectral import SpectralDivergence
 from bregmat.quadratic.result import QPResult
 from bregmat.run.result import MatrixResult, Result
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
@@ -94,7 +95,7 @@ def _(result: SemidefiniteResult, model: Any, found: Verification) -> None:
 
 @_point.register
 def _(result: MatrixResult, model: Any, found: Verification) -> None:
-    D = getattr(result.iterate, "divergence", DIVERGENCES.resolve("logdet"))
+    D = _divergence(result)
     M = result.iterate.matrix()
     if not np.isfinite(M).all():
         found.problem("the matrix is not finite", Status.UNKNOWN)
@@ -124,11 +125,17 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
         found.problem(f"the objective {result.objective:.9g} is below the distance from the prior, {least:.9g}")
 
 
+def _divergence(result: MatrixResult) -> SpectralDivergence:
+    """The divergence of the problem: factored matrices are those of LogDet."""
+    found: SpectralDivergence = getattr(result.iterate, "divergence", DIVERGENCES.resolve("logdet"))
+    return found
+
+
 def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
     """Check signs and violations of the rows by the values in the result; return the costs of the losses that the learner may have."""
     mu, p, b = result.dual, result.values, constraints.bound
     weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
-    D, gamma, zero = DIVERGENCES.resolve(learner.divergence), weight * constraints.weight, b == 0
+    D, gamma, zero = _divergence(result), weight * constraints.weight, b == 0
     given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
     losses = [WrittenLosses(given, learner.loss)]
     # the default loss of constraints from labels; files do not contain whether there were labels

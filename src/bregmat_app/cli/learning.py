@@ -317,9 +317,10 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
             raise ValueError("--prior must be identity with --points")
         metric.check_words()
         given = "1" if metric.slack_weight == "auto" else metric.slack_weight
-        names = ("divergence", "loss", "solver", "tol", "max_iter")
+        names = ("loss", "solver", "tol", "max_iter")
         settings: dict[str, Any] = {name: getattr(metric, name) for name in names}
         settings["slack_weight"] = number_in("--slack-weight", given, "a number or inf")
+        settings["divergence"] = "logdet" if metric.divergence == "auto" else metric.divergence
         assert blocks.points_file is not None
         X, rows = open_points(blocks.points_file), open_constraints(pairs)
         if (path := blocks.checkpoint) is not None:
