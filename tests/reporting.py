@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from sklearn.datasets import load_wine
 
-from bregmat.estimators import MetricLearner
+from bregmat import MetricLearner
 from bregmat_app.cli.measure import held_out_neighbours
 from bregmat_app.report import ReportData
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
-from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
 from bregmat.estimators.selection import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
@@ -1031,7 +1030,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.run.result import Record
+    from bregmat import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -1052,7 +1051,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.run.result import Record
+    from bregmat import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import nearest_kernel
+from bregmat import ScalarLoss, SpectralDivergence, SquaredHinge, nearest_kernel
 from bregmat.objective.claims import check_loss
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, Loss, OwnSlack, ScalarLoss, SquaredHinge
+from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, Loss, OwnSlack
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import smat, svec
 from bregmat.run.loop import SOLVERS as SOLVER_CLASSES

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, SpectralDivergence, nearest_kernel, nearest_metric
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
@@ -16,7 +16,6 @@ from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, ker
 from bregmat.coordinates.spans import orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 from states import saved_and_loaded
 

@@ -16,9 +16,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat import Factor, MetricLearner, nearest_kernel, nearest_metric
+from bregmat import Factor, LogDet, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.io import open_constraints, open_points
-from bregmat.objective.divergences import LogDet
 from bregmat.sharded import cluster as cluster_module
 from bregmat.sharded.expressions import Expression
 from bregmat.sharded.nearest import sharded_coordinates

@@ -8,7 +8,7 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat import Constraints, ExitReason, Frobenius, LogDet, SquaredHinge, Status, VonNeumann
 from bregmat.certificates import restoration
 from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
@@ -18,7 +18,6 @@ from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
 from bregmat.run.loop import solve
-from bregmat.run.result import ExitReason, Status
 from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton, _link_gradient

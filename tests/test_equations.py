@@ -9,9 +9,8 @@ import pytest
 from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
-from bregmat import Constraints, Factor, SquaredHinge, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, RelativeSlack, SquaredHinge, nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import RelativeSlack
 from cases import DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 

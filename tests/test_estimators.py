@@ -21,13 +21,17 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import validation
 
-from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import KernelKMeans, KernelLearner, MetricLearner
+from bregmat import (
+    Constraints,
+    KernelKMeans,
+    KernelLearner,
+    MetricLearner,
+    SolverError,
+    VonNeumann,
+    constraints_from_labels,
+)
 from bregmat.estimators.linear_maps import inverse_covariance, inverse_deviations, inverse_within
-from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
-from bregmat.objective.divergences import VonNeumann
-from bregmat.run.result import SolverError
 from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 RANDOM = {"strategy": "random", "random_state": 0}

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from bregmat.nearest import Factor, nearest_kernel
-from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat import CyclicProjection, Factor, nearest_kernel
 from bregmat_papers import DataHome
 from bregmat_papers.clustering import (
     RULES,

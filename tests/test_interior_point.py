@@ -4,15 +4,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+from bregmat import Constraints, Squared, SquaredHinge, Status, nearest_kernel, nearest_metric
 from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.constraints.constraints import Constraints
-from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.objective.losses import Squared, SquaredHinge
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.run.loop import solve
-from bregmat.run.result import Status
 from bregmat.solvers import interior_point, newton_system, preconditioners
 from bregmat.solvers.cone_scalings import HIGHEST, LOWEST, LogDetScaling, SlackScaling, corrections
 from bregmat.solvers.interior_point import InteriorPoint

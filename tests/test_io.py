@@ -25,13 +25,13 @@ from bregmat import (
     Factor,
     MatrixExponentiatedGradient,
     MetricLearner,
+    Record,
     SquaredHinge,
     Status,
     VonNeumann,
     nearest_metric,
     nnqp,
 )
-from bregmat.certificates.status import Record
 from bregmat.constraints.relations import RELATIONS
 from bregmat.io import (
     ModelFileError,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bregmat.constraints.constraints import Constraints
+from bregmat import Constraints
 from bregmat.io import parse_sample_ids, read_constraints, read_points, texts, write_constraints, write_points
 
 

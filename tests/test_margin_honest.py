@@ -10,11 +10,9 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from bregmat import verify
-from bregmat.estimators import MarginSVC
+from bregmat import ExitReason, MarginSVC, SolverError, Status, verify
 from bregmat.margin import ActiveSet, MarginProblem, kernel_cache, kernel_source, train_margin
 from bregmat.margin.certificate import Machine
-from bregmat.run.result import ExitReason, SolverError, Status
 from margin_cases import blobs, exact_optima, gaussian, real_data, referee
 
 

@@ -9,10 +9,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
-from bregmat.estimators.svm import MarginSVC
+from bregmat import MarginSVC, SolverError, Status
 from bregmat.kernels.definite import negative_eigenvalue
 from bregmat.margin import kernel_source
-from bregmat.run.result import SolverError, Status
 
 AGREE = 1e-3  # of decision values in units of the margin
 EXACT = {"tol": 1e-10, "random_state": 0}

@@ -13,16 +13,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
-from bregmat import Constraints, MetricLearner
+from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import KernelLearner
 from bregmat.estimators import passes as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups, label_groups
-from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.from_labels.neighbors import PointSpace
 
 

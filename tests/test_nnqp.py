@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import lsq_linear, nnls
 
+from bregmat import ExitReason, Status
 from bregmat.io import load, save
 from bregmat.quadratic import (
     ExactActiveSet,
@@ -19,7 +20,6 @@ from bregmat.quadratic import (
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 
 EXACT = 1e-12  # KKT residual promised where A is positive definite
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from bregmat import MultiplicativeUpdates, verify
+from bregmat import ExitReason, MultiplicativeUpdates, Status, verify
 from bregmat.quadratic import (
     NonnegativeQP,
     QuadraticProgram,
@@ -16,7 +16,6 @@ from bregmat.quadratic import (
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 from suite.rational import exact_outcome
 
 EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bregmat.objective.divergences import VonNeumann
+from bregmat import VonNeumann
 from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning, bounds
 from states import saved_and_loaded
 

@@ -10,9 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 
-from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import MetricLearner
-from bregmat.nearest import nearest_kernel, nearest_metric
+from bregmat import Constraints, MetricLearner, Record, nearest_kernel, nearest_metric
 from bregmat.plots import (
     ConvergenceDisplay,
     EmbeddingDisplay,
@@ -20,7 +18,6 @@ from bregmat.plots import (
     PairDistanceDisplay,
 )
 from bregmat.plots._style import log_scale
-from bregmat.run.result import Record
 from drawing import in_memory, legend_texts, texts
 
 nan, inf = float("nan"), float("inf")

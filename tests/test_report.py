@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from bregmat import Constraints, ExitReason, MetricLearner, Record, Status, nearest_metric
 from bregmat.base.html import number, result_html, seconds
-from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import MetricLearner
-from bregmat.nearest import nearest_metric
-from bregmat.run.result import ExitReason, Record, Status
 from bregmat_app.report import ReportData, render_report, write_report
 from reporting import PICTURES, wine_learned
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import bregmat
-from bregmat import Constraints, nearest_metric
+from bregmat import Constraints, LogDet, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.io.stored import StoredPoints
-from bregmat.objective.divergences import LogDet
 from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph, drawn_numbers

@@ -9,13 +9,11 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp, xlogy
 
-from bregmat.applications import nearest_distribution
+from bregmat import CyclicProjection, DefiniteBoost, nearest_distribution
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.subproblems import balance, newton_direction, step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
-from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from drawing import in_memory
 
