@@ -34,6 +34,7 @@ from toy_relation import MIDPOINT
 from toy_solver import MirrorDescent
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius(), EntropyWithBarrier())
+BY_NAME = {D.name: D for D in DIVERGENCES}
 
 # scalar loss d(p, b), and what computes it
 LOSSES = {
@@ -43,7 +44,7 @@ LOSSES = {
     PseudoHuber(): lambda p, b, scale: np.sqrt(1 + ((p - b) / scale) ** 2) - 1,
 }
 
-# value of a relation between samples
+# value of a relation between samples, for every registered one without matrices
 RELATIONS = formulas.ROWS | {
     MIDPOINT.name: lambda K, i, j, k: K[i, i] + (K[j, j] + K[k, k] + 2 * K[j, k]) / 4 - K[i, j] - K[i, k],
 }

@@ -7,31 +7,12 @@ import pytest
 
 from bregmat import Constraints, Factor, MetricLearner, nearest_kernel
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
-from bregmat.sharded.points import PointsInBlocks
 from sharded_cases import labelled_points, soft_problem, write_parquet, write_points
 
 
 @pytest.fixture(scope="module")
 def data():
     return labelled_points()
-
-
-# ---------------------------------------------------------------------- points
-def test_points_in_blocks_are_the_points(tmp_path, data):
-    import dask.array
-
-    X, _ = data
-    sources = (X, dask.array.from_array(X, chunks=(90, 2)), open_points(write_points(tmp_path / "p.zarr", X)))
-    for source in sources:
-        points = PointsInBlocks(source, block_size=70)
-        rows = np.array([399, 3, 3, 120])
-        assert points.shape == X.shape
-        assert np.array_equal(points[rows], X[rows])
-        assert np.array_equal(points[5:300:7], X[5:300:7])
-        squares, mean = points.moments()
-        np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(squares, (X * X).mean(axis=0), rtol=1e-12)
-        np.testing.assert_allclose(points.scatter()[0], np.cov(X.T) * (len(X) - 1), rtol=1e-12, atol=1e-10)
 
 
 def test_bad_points_and_labels_are_named(data):

@@ -14,10 +14,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, _is_arraylike
 
 from bregmat import Constraints, MetricLearner, constraints_from_labels
-from bregmat.constraints.tables import COLUMNS
 from bregmat.io import read_constraints, write_constraints
 
 PAIRS = [("a", "b"), ("c", "a"), ("b", "d")]
+COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
 
 
 def every_kind(named):

@@ -680,3 +680,19 @@ def balanced_solved():
     """How many of the same graphs with whole weights are solved."""
     graphs = (2.0 * nx.to_numpy_array(nx.random_regular_graph(3, 20, seed=seed)) for seed in range(5))
     return sum(balanced_cut(A, random_state=0).is_optimal for A in graphs)
+
+
+def test_kinds_of_graphs():
+    """The same graph in every form; labels of networkx graphs in node order."""
+    A = nx.to_numpy_array(karate())
+    frames = [A, A.astype(int), A > 0, sp.csr_array(A), sp.coo_matrix(A), sp.csc_array(A), karate(), A.tolist()]
+    first = balanced_cut(frames[0], random_state=0)
+    for graph in frames[1:]:
+        assert_array_equal(balanced_cut(graph, random_state=0).labels, first.labels)
+    names = nx.Graph([("d", "c"), ("a", "b")])
+    assert_array_equal(balanced_cut(names).labels, [0, 0, 1, 1])
+    several = nx.MultiGraph([(0, 1), (0, 1), (1, 2), (2, 3)])
+    assert read_graph(several).cut(np.array([1.0, -1, -1, 1])) == 3
+    given = A.copy()
+    balanced_cut(given)
+    assert_array_equal(given, A)

@@ -10,8 +10,7 @@ from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
 from bregmat import Constraints, Factor, RelativeSlack, SquaredHinge, nearest_kernel, nearest_metric
-from bregmat.objective.divergences import DIVERGENCES as NAMED
-from cases import DIVERGENCES
+from cases import BY_NAME, DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 
 
@@ -29,7 +28,7 @@ def test_kulis_22(name, sense, rng):
         divergence=name,
         slack_weight=gamma,
     )
-    D, s = NAMED.resolve(name), 1.0 if sense == "<=" else -1.0
+    D, s = BY_NAME[name], 1.0 if sense == "<=" else -1.0
 
     def matrix(u):
         L = np.array([[np.exp(u[0]), 0.0], [u[1], np.exp(u[2])]])

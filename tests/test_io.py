@@ -32,7 +32,6 @@ from bregmat import (
     nearest_metric,
     nnqp,
 )
-from bregmat.constraints.relations import RELATIONS
 from bregmat.io import (
     ModelFileError,
     atomic_write,
@@ -59,6 +58,7 @@ class Toy:
     arrays: dict
 
 
+TRACE = next(relation for relation in Constraints.trace(1.0).relations if relation.name == "trace")
 META = {
     "slack_weight": float("inf"),
     "nothing": None,
@@ -67,7 +67,7 @@ META = {
     "pi": 3.141592653589793,
     "text": 'Gewürz, 葡萄酒\n"quoted"',
     "weights": {1: 2.0, "$x": 3.0, (1, "a"): None},
-    "terms": (Status.OPTIMAL, VonNeumann(), SquaredHinge(), RELATIONS["trace"], ActiveSet(cache_mb=7)),
+    "terms": (Status.OPTIMAL, VonNeumann(), SquaredHinge(), TRACE, ActiveSet(cache_mb=7)),
     "history": [Record(0, 0.5, 1.0, -2.0, float("inf"), 0.0), Record(1, 1.5, 1.0, 1.0, 0.0, 0.0, 2)],
 }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bregmat import Constraints
-from bregmat.io import parse_sample_ids, read_constraints, read_points, texts, write_constraints, write_points
+from bregmat.io import parse_sample_ids, read_constraints, read_points, write_constraints, write_points
 
 
 @pytest.fixture
@@ -531,7 +531,7 @@ def test_a_table_with_thousands_of_columns_is_read(has_header, tmp_path, rng):
 
 
 def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(texts, "LONGEST", 2**18)
+    monkeypatch.setattr("bregmat.io.texts.LONGEST", 2**18)
     path = tmp_path / "endless.csv"
     path.write_text("1," * 2**19)
     with pytest.raises(ValueError, match=r"endless\.csv: no table of text, a line has 262144 characters or more"):

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.multiclass import OneVsOneClassifier
@@ -19,8 +19,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from bregmat import KernelLearner, MarginSVC, SolverError, Status
 from bregmat.io import load, save
-from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, run_updates
-from bregmat.quadratic.splits import margin_split
+from bregmat.quadratic import MultiplicativeUpdates
 from estimator_suite import run_array_api_check, sklearn_checks
 
 AGREE = 1e-3  # of decision values in units of the margin: with a relative gap of 1e-10 they differ by sqrt(2 gap P K_ii) at most
@@ -313,21 +312,3 @@ def test_many_classes():
 
 
 # ---------------------------------------------------------------- coefficients of the multiplicative updates
-@pytest.mark.parametrize("n_updates", [3, 30, 300])
-def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_margin(n_updates, rng):
-    """As the documentation says: of the paper's own run, stopped early, the machine is the multiple with the smallest margin 1."""
-    X = np.vstack([rng.normal(size=(15, 2)) + 3, rng.normal(size=(15, 2)) - 3])
-    y = np.repeat([1.0, -1.0], 15)
-    K = (X @ X.T + 1) ** 2
-    updates = MultiplicativeUpdates(clamp=0.0)
-    bare = run_updates(
-        SplitProgram(margin_split(K, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
-    )
-    v = bare.certificate.x
-    settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}
-    with pytest.warns(ConvergenceWarning):
-        machine = MarginSVC(kernel="precomputed", **settings).fit(K, y)
-    smallest = (y * (K @ (v * y))).min()
-    alpha = machine.result_.alpha
-    assert alpha == pytest.approx(v / smallest, rel=1e-9)
-    assert (y * (K @ (alpha * y))).min() == pytest.approx(1.0, rel=1e-9)

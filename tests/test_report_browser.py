@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import escape
 
 import matplotlib as mpl
 import matplotlib.image
@@ -13,7 +14,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bregmat import MetricLearner
-from bregmat.base.html import escape
 from bregmat_app.report import write_report
 from reporting import PICTURES, learned, wine_learned
 

@@ -13,6 +13,7 @@ import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, verify
 from bregmat.coordinates.priors import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
+from bregmat.pairs.base import calibrated
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended
 from bregmat.verification.matrices import Recomputation
@@ -558,3 +559,28 @@ def test_another_row_is_no_multiple():
     assert result.status == "OPTIMAL"
     claim = {"status": Status.INFEASIBLE, "dual": np.array([1.0, -1.0]), "conflict": np.arange(2), "gap": np.inf}
     assert not verify({"prior": np.eye(2), "constraints": rows}, replace(result, **claim)).holds
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"strategy": "accuracy"}, *({"strategy": "f_beta", "beta": b} for b in (0.0, 0.5, 2.0))]
+    + [{"strategy": s, "min_rate": r} for s in ("max_tpr", "max_tnr") for r in (0.0, 0.3, 0.8, 1.0)],
+)
+def test_threshold_is_best(how, rng):
+    distances, y = rng.integers(0, 12, 60) / 4.0, rng.choice([-1, 1], 60)
+
+    def value(threshold):
+        near = distances <= threshold
+        hit, alarm = (near & (y > 0)).sum(), (near & (y < 0)).sum()
+        tpr, tnr = hit / (y > 0).sum(), 1 - alarm / (y < 0).sum()
+        rate = how.get("min_rate")
+        if how["strategy"] == "accuracy":
+            return np.mean(near == (y > 0))
+        if how["strategy"] == "f_beta":
+            precision, b2 = hit / max(near.sum(), 1), how["beta"] ** 2
+            return 0.0 if hit == 0 else (1 + b2) * precision * tpr / (b2 * precision + tpr)
+        sought, other = (tpr, tnr) if how["strategy"] == "max_tpr" else (tnr, tpr)
+        return sought if other >= rate else -1.0
+
+    best = max(value(threshold) for threshold in (-1.0, *distances))
+    assert value(calibrated(distances, y, **how)) == pytest.approx(best, abs=1e-12)
