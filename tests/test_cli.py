@@ -181,7 +181,7 @@ def test_labels_that_are_values(bregmat, tmp_path):
     X = rng.standard_normal((90, 4)) * [1.0, 3.0, 3.0, 3.0]
     target = np.where(np.arange(90) % 9 == 0, np.nan, 2.5 * X[:, 0])
     write_points(tmp_path / "t.csv", X, names=list("abcd"), columns={"target": target})
-    done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--seed", "3")
+    done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--random-state", "3")
     assert done.exit_code == 0, done.output
     assert "labels 'target' are numbers that are not all whole: values, not classes" in done.stderr
     assert "10 of 90 rows have no label" in done.stderr
@@ -310,7 +310,7 @@ def test_names_with_blanks_are_quoted_in_advice(bregmat, data, tmp_path):
     write_points(tmp_path / "points.csv", X, names=[*"abcd", "row key"], columns=columns)
     done = bregmat("learn", "points.csv", "--labels", "the maker", "--folds", "0")
     assert done.exit_code == 0, done.output
-    assert "--id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
+    assert "--sample-id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["learn", "label"])
@@ -366,7 +366,7 @@ def test_a_column_without_a_name_names_the_rows(suffix, bregmat, data, tmp_path)
     path = tmp_path / f"points{suffix}"
     frame.to_csv(path) if suffix == ".csv" else frame.to_parquet(path)
     write(tmp_path, "pairs.csv", "a,b,match", "u,v,match", "w,z,distinct")
-    for option in ([], ["--id", ""], ["--id", "index"]):
+    for option in ([], ["--sample-id", ""], ["--sample-id", "index"]):
         done = bregmat("learn", path.name, "--constraints", "pairs.csv", "--out", "m", *option)
         assert done.exit_code == 0, done.output
         assert [str(row).partition(" ")[0] for row in load("m").constraints_] == ["sq_dist(0,", "sq_dist(2,"]
@@ -454,9 +454,9 @@ def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, dat
     assert (
         "not used: listing, remark, heating (not numeric); one-hot encoded with --categorical heating;" in done.stderr
     )
-    assert "rows are named by their number, or by a column with --id listing\n" in done.stderr
-    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0", "--id", "listing")
-    assert "--id" not in done.stderr
+    assert "rows are named by their number, or by a column with --sample-id listing\n" in done.stderr
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0", "--sample-id", "listing")
+    assert "--sample-id" not in done.stderr
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -795,7 +795,7 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
         (["--labels", "a", "--strategy", "random"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
         (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes values, to be near in; for distances"),
-        (["--labels", "kind", "--id", "name"], "no column 'name'"),
+        (["--labels", "kind", "--sample-id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
         (["--labels", "kind", "--out", "points.csv"], "--out points.csv is the same file as"),

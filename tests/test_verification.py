@@ -315,9 +315,9 @@ def other_results(rng):
     yield sides, cut, {"labels": np.append(1 - cut.labels[:1], cut.labels[1:])}, Status.UNKNOWN
     yield sides, cut, {"dual": 1e15 * cut.dual}, Status.FEASIBLE
     yield sides, cut, {"relaxation_bound": cut.relaxation_bound + 0.5}, cut.status
-    rows = {"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
+    rows = {"prior": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
     vector = bregmat.nearest_distribution(**rows)
-    yield rows, vector, {"x": rows["x0"]}, Status.UNKNOWN
+    yield rows, vector, {"x": rows["prior"]}, Status.UNKNOWN
     yield rows, vector, {"dual": -vector.dual}, Status.FEASIBLE
     H, labels = np.sign(rng.normal(size=(20, 4))), np.sign(rng.normal(size=20))
     boost = bregmat.boost_hypotheses(H, labels, n_steps=5)
@@ -363,7 +363,7 @@ def test_large_dual_weights_leave_no_room_for_a_false_objective(rng):
     cases += [
         ({"C": C}, bregmat.nearest_correlation),
         ({"C": C, "bounds": (-0.2, 0.2)}, bregmat.nearest_correlation),
-        ({"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}, bregmat.nearest_distribution),
+        ({"prior": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}, bregmat.nearest_distribution),
         ({"C": C, "constraints": bregmat.Constraints.linear([np.eye(5)], 1.0, "==")}, bregmat.semidefinite_program),
     ]
     for arguments, solve in cases:

@@ -43,7 +43,7 @@ def verify(problem: Any, result: Any) -> Verification:
         :func:`nnqp`, ``{"X": X, "y": y}`` for :func:`nonnegative_least_squares`, ``{"C": C}`` for :func:`nearest_correlation`
         and :func:`shrink_correlation`, ``{"C": C, "n_factors": k}`` for :func:`factor_correlation`,
         ``{"C": C, "constraints": c}`` for :func:`semidefinite_program`, ``{"X": X, "n_neighbors": k}`` for :func:`unfold`,
-        ``{"graph": graph}`` for :func:`balanced_cut`, ``{"x0", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
+        ``{"graph": graph}`` for :func:`balanced_cut`, ``{"prior", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
         "y"}`` for :func:`boost_hypotheses`, and ``{"kernel": K, "signs": y}`` with the kernel matrix for :class:`MarginSVC`.
         Options that do not change the problem (``tol``, ``solver``) are ignored. If None, the figures of the result are only
         compared with each other, as for a model file without its data.

@@ -31,27 +31,27 @@ def _(result: DistributionResult, problem: Any, found: Verification) -> None:
 
 
 class Distribution:
-    """``KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from the arguments of :func:`bregmat.nearest_distribution`."""
+    """``KL(x, prior)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from arguments of :func:`bregmat.nearest_distribution`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        check_arguments(arguments, "the arguments x0, A, b and sense of nearest_distribution", "x0 A b sense")
+        check_arguments(arguments, "the arguments prior, A, b and sense of nearest_distribution", "prior A b sense")
         self.A = np.atleast_2d(numbers(arguments["A"])).astype(LONG)
-        self.x0 = numbers(arguments["x0"]).astype(LONG)
+        self.prior = numbers(arguments["prior"]).astype(LONG)
         c = len(self.A)
         self.b = np.broadcast_to(np.asarray(arguments["b"], dtype=float), (c,)).astype(LONG)
         self.sense = sense_codes(arguments["sense"], c).astype(int)
         total = arguments.get("total", 1.0)
         self.total = None if total is None else LONG(total)
-        mass = LONG(1) if self.total is None else self.total / self.x0.sum()
-        unit, size = np.abs(self.b), mass * (np.abs(self.A) @ self.x0)
+        mass = LONG(1) if self.total is None else self.total / self.prior.sum()
+        unit, size = np.abs(self.b), mass * (np.abs(self.A) @ self.prior)
         self.unit = np.where(unit > 0, unit, np.where(size > 0, size, 1))
 
     def report(self, result: DistributionResult, found: Verification) -> None:
         """Compare all figures of the result."""
         found.precision = precision_text(LONG)
-        mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.x0 > 0
-        if len(mu) != len(self.b) or len(x) != len(self.x0):
-            sizes = f"{len(self.x0)} and {len(self.b)}"
+        mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.prior > 0
+        if len(mu) != len(self.b) or len(x) != len(self.prior):
+            sizes = f"{len(self.prior)} and {len(self.b)}"
             raise ValueError(f"the result has {len(x)} entries and {len(mu)} rows; the problem has {sizes}.")
         mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
@@ -59,7 +59,7 @@ class Distribution:
             self._contradiction(mu, found)
             return
         if not np.isfinite(x).all() or (x < 0).any() or (x[~on] > 0).any():
-            found.problem("x is not a nonnegative vector on the support of x0", Status.UNKNOWN)
+            found.problem("x is not a nonnegative vector on the support of prior", Status.UNKNOWN)
             return
         excess = excess_of(self.A @ x - self.b, self.sense)
         noise = 8 * EPS * (np.abs(self.A) @ x + np.abs(self.b))
@@ -70,15 +70,15 @@ class Distribution:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
         found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
-        # KL(x, x0) = sum x log(x / x0) - x + x0
-        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.x0, 1)), 0)
-        objective = (entropy - x + self.x0).sum()
+        # KL(x, prior) = sum x log(x / prior) - x + prior
+        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.prior, 1)), 0)
+        objective = (entropy - x + self.prior).sum()
         bound, lost = self._bound(mu)
-        mass = float(self.x0.sum() if self.total is None else self.total)
+        mass = float(self.prior.sum() if self.total is None else self.total)
         size = max(mass, abs(float(objective)), min(result.unit, 1.0))
         found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
-        terms = float((np.abs(entropy) + x + self.x0).sum())
+        terms = float((np.abs(entropy) + x + self.prior).sum())
         if is_feasible:
             found.compare("objective", float(objective), HALF_DIGITS * size + 8 * EPS * terms)
         found.bound_from_below("dual_bound", float(bound), HALF_DIGITS * 1e-2 * size + min(lost, size))
@@ -86,23 +86,23 @@ class Distribution:
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
         """Minimum of the Lagrangian, and its rounding."""
-        on = self.x0 > 0
-        x0, v = self.x0[on], (mu @ self.A)[on]
+        on = self.prior > 0
+        prior, v = self.prior[on], (mu @ self.A)[on]
         shift = LONG_EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
-        linear, terms = mu @ self.b, x0.sum() + np.abs(mu) @ np.abs(self.b)
+        linear, terms = mu @ self.b, prior.sum() + np.abs(mu) @ np.abs(self.b)
         if self.total is None:
-            y = x0 * np.exp(-v)
-            return x0.sum() - y.sum() - linear, float(LONG_EPS * len(x0) * (terms + y.sum()) + shift @ y)
-        # total log (sum x0 exp(-v) / total), computed relative to the largest term
-        top = (np.log(x0) - v).max()
-        log_mass = top + np.log(np.exp(np.log(x0) - v - top).sum()) - np.log(self.total)
+            y = prior * np.exp(-v)
+            return prior.sum() - y.sum() - linear, float(LONG_EPS * len(prior) * (terms + y.sum()) + shift @ y)
+        # total log (sum prior exp(-v) / total), computed relative to the largest term
+        top = (np.log(prior) - v).max()
+        log_mass = top + np.log(np.exp(np.log(prior) - v - top).sum()) - np.log(self.total)
         terms = terms + self.total * (1 + abs(log_mass) + abs(top))
-        lost = float(LONG_EPS * len(x0) * terms + self.total * shift.max())
-        return x0.sum() - self.total - self.total * log_mass - linear, lost
+        lost = float(LONG_EPS * len(prior) * terms + self.total * shift.max())
+        return prior.sum() - self.total - self.total * log_mass - linear, lost
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
         """Check that ``total min(A'y) > y . b``, which contradicts ``A x <= b``; or for a free sum, ``A'y >= 0`` and ``y . b < 0``."""
-        on = self.x0 > 0
+        on = self.prior > 0
         v, noise = (y @ self.A)[on], 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
         least = 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
         value = y @ self.b

@@ -94,7 +94,8 @@ class ColumnOptions:
     id_column: Annotated[
         Word,
         column(
-            "Column that names the rows. Default: id or sample_id, else an unnamed index, else row numbers.", "--id"
+            "Column that names the rows. Default: id or sample_id, else an unnamed index, else row numbers.",
+            "--sample-id",
         ),
     ] = None
     drop: Annotated[
@@ -171,9 +172,7 @@ class MetricOptions:
     max_iter: Annotated[
         int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING)
     ] = None
-    random_state: Annotated[
-        int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed", panel=LEARNING)
-    ] = 0
+    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", panel=LEARNING)] = 0
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a slack weight that is none."""
