@@ -24,10 +24,11 @@ from bregmat import (
     VonNeumann,
     nearest_kernel,
 )
+from bregmat.constraints.relations import RELATIONS as REGISTRY
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
-from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
+from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
 from toy_relation import MIDPOINT
@@ -49,6 +50,7 @@ RELATIONS = formulas.ROWS | {
     MIDPOINT.name: lambda K, i, j, k: K[i, i] + (K[j, j] + K[k, k] + 2 * K[j, k]) / 4 - K[i, j] - K[i, k],
 }
 
+REGISTERED = dict(REGISTRY.items())
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
 assert MirrorDescent.name in SOLVERS  # registered by its own file
 SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which is for hard rows and a trace

@@ -21,7 +21,7 @@ from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import smat, svec
-from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
+from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
 from cases import (
     DIVERGENCES,
     INFEASIBLE,

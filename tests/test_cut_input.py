@@ -113,6 +113,6 @@ def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
     kept = graph.copy()
     result = balanced_cut(graph, random_state=0)
     assert (str(result.status), result.cut, result.lower_bound) == ("OPTIMAL", 4.0, 4.0)
-    found = verify({"graph": graph}, result)
+    found = verify(result, graph=graph)
     assert found.holds, found.problems
     assert (graph.data == kept.data).all() and graph.nnz == kept.nnz

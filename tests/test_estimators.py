@@ -481,6 +481,25 @@ def test_large_d_stays_lazy(rng, tmp_path):
     assert np.allclose(X @ learner.components_.T, T)
 
 
+def test_dense_maps_of_sparse_rows_have_a_largest_size(rng, monkeypatch):
+    """50,000 rows and columns of text would need 19 GiB: the message names n_components, which works."""
+    X, y = sp.random_array((400, 50_000), density=0.001, rng=rng, format="csr"), np.arange(400) % 3
+    params = {"n_constraints": 40, "prior": "identity", "slack_weight": 1.0} | RANDOM
+    learner = MetricLearner(**params).fit(X, y)
+    assert learner.transform(X[:50]).shape == (50, 50_000)
+    many = X[rng.integers(400, size=50_000)]
+    for transform in (learner.transform, learner.result_.transform):
+        with pytest.raises(ValueError, match=r"shape \(50000, 50000\), 18.6 GiB; the limit is 2 GiB.*n_components="):
+            transform(many)
+    with pytest.raises(ValueError, match=r"components_ would be a dense array of shape \(50000, 50000\)"):
+        learner.components_  # noqa: B018
+    few = MetricLearner(n_components=10, **params).fit(X, y)
+    assert few.transform(many).shape == (50_000, 10) and few.components_.shape == (10, 50_000)
+    monkeypatch.setattr("bregmat.base.points.MAX_DENSE", 10_000)
+    with pytest.raises(ValueError, match="transform of sparse X would be"):
+        few.transform(many)
+
+
 @pytest.mark.parametrize("prior", ["identity", "covariance"])
 def test_leading_components_of_many_features_are_those_of_few(rng, monkeypatch, prior):
     n = 30 if prior == "identity" else 130  # with fewer rows than columns, all distances in the covariance are equal
@@ -584,8 +603,8 @@ def test_progress_and_callback(wine, capsys):
     seen = []
     learner = MetricLearner(random_state=0, verbose=2, callback=lambda record: seen.append(record.gap)).fit(X, y)
     first, *lines, end = capsys.readouterr().out.splitlines()
-    assert first == "[bregmat] y is read as classes; 10 candidates compared on 178 rows:"
-    assert all(line.startswith("[bregmat]   ") for line in lines[:10]) and sum("chosen" in line for line in lines) == 1
+    assert first == "[bregmat] y is read as classes; 11 candidates compared on 178 rows:"
+    assert all(line.startswith("[bregmat]   ") for line in lines[:11]) and sum("chosen" in line for line in lines) == 1
     lines = lines[len(learner.selection_) :]
     assert len(lines) == len(seen) > 1
     assert lines[0].startswith("[bregmat] iteration ") and "gap" in lines[0] and "violation" in lines[0]

@@ -25,7 +25,9 @@ from bregmat import (
     Factor,
     MatrixExponentiatedGradient,
     MetricLearner,
+    QPResult,
     Record,
+    Result,
     SquaredHinge,
     Status,
     VonNeumann,
@@ -682,3 +684,11 @@ def test_what_is_saved_is_not_nested_deeper_than_what_is_read(tmp_path):
     for info in (nested(60), nested(5000), endless):
         with pytest.raises(TypeError, match="nested more than 50 deep"):
             save(tmp_path / "model", result, info={"mine": info})
+
+
+def test_load_refuses_another_class_than_the_expected_one(tmp_path):
+    path = tmp_path / "program.bm"
+    save(path, nnqp([[2.0]], [-1.0]))
+    assert load(path, QPResult).x[0] == load(path, Result).x[0] == 0.5
+    with pytest.raises(ModelFileError, match="program.bm contains a QPResult, not a MetricLearner"):
+        load(path, MetricLearner)

@@ -155,7 +155,7 @@ def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):
     problem = MarginProblem.build(kernel_source(rng.normal(size=(30, 2)), "linear"), np.repeat([1, -1], 15), C=np.inf)
     early = train_margin(problem, max_iter=2)
     assert early.status is Status.UNKNOWN and early.objective == np.inf
-    found = verify(problem, replace(early, status=Status.FEASIBLE))
+    found = verify(replace(early, status=Status.FEASIBLE), problem=problem)
     assert found.status is Status.UNKNOWN and "errors are not allowed" in found.problems[0]
 
 
@@ -227,7 +227,7 @@ def test_points_close_together_are_never_proven_inseparable(points, solver, kern
     result = train_margin(problem, solver=solver, max_iter=200)
     assert result.status != "INFEASIBLE"
     claim = replace(result, status=Status.INFEASIBLE, alpha=np.r_[1.0, 1.0, np.zeros(len(y) - 2)], margin_bound=1e-7)
-    assert not verify(problem, claim).holds
+    assert not verify(claim, problem=problem).holds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         MarginSVC(kernel=kernel, gamma=1.0, C=np.inf, solver=solver, max_iter=200).fit(X, y)
@@ -256,4 +256,4 @@ def test_hulls_that_meet_are_proven_so_exactly(intercept, rng):
         problem = MarginProblem.build(source, signs, C=np.inf, intercept=intercept)
         result = train_margin(problem)
         assert result.status == "INFEASIBLE"
-        assert verify(problem, result).holds
+        assert verify(result, problem=problem).holds

@@ -339,7 +339,7 @@ def test_weights_with_another_sum_prove_less(rng, squared, too_much):
     claim = replace(
         best, tol=1e-6, alpha=np.abs(x), dual_bound=float(np.abs(x).sum() - x @ f / 2 - problem.ridge @ x**2 / 2)
     )
-    assert verify(problem, claim).holds == (too_much < 1e-9)
+    assert verify(claim, problem=problem).holds == (too_much < 1e-9)
 
 
 def test_large_memory_is_given_back(rng, monkeypatch):

@@ -13,10 +13,10 @@ from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import ExitReason, MarginSVC
+from bregmat.engine.loop import solve
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_updates
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
-from bregmat.run.loop import solve
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import updated
 

@@ -10,7 +10,6 @@ from scipy import sparse
 
 from bregmat import ExitReason, MultiplicativeUpdates, Status, verify
 from bregmat.quadratic import (
-    NonnegativeQP,
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
@@ -135,7 +134,7 @@ def test_inequalities_by_slacks(rng, solver):
 
 
 def test_bounds_that_rows_imply():
-    problem = NonnegativeQP.build(
+    problem = QuadraticProgram.build(
         np.zeros((4, 4)),
         np.zeros(4),
         upper=[np.inf, np.inf, 1.0, np.inf],
@@ -380,7 +379,7 @@ def test_homogeneous_rows_are_met_by_their_own_size():
         if result.status == "OPTIMAL":
             rounding = 1e-13 * result.x.max()  # of the largest variable
             assert (np.abs(E @ result.x) <= 1e-8 * np.abs(E) @ result.x + rounding).all(), seed
-            assert verify({"A": A, "b": b, "equality": (E, np.zeros(m))}, result).holds, seed
+            assert verify(result, A=A, b=b, equality=(E, np.zeros(m))).holds, seed
 
 
 @pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
@@ -423,9 +422,9 @@ def test_a_claim_says_how_indefinite_a_matrix_may_be(n, negative, solver, rng):
         value = (matrix[0] * u * u + 2 * matrix[1] * u * v + matrix[3] * v * v) / 2 + linear[0] * u + linear[1] * v
         reach = u * u + v * v + sum(z * z for z in x[2:])
         assert value + rest >= Fraction(result.dual_bound) - delta * reach / 2
-    assert verify({"A": A, "b": b}, result).holds
+    assert verify(result, A=A, b=b).holds
     claim = replace(result, status=Status.OPTIMAL, curvature_tolerance=0.0)
-    assert verify({"A": A, "b": b}, claim).holds <= (negative == 0.0)
+    assert verify(claim, A=A, b=b).holds <= (negative == 0.0)
 
 
 def test_a_matrix_that_is_more_indefinite_is_refused():

@@ -198,7 +198,7 @@ def test_nearly_equal_rows_of_a_factor(seed, gap):
     v = [Fraction(float(x)) - Fraction(float(y)) for x, y in zip(G[0], G[1], strict=True)]
     image = [sum(x * Fraction(float(b)) for x, b in zip(v, column, strict=True)) for column in result.B.T]
     assert float(sum(x * x for x in image) / Fraction(float(rows.bound[0]))) <= 1 + 1e-8
-    assert verify({"prior": Factor(G), "constraints": rows, "divergence": "frobenius"}, result).holds
+    assert verify(result, prior=Factor(G), constraints=rows, divergence="frobenius").holds
 
 
 @pytest.mark.parametrize("size", [1e7, 1e8, 1e9])

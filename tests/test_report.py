@@ -14,7 +14,8 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import Constraints, ExitReason, MetricLearner, Record, Status, nearest_metric
-from bregmat.base.html import number, result_html, seconds
+from bregmat.base.html import number, seconds
+from bregmat.engine.wording import result_html
 from bregmat_app.report import ReportData, render_report, write_report
 from reporting import PICTURES, wine_learned
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.verification.matrices import Recomputation
 from formulas import MatrixProblem, what_is_wrong
 from suite.judge import SECONDS, Case, with_repeats

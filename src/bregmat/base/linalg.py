@@ -14,7 +14,6 @@ import numpy as np
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.threads import seconds_left
-from bregmat.base.tolerances import EPS as EPS
 
 Point = TypeVar("Point")
 # (steps done, x, direction, curvature along it, squared norm of the residual) -> whether to stop before the step

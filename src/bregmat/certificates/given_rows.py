@@ -8,7 +8,7 @@ import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates

@@ -20,6 +20,7 @@ from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.sampling import PERCENTILE_PAIRS, PERCENTILES, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
 from bregmat.base.tolerances import RANK_TOL
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
@@ -28,7 +29,6 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.run.result import MatrixResult
 
 BLOCK = 10_000_000  # kernel values that are computed at a time
 REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding

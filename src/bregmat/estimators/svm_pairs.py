@@ -14,6 +14,8 @@ import scipy.sparse as sp
 from bregmat.base.checks import generator
 from bregmat.base.threads import take_interrupt
 from bregmat.base.tolerances import EPS
+from bregmat.engine.result import SolverError
+from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -26,7 +28,6 @@ from bregmat.kernels.definite import (
     refuse,
 )
 from bregmat.margin import MarginProblem, MarginResult, train_margin
-from bregmat.run.result import ExitReason, SolverError, Status
 
 
 @dataclass(frozen=True, eq=False)

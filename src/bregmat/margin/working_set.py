@@ -15,13 +15,13 @@ import numpy as np
 
 from bregmat._kernels import smo, vectors
 from bregmat.base.tolerances import TINY
-from bregmat.certificates.status import ExitReason
+from bregmat.engine.loop import State
+from bregmat.engine.status import ExitReason
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
-from bregmat.run.loop import State
 
 WHOLE = 900  # number of samples up to which the working set contains all of them
 STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set

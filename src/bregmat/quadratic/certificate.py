@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from bregmat.base.tolerances import CANCELLED, PERTURBATION, TINY, UNIT_ROUNDOFF
-from bregmat.certificates.problem import Certificate
-from bregmat.quadratic.program import QuadraticProgram
+from bregmat.engine.problem import Certificate
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 BLOCK = 256  # rows of A that are converted to extended precision at a time
 ALONE = 1e-4  # at x = 0 the gap is relative to this share of what single variables could gain

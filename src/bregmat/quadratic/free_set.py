@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
 from bregmat.base.tolerances import RANK_TOL, TINY
-from bregmat.quadratic.program import QuadraticProgram
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 
 class FreeFactor:

@@ -12,7 +12,7 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult
 from bregmat.base.checks import as_numbers
 from bregmat.base.tolerances import EPS, HALF_DIGITS
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 

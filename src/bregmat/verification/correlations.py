@@ -10,7 +10,7 @@ import numpy as np
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS, HALF_DIGITS, RANK_TOL
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, numbers, unit_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, INDEFINITE, PERTURBATION, TINY
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.quadratic.result import QPResult
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute

@@ -10,8 +10,8 @@ import numpy as np
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
 from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS, TINY
-from bregmat.certificates.status import Status
 from bregmat.constraints.columns import sense_codes
+from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     EXACT,

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.tolerances import EPS, HALF_DIGITS
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenvalues, numbers, unit_of

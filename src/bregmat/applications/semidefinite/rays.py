@@ -18,9 +18,9 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import eigh
 from bregmat.base.tolerances import EPS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.loop import RunLog, solve
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import RunLog, solve
 
 ZERO = 1e-6  # eigenvalues of a ray, and values of rows, that count as 0, relative to the largest one
 MAX_ENTRIES = 5e7  # of the matrices of active rows, 400 MB
