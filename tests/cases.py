@@ -50,7 +50,7 @@ RELATIONS = formulas.ROWS | {
     MIDPOINT.name: lambda K, i, j, k: K[i, i] + (K[j, j] + K[k, k] + 2 * K[j, k]) / 4 - K[i, j] - K[i, k],
 }
 
-REGISTERED = dict(REGISTRY.items())
+REGISTERED = REGISTRY  # the registry itself, with the relation of the tests
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
 assert MirrorDescent.name in SOLVERS  # registered by its own file
 SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which is for hard rows and a trace
