@@ -1206,7 +1206,7 @@ COMMANDS = {
             "documents": FILES,
             "relevant": FILES,
             "--out": {"absent/m.bm": "absent"},
-            "--seed": COUNTS,
+            "--random-state": COUNTS,
         },
         free=("--quiet",),
     ),
