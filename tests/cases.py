@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import brentq
 
+import formulas
 from bregmat import (
     Constraints,
     CyclicProjection,
@@ -23,6 +24,7 @@ from bregmat import (
     VonNeumann,
     nearest_kernel,
 )
+from bregmat.constraints.relations import RELATIONS as REGISTRY
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
@@ -33,26 +35,22 @@ from toy_relation import MIDPOINT
 from toy_solver import MirrorDescent
 
 DIVERGENCES = (LogDet(), VonNeumann(), Frobenius(), EntropyWithBarrier())
+BY_NAME = {D.name: D for D in DIVERGENCES}
 
-# scalar loss d(p, b), written out again, and what computes it
+# scalar loss d(p, b), and what computes it
 LOSSES = {
-    ItakuraSaito(): lambda p, b, scale: p / b - np.log(p / b) - 1,
-    RelativeEntropy(): lambda p, b, scale: p * np.log(p / b) - p + b,
-    SquaredHinge(): lambda p, b, scale: ((p - b) / scale) ** 2 / 2,
+    ItakuraSaito(): lambda p, b, scale: formulas.ITAKURA_SAITO[0](p, b),
+    RelativeEntropy(): lambda p, b, scale: formulas.RELATIVE_ENTROPY[0](p, b),
+    SquaredHinge(): lambda p, b, scale: formulas.HALF_SQUARE[0](p / scale, b / scale),
     PseudoHuber(): lambda p, b, scale: np.sqrt(1 + ((p - b) / scale) ** 2) - 1,
 }
 
-# value of a relation between samples, written out again from the kernel
-RELATIONS = {
-    "sq_distance": lambda K, i, j: K[i, i] + K[j, j] - 2 * K[i, j],
-    "similarity": lambda K, i, j: K[i, j],
-    "comparison": lambda K, i, j, k, l: K[i, i] + K[j, j] - 2 * K[i, j] - K[k, k] - K[l, l] + 2 * K[k, l],
-    "similarity_comparison": lambda K, i, j, k, l: K[i, j] - K[k, l],
-    "diagonal": lambda K, i: K[i, i],
-    "trace": lambda K: np.trace(K),
+# value of a relation between samples, for every registered one without matrices
+RELATIONS = formulas.ROWS | {
     MIDPOINT.name: lambda K, i, j, k: K[i, i] + (K[j, j] + K[k, k] + 2 * K[j, k]) / 4 - K[i, j] - K[i, k],
 }
 
+REGISTERED = REGISTRY  # the registry itself, with the relation of the tests
 SOLVERS = {name: cls() for name, cls in SOLVER_CLASSES.items()}
 assert MirrorDescent.name in SOLVERS  # registered by its own file
 SOFT_SOLVERS = [name for name in SOLVERS if name != "definite_boost"]  # which is for hard rows and a trace

@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,22 @@ def pytest_sessionfinish(session):
 def rng():
     """A generator with a fixed seed, fresh for every test."""
     return np.random.default_rng(20261120)
+
+
+@pytest.fixture
+def set_passes(monkeypatch):
+    """set_passes(n): learners search neighbours n times in later fits, whatever held-out rows tell."""
+    from bregmat.estimators.learner import ConstraintLearner
+
+    choose = ConstraintLearner._choose
+
+    def set_to(n):
+        def chosen(learner, *arguments):
+            return replace(choose(learner, *arguments), passes=n)
+
+        monkeypatch.setattr(ConstraintLearner, "_choose", chosen)
+
+    return set_to
 
 
 @pytest.fixture

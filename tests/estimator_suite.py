@@ -25,8 +25,8 @@ REPEATED = {
     for kind in ("dense", "sparse")
 }  # why weights are not repetitions for what learns from labels
 
-# settings of a learner with few statements and one pass over them, where what it learns does not matter
-LIGHT = {"passes": 1, "n_neighbors": 1, "n_impostors": 3}
+# settings of a learner with few constraints, where what it learns does not matter
+LIGHT = {"n_neighbors": 1, "n_impostors": 3}
 
 CONTAINERS = (  # scikit-learn runs these on its own transformers only
     check_set_output_transform,

@@ -3,8 +3,9 @@
 import numpy as np
 from scipy.optimize import brentq
 
+from bregmat import SquaredHinge
 from bregmat._kernels.arrays import OuterRows, RowBounds
-from bregmat.objective.losses import Hard, ItakuraSaito, RelativeEntropy, SquaredHinge
+from bregmat.objective.losses import Hard, ItakuraSaito, RelativeEntropy
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}  # sums of some tens of products of numbers around 1
 SLACK = (

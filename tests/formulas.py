@@ -1,6 +1,10 @@
-"""What the equation tests share: the divergences as the papers print them, by SciPy's matrix functions, and random arguments."""
+"""The independent judge: divergences, rows and losses as the papers print them, what they say of a result, and random arguments.
+
+Nothing here comes from ``bregmat.verification``, nor from any other code of the library.
+"""
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import logm
 
 NAMES = ("logdet", "vonneumann", "frobenius")
@@ -49,11 +53,7 @@ def scalar_phi(name, x):
 
 def vector_divergence(name, x, y):
     """The scalar divergence of eigenvalues, elementwise (Kulis 2009, eq. 11 and 12)."""
-    if name == "logdet":
-        return x / y - np.log(x / y) - 1
-    if name == "vonneumann":
-        return x * np.log(x / y) - x + y
-    return (x - y) ** 2 / 2
+    return OWN_SLACK[name][0](x, y)
 
 
 def matrix_divergence(name, X, Y):
@@ -69,3 +69,165 @@ def matrix_divergence(name, X, Y):
 def gradient(name, X):
     """The gradient of phi at a positive definite matrix: -X^-1, log X, X."""
     return {"logdet": lambda: -np.linalg.inv(X), "vonneumann": lambda: logm(X), "frobenius": lambda: X}[name]()
+
+
+# ---------------------------------------------------------------- rows and losses, as the papers print them
+# the value of a row between samples; at an array (n, n, ...) in the place of K it is the array of the values
+ROWS = {
+    "sq_distance": lambda K, i, j: K[i, i] + K[j, j] - 2 * K[i, j],
+    "similarity": lambda K, i, j: K[i, j],
+    "comparison": lambda K, i, j, k, l: K[i, i] + K[j, j] - 2 * K[i, j] - K[k, k] - K[l, l] + 2 * K[k, l],
+    "similarity_comparison": lambda K, i, j, k, l: K[i, j] - K[k, l],
+    "diagonal": lambda K, i: K[i, i],
+    "trace": lambda K: np.trace(K),
+}
+# the loss d(p, b) of a value and its bound, and the value at which its slope is m
+ITAKURA_SAITO = (lambda p, b: p / b - np.log(p / b) - 1, lambda m, b: 1 / np.maximum(1 / b - m, 0.0))
+RELATIVE_ENTROPY = (lambda p, b: p * np.log(p / b) - p + b, lambda m, b: b * np.exp(m))
+HALF_SQUARE = (lambda p, b: (p - b) ** 2 / 2, lambda m, b: b + m)
+OWN_SLACK = {"logdet": ITAKURA_SAITO, "vonneumann": RELATIVE_ENTROPY, "frobenius": HALF_SQUARE}  # Kulis 2009, eq. 22
+
+
+def row_matrices(rows, n):
+    """The symmetric matrices A_i with the values ``tr(A_i K)`` of Constraints between n samples, shape (c, n, n)."""
+    unit = np.einsum("ik,jl->ijkl", np.eye(n), np.eye(n))
+    unit = (unit + unit.transpose(0, 1, 3, 2)) / 2
+    out = np.empty((rows.n_constraints, n, n))
+    for k in range(rows.n_constraints):
+        relation = rows.relations[rows.relation[k]]
+        if relation.takes_matrix:
+            C = rows.matrix(k)
+            out[k] = (
+                (C.vectors * C.weights) @ C.vectors.T if hasattr(C, "vectors") else C.toarray() if sp.issparse(C) else C
+            )
+        else:
+            value = ROWS[relation.name]
+            out[k] = value(unit, *rows.index[k, : value.__code__.co_argcount - 1])
+    return out
+
+
+class MatrixProblem:
+    """``minimise D(W, W0) + sum gamma_i d(tr(A_i W), b_i)`` in an orthonormal basis V of the range of W0: ``W = V M V'``.
+
+    Written from the papers, without the code of the library, for judges of its results. ``is_judged`` is False where float64 tells
+    nothing: ill-conditioned priors, and rows of very different sizes.
+    """
+
+    def __init__(self, arguments):
+        prior, X, rows = arguments.get("prior"), arguments.get("X"), arguments["constraints"]
+        self.name, self.is_metric, self.sense = arguments["divergence"], X is not None, rows.sense
+        A = row_matrices(rows, len(X if self.is_metric else getattr(prior, "G0", prior)))
+        lengths = np.linalg.norm(X, axis=1) if self.is_metric else np.ones(A.shape[1])
+        self.sizes = np.einsum("cij,i,j->c", np.abs(A), lengths, lengths) + 1e-300  # before differences cancel
+        A = np.einsum("ki,ckl,lj->cij", X, A, X, optimize=True) if self.is_metric else A
+        if hasattr(prior, "G0"):
+            V, l, _ = np.linalg.svd(prior.G0, full_matrices=False)
+            l = l**2
+        else:
+            l, V = np.linalg.eigh(np.eye(A.shape[1]) if prior is None else prior)
+        keep = l > 1e-12 * l.max()
+        is_whole = self.name != "frobenius" or keep.all()
+        self.l, self.V = l[keep], V[:, keep]
+        self.A = np.einsum("ki,ckl,lj->cij", self.V, A, self.V, optimize=True)
+        self.b, gamma = rows.bound, np.broadcast_to(arguments["slack_weight"], rows.n_constraints) * rows.weight
+        self.hard, self.gamma = np.isinf(gamma), gamma
+        self.loss = getattr(arguments.get("loss"), "name", None)
+        self.two_sided = (self.sense == 0) | (~self.hard & (self.loss == "squared"))  # regression counts both sides
+        clear = np.abs(self.b) > 1e-8 * self.sizes * self.l.max()
+        is_even = self.l.max() < 1e8 * self.l.min() and self.sizes.max() < 1e6 * self.sizes.min()
+        self.is_judged = bool(is_whole and is_even and (clear | self.hard & (self.b == 0)).all())
+
+    def of(self, W):
+        """M and the length of what is outside of the range."""
+        M = self.V.T @ W @ self.V
+        return M, float(np.linalg.norm(W - self.V @ M @ self.V.T))
+
+    def slack(self, i):
+        """Loss and inverse slope of a soft row: weight, scale of values, and the two functions."""
+        b, g = float(self.b[i]), float(self.gamma[i])
+        if b > 0 and self.loss in (None, "relative_slack"):
+            return g, 1.0 if self.loss is None else b, *OWN_SLACK[self.name]
+        return g, abs(b), *HALF_SQUARE
+
+    def excess(self, p):
+        """By how much values miss their bounds."""
+        return np.where(self.two_sided, np.abs(p - self.b), np.maximum(self.sense * (p - self.b), 0.0))
+
+    def objective(self, M):
+        """The primal value; inf if the divergence or a loss is."""
+        p, total = np.einsum("cij,ij->c", self.A, M), self.distance(M)
+        for i in np.flatnonzero(~self.hard & (self.excess(p) > 0)):
+            g, s, cost, _ = self.slack(i)
+            total += g * cost(p[i] / s, self.b[i] / s)
+        return float(total)
+
+    def objective_of(self, W):
+        """The primal value of the part of a matrix in the range; inf where a hard row is missed."""
+        M, _ = self.of(W)
+        missed = self.excess(np.einsum("cij,ij->c", self.A, M)) > 1e-9 * np.abs(
+            self.b
+        ) + 1e-12 * self.sizes * np.linalg.norm(M)
+        return np.inf if (missed & self.hard).any() else self.objective(M)
+
+    def distance(self, M):
+        """``D(M, diag(l))``."""
+        if self.name == "frobenius":
+            return np.linalg.norm(M - np.diag(self.l)) ** 2 / 2
+        x = np.maximum(np.linalg.eigvalsh(M), 1e-300)
+        if self.name == "logdet":
+            return np.sum(np.diag(M) / self.l) - np.sum(np.log(x)) + np.sum(np.log(self.l)) - len(x)
+        return np.sum(x * np.log(x) - x) - np.sum(np.diag(M) * np.log(self.l)) + np.sum(self.l)
+
+    def dual_bound(self, mu):
+        """The least value of the Lagrangian, which no feasible point is below; -inf if the weights have a wrong sign."""
+        if (self.sense * mu < 0)[~self.two_sided].any():
+            return -np.inf
+        S = np.einsum("c,cij->ij", mu, self.A)
+        if self.name == "logdet":
+            x = np.linalg.eigvalsh(np.eye(len(S)) + np.sqrt(self.l)[:, None] * S * np.sqrt(self.l))
+            total = np.sum(np.log(x)) if x[0] > 0 else -np.inf
+        elif self.name == "vonneumann":
+            total = np.sum(self.l) - np.sum(np.exp(np.linalg.eigvalsh(np.diag(np.log(self.l)) - S)))
+        else:
+            x = np.maximum(np.linalg.eigvalsh(np.diag(self.l) - S), 0.0)
+            total = (np.sum(self.l**2) - np.sum(x**2)) / 2
+        total -= float(mu[self.hard] @ self.b[self.hard])
+        for i in np.flatnonzero(~self.hard & (mu != 0)):
+            g, s, cost, at_slope = self.slack(i)
+            c = self.b[i] / s
+            p = at_slope(mu[i] * s / g, c)
+            total -= mu[i] * s * p - g * cost(p, c) if np.isfinite(p) else np.inf
+        return float(total)
+
+    def is_contradiction(self, y):
+        """Whether ``A*(y)`` is positive semidefinite where W may be, while every feasible W has ``tr(A*(y) W) <= y'b < 0``."""
+        S = np.einsum("c,cij->ij", y, self.A)
+        size = float(np.abs(y) @ self.sizes)
+        room = 1e-8 * float(np.abs(y) @ np.abs(self.b))
+        return bool((self.sense * y >= 0).all() and np.linalg.eigvalsh(S)[0] >= -1e-8 * size and y @ self.b <= room)
+
+
+def what_is_wrong(arguments, result):
+    """What a result of ``nearest_kernel`` or ``nearest_metric`` claims and the papers' formulas do not give; None if nothing."""
+    problem = MatrixProblem(arguments)
+    if not problem.is_judged or not np.isfinite(result.objective) and result.status != "INFEASIBLE":
+        return None
+    if result.status == "INFEASIBLE":
+        return (
+            None if problem.is_contradiction(result.dual) else "INFEASIBLE, but the dual weights prove no contradiction"
+        )
+    M, outside = problem.of(result.metric() if problem.is_metric else result.kernel())
+    size = float(np.linalg.norm(M)) + float(problem.l.max())
+    if outside > 1e-6 * size or np.linalg.eigvalsh(M)[0] < -1e-8 * size:
+        return f"{result.status}, but the matrix is {outside:.2g} outside of the range, or not positive semidefinite"
+    p = np.einsum("cij,ij->c", problem.A, M)
+    missed = problem.excess(p)[problem.hard] - (1e-8 * np.abs(problem.b) + 1e-12 * problem.sizes * size)[problem.hard]
+    if result.status in ("OPTIMAL", "FEASIBLE") and missed.max(initial=0.0) > 0:
+        return f"{result.status}, but a hard row is missed by {missed.max():.2g}"
+    room = 1e-6 * max(abs(result.objective), result.unit, np.sum(problem.l if problem.name == "vonneumann" else 1e-8))
+    if abs(problem.objective(M) - result.objective) > room:
+        return f"the objective is {result.objective:.9g}, by the formulas {problem.objective(M):.9g}"
+    bound = problem.dual_bound(result.dual)
+    if result.dual_bound > bound + room + 1e-13 * size * float(np.abs(result.dual) @ problem.sizes):
+        return f"the bound is {result.dual_bound:.9g}, the dual weights prove {bound:.9g}"
+    return None

@@ -55,6 +55,9 @@ ARRAY_LIBRARIES = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax
 MAX_FUNCTION_LINES = 60  # of the body, without the docstring
 MAX_PARAMETERS = 14
 MIN_COMMENT_SHARE = 0.04  # of the lines of code
+STUB = ast.parse((SRC / "bregmat" / "__init__.pyi").read_text(encoding="utf-8"))
+PUBLIC_NAMES = {alias.name for node in STUB.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+PUBLIC_TEST_FILES = 39  # least number of test files that import public names only
 SHAPES = re.compile(r"\(\s*[a-z0-9_ +*/.]+(,[^()]*)?\)|shape")  # such as (n,), (c, r), (k + 1,)
 NOT_CODE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 # The parameters of an estimator are its fields in scikit-learn.
@@ -339,6 +342,36 @@ def the_page_names_every_room():
         yield "docs/architecture.md", 1, f"names {unknown}, which is no room"
 
 
+def tests_import_public_names():
+    """At least so many test files import only what users import: names that a package lists in its ``__all__``."""
+    files = sorted((ROOT / "tests").glob("test_*.py"))
+    public = [path.name for path in files if all(map(is_public, imported_names(ast.parse(path.read_text("utf-8")))))]
+    if len(public) < PUBLIC_TEST_FILES:
+        yield "tests", 1, f"{len(public)} of {len(files)} test files import public names only; {PUBLIC_TEST_FILES} did"
+
+
+def imported_names(tree: ast.AST) -> list[tuple[str, str]]:
+    """(module, name) of everything that a test file imports from the packages here."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    found = [(node.module or "", alias.name) for node in nodes for alias in node.names]
+    return [(module, name) for module, name in found if f"{module}.".startswith(("bregmat.", "bregmat_"))]
+
+
+def is_public(imported: tuple[str, str]) -> bool:
+    """Whether a package lists the name in ``__all__``; the command itself is public, too."""
+    module, name = imported
+    if module == "bregmat":
+        return name in PUBLIC_NAMES
+    if imported == ("bregmat_app.cli.app", "app"):
+        return True
+    lists = [
+        node
+        for node in TREES[module].body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return FILES[module].name == "__init__.py" and any(name in ast.literal_eval(node.value) for node in lists)
+
+
 RULES = (
     rooms_are_known,
     imports_go_down,
@@ -356,6 +389,7 @@ RULES = (
     headers_of_kernels_say_shapes,
     there_are_comments,
     the_page_names_every_room,
+    tests_import_public_names,
 )
 
 

@@ -6,12 +6,12 @@ from functools import cache
 import numpy as np
 from sklearn.datasets import load_wine
 
-from bregmat.estimators import MetricLearner
+from bregmat import MetricLearner
 from bregmat_app.cli.measure import held_out_neighbours
 from bregmat_app.report import ReportData
 
 inf = float("inf")
-PICTURES = ["embedding-0", "embedding-1", "embedding-2", "matrix", "distances", "convergence"]
+PICTURES = ["embedding-0", "embedding-1", "embedding-2", "distances", "convergence"]
 
 
 def learned(X, y, title, **settings):
@@ -32,11 +32,9 @@ def wine_learned():
     return replace(
         data,
         held_out=held_out_neighbours(fit, bunch.data, bunch.target),
-        class_names=bunch.target_names.tolist(),
         model_path="wine.bm",
         has_hard=False,
         y=bunch.target_names[bunch.target],
-        feature_names=bunch.feature_names,
         summary=[
             ("4-NN accuracy", 0.672, 0.944, 0.966),
             ("constraints met", "10 of 300", None, "250 of 300"),

@@ -20,7 +20,7 @@ PUBLIC = {
     "divergences": {"LogDet", "VonNeumann", "Frobenius", "SpectralDivergence"},
     "terms of your own": {"register", "Relation"},
     "losses": {"Squared", "SquaredHinge", "DivergenceSlack", "RelativeSlack", "ScalarLoss"},
-    "nearness problems": {"nearest_kernel", "nearest_metric", "Factor", "widen_range"},
+    "nearness problems": {"nearest_kernel", "nearest_metric", "Factor"},
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}
     | {"nearest_correlation", "factor_correlation", "CorrelationResult", "shrink_correlation", "ShrinkResult"}

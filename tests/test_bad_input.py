@@ -33,10 +33,8 @@ from bregmat import (
     nearest_metric,
 )
 from bregmat.io import check_writable, read_constraints
-from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.interior_point import InteriorPoint
 from bregmat_app.cli.app import app
-from cases import random_pairs
+from cases import SOLVER_CLASSES, random_pairs
 
 EYE = np.eye(4)
 X = np.arange(12.0).reshape(4, 3) ** 1.5
@@ -242,8 +240,16 @@ def test_constraints_cannot_be_changed_afterwards():
             ValueError,
             "warm_start has 2 rows but there are 1",
         ),
-        (lambda: DualNewton(proximal=nan), ValueError, "DualNewton: proximal must be finite and at least 0; got nan"),
-        (lambda: InteriorPoint(ahead=-1.0), ValueError, "InteriorPoint: ahead must be positive and finite; got -1"),
+        (
+            lambda: SOLVER_CLASSES["dual_newton"](proximal=nan),
+            ValueError,
+            "DualNewton: proximal must be finite and at least 0; got nan",
+        ),
+        (
+            lambda: SOLVER_CLASSES["interior_point"](ahead=-1.0),
+            ValueError,
+            "InteriorPoint: ahead must be positive and finite; got -1",
+        ),
         (lambda: LogDet()(nan_at(EYE, 0), EYE), ValueError, "logdet: X must be finite; got NaN or infinity in row 0"),
         (lambda: LogDet()(EYE, np.eye(3)), ValueError, r"Y must have shape \(4, 4\); got \(3, 3\)"),
         (lambda: LogDet()(EYE, -EYE), ValueError, "logdet: Y must be positive semi.*is -1"),
@@ -356,7 +362,7 @@ def test_identical_points_that_shall_be_apart(divergence, slack_weight):
 def test_points_that_differ_only_where_the_prior_counts_as_0():
     """The points are not identical: an eigenvalue of 1e-12 is left out, and the message says so."""
     rows = Constraints.diagonal([1.0], [1])
-    with raises(ValueError, r"0 for every matrix in the range of the prior.*below 1e-12 .* count as 0.*widen_range"):
+    with raises(ValueError, r"0 for every matrix in the range of the prior.*below 1e-12 .* count as 0.*Factor.widened"):
         nearest_kernel(np.diag([1.0, 1e-12]), rows)
 
 
@@ -514,7 +520,7 @@ def public_calls():
         "usual_slack_weight",
         "where",
     )  # for operators and estimators
-    for owner in ("Constraints", *LEARNERS):
+    for owner in ("Constraints", "Factor", *LEARNERS):
         for name, method in inspect.getmembers(getattr(bregmat, owner), callable):
             own = (getattr(method, "__module__", None) or "").startswith("bregmat") and name not in (*inside,)
             if own and not name.startswith(("_", "set_", "get_")) and parameters(method):

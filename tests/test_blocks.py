@@ -7,31 +7,12 @@ import pytest
 
 from bregmat import Constraints, Factor, MetricLearner, nearest_kernel
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
-from bregmat.sharded.points import PointsInBlocks
 from sharded_cases import labelled_points, soft_problem, write_parquet, write_points
 
 
 @pytest.fixture(scope="module")
 def data():
     return labelled_points()
-
-
-# ---------------------------------------------------------------------- points
-def test_points_in_blocks_are_the_points(tmp_path, data):
-    import dask.array
-
-    X, _ = data
-    sources = (X, dask.array.from_array(X, chunks=(90, 2)), open_points(write_points(tmp_path / "p.zarr", X)))
-    for source in sources:
-        points = PointsInBlocks(source, block_size=70)
-        rows = np.array([399, 3, 3, 120])
-        assert points.shape == X.shape
-        assert np.array_equal(points[rows], X[rows])
-        assert np.array_equal(points[5:300:7], X[5:300:7])
-        squares, mean = points.moments()
-        np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(squares, (X * X).mean(axis=0), rtol=1e-12)
-        np.testing.assert_allclose(points.scatter()[0], np.cov(X.T) * (len(X) - 1), rtol=1e-12, atol=1e-10)
 
 
 def test_bad_points_and_labels_are_named(data):
@@ -56,16 +37,9 @@ def test_bad_points_and_labels_are_named(data):
 DRAWS = (
     {"strategy": "random"},
     {"strategy": "random", "prior": "covariance", "n_constraints": 300},
-    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3},
-    {
-        "strategy": "neighbors",
-        "prior": "variance",
-        "passes": 1,
-        "n_impostors": 3,
-        "n_components": 2,
-        "form": "sq_distance",
-    },
-    {"strategy": "neighbors", "prior": "variance", "passes": 1, "n_impostors": 3, "n_constraints": 500},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3, "n_components": 2},
+    {"strategy": "neighbors", "prior": "variance", "n_impostors": 3, "n_constraints": 500},
 )
 
 
@@ -96,9 +70,10 @@ def test_rows_drawn_in_blocks_are_those_of_memory(draw, data):
 
 
 @pytest.mark.slow
-def test_passes_in_the_learned_metric(data):
+def test_passes_in_the_learned_metric(data, set_passes):
+    set_passes(3)
     X, y = data
-    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0}
     whole = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y)
     blocks = MetricLearner(tol=1e-9, n_impostors=3, **settings).fit(X, y, block_size=150)
     assert [row.stage for row in blocks.result_.history][-1] == [row.stage for row in whole.result_.history][-1]
@@ -112,7 +87,7 @@ def test_points_that_coincide_and_points_alone(data):
     for options in ({}, {"block_size": 150}):
         with pytest.warns(UserWarning) as caught:
             settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0}
-            MetricLearner(passes=1, random_state=0, n_impostors=3, **settings).fit(X, y, **options)
+            MetricLearner(random_state=0, n_impostors=3, **settings).fit(X, y, **options)
         said = sorted(str(one.message) for one in caught)
         assert [text[:9] for text in said] == ["1 points ", "2 points "]
         assert said[0].endswith("(row 401).")

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from bregmat.applications import boost_hypotheses, nearest_distribution
+from bregmat import boost_hypotheses, nearest_distribution
 from bregmat.solvers import definite_boost as boost
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
-from bregmat.constraints.constraints import Constraints
-from bregmat.estimators import KernelKMeans, MarginSVC, MetricLearner
 from bregmat.estimators.selection import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
@@ -155,7 +154,7 @@ def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
     X[30:, 0] += 1.0
     words = {"kind": np.random.default_rng(0).permutation(np.repeat(["yes", "no", "so"], 20))}
     write_points(tmp_path / "odd.csv", X, names=list("abcd"), columns=words)
-    options = ("--strategy", "uniform", "--folds", "0", "--report", "r.html")
+    options = ("--strategy", "random", "--folds", "0", "--report", "r.html")
     done = bregmat("learn", "odd.csv", "--labels", "kind", *options)
     assert done.exit_code == 0, done.output
     after, before, price, now = re.search(
@@ -182,7 +181,7 @@ def test_labels_that_are_values(bregmat, tmp_path):
     X = rng.standard_normal((90, 4)) * [1.0, 3.0, 3.0, 3.0]
     target = np.where(np.arange(90) % 9 == 0, np.nan, 2.5 * X[:, 0])
     write_points(tmp_path / "t.csv", X, names=list("abcd"), columns={"target": target})
-    done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--seed", "3")
+    done = bregmat("learn", "t.csv", "--labels", "target", "--out", "m", "--report", "r.html", "--random-state", "3")
     assert done.exit_code == 0, done.output
     assert "labels 'target' are numbers that are not all whole: values, not classes" in done.stderr
     assert "10 of 90 rows have no label" in done.stderr
@@ -311,7 +310,7 @@ def test_names_with_blanks_are_quoted_in_advice(bregmat, data, tmp_path):
     write_points(tmp_path / "points.csv", X, names=[*"abcd", "row key"], columns=columns)
     done = bregmat("learn", "points.csv", "--labels", "the maker", "--folds", "0")
     assert done.exit_code == 0, done.output
-    assert "--id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
+    assert "--sample-id 'Listing ID'" in done.stderr and "--keep 'row key'" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["learn", "label"])
@@ -367,7 +366,7 @@ def test_a_column_without_a_name_names_the_rows(suffix, bregmat, data, tmp_path)
     path = tmp_path / f"points{suffix}"
     frame.to_csv(path) if suffix == ".csv" else frame.to_parquet(path)
     write(tmp_path, "pairs.csv", "a,b,match", "u,v,match", "w,z,distinct")
-    for option in ([], ["--id", ""], ["--id", "index"]):
+    for option in ([], ["--sample-id", ""], ["--sample-id", "index"]):
         done = bregmat("learn", path.name, "--constraints", "pairs.csv", "--out", "m", *option)
         assert done.exit_code == 0, done.output
         assert [str(row).partition(" ")[0] for row in load("m").constraints_] == ["sq_dist(0,", "sq_dist(2,"]
@@ -455,9 +454,9 @@ def test_columns_of_words_are_categories_or_names_of_rows(bregmat, tmp_path, dat
     assert (
         "not used: listing, remark, heating (not numeric); one-hot encoded with --categorical heating;" in done.stderr
     )
-    assert "rows are named by their number, or by a column with --id listing\n" in done.stderr
-    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0", "--id", "listing")
-    assert "--id" not in done.stderr
+    assert "rows are named by their number, or by a column with --sample-id listing\n" in done.stderr
+    done = bregmat("learn", "points.csv", "--labels", "y", "--folds", "0", "--sample-id", "listing")
+    assert "--sample-id" not in done.stderr
 
 
 @pytest.mark.usefixtures("unrendered")
@@ -797,7 +796,7 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
         (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
         (["--labels", "a", "--strategy", "random"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
         (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes values, to be near in; for distances"),
-        (["--labels", "kind", "--id", "name"], "no column 'name'"),
+        (["--labels", "kind", "--sample-id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
         (["--labels", "kind", "--out", "points.csv"], "--out points.csv is the same file as"),
@@ -1032,7 +1031,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.engine.status import Record
+    from bregmat import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -1053,7 +1052,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.engine.status import Record
+    from bregmat import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))
@@ -1082,14 +1081,7 @@ def test_measurements_of_the_identity(data):
     name, before, _, after = held_out.summary_row()
     assert name == "4-NN accuracy, 2 x 4-fold" and before == after
     assert before == f"{held_out.accuracy[0]:.3f} ± {held_out.spread[0]:.3f}"
-    assert held_out.confusion.sum(axis=(1, 2)).tolist() == [2 * 58] * 3  # each point once a repeat
-    # folds are not all of the same size
-    np.testing.assert_allclose(
-        np.diagonal(held_out.confusion, axis1=1, axis2=2).sum(axis=1) / 116, held_out.accuracy, atol=0.02
-    )
-    assert (held_out.predicted[:, [0, 40]] == -1).all() and (held_out.predicted[0] == held_out.predicted[2]).all()
-    assert (held_out.nearest[2] != np.arange(60)).all()
-    assert held_out.best_without == 1 or (held_out.compared() == (0, 8, 0) and not any(map(len, held_out.changed())))
+    assert held_out.best_without == 1 or held_out.compared() == (0, 8, 0)
     assert len(seen) == 8 and not any(np.isin([0, 40], rows).any() for rows in seen)
     _, before, _, after = measure.k_means_nmi((X, measure.scaled(X), X), labels)
     assert before == after

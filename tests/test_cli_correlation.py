@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from bregmat.applications.correlation import factor_correlation, nearest_correlation, shrink_correlation
+from bregmat import factor_correlation, nearest_correlation, shrink_correlation
 from bregmat_app.cli.app import app
 
 NAMES = ["rates", "credit", "equity"]

@@ -14,10 +14,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _check_method_params, _is_arraylike
 
 from bregmat import Constraints, MetricLearner, constraints_from_labels
-from bregmat.constraints.tables import COLUMNS
 from bregmat.io import read_constraints, write_constraints
 
 PAIRS = [("a", "b"), ("c", "a"), ("b", "d")]
+COLUMNS = ("relation", "i", "j", "k", "l", "bound", "sense", "weight")
 
 
 def every_kind(named):
@@ -436,7 +436,7 @@ def test_scikit_learn_still_hands_them_over_whole():
     c = constraints_from_labels(X, y, len(X), random_state=0)
     assert c.n_constraints == len(X) == len(list(c)) and not _is_arraylike(c)
     assert _check_method_params(X, {"constraints": c}, np.arange(9))["constraints"] is c
-    learner = MetricLearner(n_constraints=0, passes=1)
+    learner = MetricLearner(n_constraints=0)
     search = GridSearchCV(learner, {"slack_weight": [1.0]}, cv=2, scoring=lambda e, X, y: e.n_dropped_constraints_)
     search.fit(X, y, constraints=c, sample_id=np.arange(len(X)))
     assert search.best_estimator_.constraints_.n_constraints == len(X) and search.best_score_ > 0

@@ -3,16 +3,22 @@
 Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-10 at h = 1e-5, 1e-8 with the factors met here.
 """
 
+from dataclasses import replace
+from itertools import product
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import nearest_kernel
+from bregmat import Constraints, Relation, ScalarLoss, SpectralDivergence, SquaredHinge, nearest_kernel, register
+from bregmat.constraints.relations import BUILT_IN
+from bregmat.constraints.relations import RELATIONS as REGISTERED
+from bregmat.io import read_constraints, write_constraints
 from bregmat.objective.claims import check_loss
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, Loss, OwnSlack, ScalarLoss, SquaredHinge
+from bregmat.objective.losses import EXPLICIT_SLACKS, Hard, Loss, OwnSlack
 from bregmat.objective.row_losses import RowLosses
-from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import bind
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import smat, svec
 from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
@@ -22,6 +28,7 @@ from cases import (
     LOSSES,
     OPERATORS,
     PROBLEMS,
+    RELATIONS,
     SOFT_SOLVERS,
     SOLVERS,
     dense,
@@ -551,3 +558,131 @@ def test_solver_settings_are_frozen_and_compare():
         assert solver == type(solver)()
         with pytest.raises(AttributeError):
             solver.max_iter = 3
+
+
+KNOWN = {name: REGISTERED[name] for name in RELATIONS}
+
+
+def rows_of(relation, rng, n=9, c=7, **columns):
+    """c rows between different samples, with bounds that every relation may have."""
+    samples = np.array([rng.permutation(n)[: relation.arity] for _ in range(c)]).T
+    return Constraints.of(relation, *samples, **{"bound": 1.0, "sense": "<="} | columns)
+
+
+def form_matrix(name, k):
+    """The matrix of a form on k samples, from its value at every pair of unit vectors."""
+    E = np.eye(k)
+    units = [[(np.outer(E[a], E[b]) + np.outer(E[b], E[a])) / 2 for b in range(k)] for a in range(k)]
+    return np.array([[RELATIONS[name](K, *range(k)) for K in row] for row in units])
+
+
+@pytest.mark.parametrize("name", RELATIONS)
+class TestRelation:
+    def test_values(self, name, rng):
+        rows, G = rows_of(KNOWN[name], rng), rng.normal(size=(9, 4))
+        K = G @ G.T
+        written_out = [RELATIONS[name](K, *index[index >= 0]) for index in rows.index]
+        assert np.allclose(rows.values(G), written_out, rtol=1e-12, atol=1e-12)
+
+    def test_bound_to_points(self, name, rng):
+        """Alone, and among rows of the other relations."""
+        own = rows_of(KNOWN[name], rng)
+        others = [rows_of(relation, rng, c=2) for relation in KNOWN.values()]
+        Z, A = rng.normal(size=(9, 4)), rng.normal(size=(4, 4))
+        K = Z @ (A + A.T) @ Z.T
+        for rows in (own, sum(others, own)):
+            written_out = [RELATIONS[r.name](K, *i[i >= 0]) for r, i in zip(relations_of(rows), rows.index)]
+            operator = bind(rows, Z)
+            assert np.allclose(operator.values(A + A.T), written_out, rtol=1e-11, atol=1e-11)
+            w = rng.normal(size=rows.n_constraints)
+            assert operator.values(A + A.T) @ w == pytest.approx(np.sum((A + A.T) * operator.adjoint(w)), rel=1e-10)
+
+    def test_psd(self, name):
+        """For every way in which samples may be one another."""
+        relation = KNOWN[name]
+        k = relation.arity
+        if relation.is_whole:
+            assert relation.is_psd
+            return
+        Q = form_matrix(name, k)
+        assert relation.is_psd == (np.linalg.eigvalsh(Q)[0] > -1e-12)
+        places = np.array(list(product(range(k), repeat=k)))
+        index = np.full((len(places), 4), -1)
+        index[:, :k] = places
+        merged = [np.eye(k)[place].T @ Q @ np.eye(k)[place] for place in places]
+        assert relation.is_psd_for(index).tolist() == [np.linalg.eigvalsh(M)[0] > -1e-12 for M in merged]
+
+    def test_differences(self, name, rng):
+        """Whether moving all points changes the value."""
+        rows, G = rows_of(KNOWN[name], rng), rng.normal(size=(9, 4))
+        moved = np.allclose(rows.values(G), rows.values(G + 10.0), rtol=1e-9, atol=1e-9)
+        assert KNOWN[name].is_difference == moved
+
+    def test_bounds(self, name, rng):
+        if KNOWN[name].is_psd:
+            with pytest.raises(ValueError, match=f"bound of a {name} must be at least 0"):
+                rows_of(KNOWN[name], rng, bound=-1.0)
+        else:
+            assert rows_of(KNOWN[name], rng, bound=-1.0).bound[0] == -1.0
+
+    @pytest.mark.parametrize("ids", [False, True])
+    @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+    def test_files(self, name, ids, suffix, rng, tmp_path):
+        rows = rows_of(KNOWN[name], rng, sense=">=", weight=np.inf)
+        if ids:
+            rows = Constraints.of(name, *(np.array([f"p{k}" for k in rows.index[:, a]]) for a in range(KNOWN[name].arity)),
+                                  bound=1.0, sense=">=", weight=np.inf)  # fmt: skip
+        path = tmp_path / f"rows{suffix}"
+        write_constraints(path, rows)
+        again = read_constraints(path)
+        assert repr(again) == repr(rows)
+        assert [again.describe(k) for k in range(rows.n_constraints)] == [
+            rows.describe(k) for k in range(rows.n_constraints)
+        ]
+
+    def test_descriptions_carry_sense_and_bound(self, name, rng):
+        text = rows_of(KNOWN[name], rng, bound=0.25, sense=">=").describe(0)
+        assert ">=" in text and "0.25" in text
+
+    @pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
+    @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda D: D.name)
+    def test_every_solver_solves_or_refuses(self, name, divergence, slack_weight, rng):
+        """The values of a kernel near the prior, hard and soft: every solver ends at the same objective."""
+        G = rng.normal(size=(6, 6))
+        K0 = G @ G.T
+        K = K0 + np.diag(rng.uniform(0.0, 1.0, 6))
+        rows = rows_of(KNOWN[name], rng, n=6, c=3)
+        value = np.array([RELATIONS[name](K, *index[index >= 0]) for index in rows.index])
+        rows = replace(rows, bound=value, sense=np.zeros(len(value), np.int8))
+        given = {"divergence": divergence, "slack_weight": slack_weight}
+        best = nearest_kernel(K0, rows, **given)
+        assert best.status == "OPTIMAL", repr(best)
+        for solver in SOLVERS:
+            try:
+                result = nearest_kernel(K0, rows, solver=solver, **given)
+            except TypeError as error:
+                assert solver in str(error)
+                continue
+            assert result.status == "OPTIMAL" or result.exit_reason == "MAX_ITER", repr(result)
+            if result.status == "OPTIMAL":
+                assert result.objective == pytest.approx(best.objective, rel=3e-6, abs=3e-6)
+
+
+def relations_of(rows):
+    return [rows.relations[code] for code in rows.relation]
+
+
+def test_sum_of_plain_terms(rng):
+    """Two terms with coefficient 1 are one row."""
+    both = Relation("both", {"i-j": 1.0, "k-l": 1.0})
+    rows, Z = rows_of(both, rng), rng.normal(size=(9, 4))
+    assert bind(rows, Z).c == rows.n_constraints
+    assert np.allclose(bind(rows, Z).values(np.eye(4)), rows.values(Z))
+
+
+def test_names_are_taken_once():
+    with pytest.raises(ValueError, match="'similarity'"):
+        register(Relation("similarity", {"i-j": 1.0}))
+    assert REGISTERED["similarity"] is BUILT_IN[1]
+    with pytest.raises(TypeError, match="snake case"):
+        register(Relation("my relation", {"i-j": 1.0}))

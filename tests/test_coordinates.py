@@ -3,11 +3,13 @@
 Central differences with step h have an error of about h^2 + 1e-16 / h: 1e-8 with the factors met here.
 """
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, LogDet, SpectralDivergence, VonNeumann, nearest_kernel, nearest_metric
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
@@ -16,7 +18,6 @@ from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, ker
 from bregmat.coordinates.spans import orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.spectral import SpectralDivergence
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
 from states import saved_and_loaded
 
@@ -393,3 +394,59 @@ def test_frobenius_prior_zero_in_many_dimensions(rng):
     result = nearest_metric(X, Constraints.sq_distance(0, 1, b, ">="), prior=np.zeros((d, d)), divergence="frobenius")
     v = X[0] - X[1]
     assert result.objective == pytest.approx(b**2 / (v @ v) ** 2 / 2, rel=1e-6)
+
+
+def graded_prior():
+    """A factor (5, 5) with entries that are exact, and the eigenvalues of its kernel, which are, too."""
+    Q, P = (np.eye(5) - np.outer(v, v) / 8.0 for v in ([3.0, 2.0, 1.0, 1.0, 1.0], [1.0, 3.0, 1.0, 2.0, 1.0]))
+    eigenvalues = 4.0 ** np.array([-19, -18, -11, -1, 0])
+    return Q * np.sqrt(eigenvalues) @ P, eigenvalues
+
+
+@pytest.mark.parametrize("form", ["dense", "factor", "metric"])
+def test_small_eigenvalues_of_a_prior_are_known_to_their_own_digits(form):
+    """They were wrong by the rounding of the largest: 1e-5 of themselves, by whose square an objective misses its bound."""
+    G, eigenvalues = graded_prior()
+    if form == "metric":
+        found = metric_coordinates(np.eye(5), Factor(G), VonNeumann())
+    else:
+        found = kernel_coordinates(G @ G.T if form == "dense" else Factor(G), VonNeumann())
+    assert np.exp(found.t0) * found.scale / eigenvalues == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_graded_prior_is_its_factor_times_its_transpose(rng):
+    """To 1e-10 in the unit of every two columns; vectors turned by the rounding of the largest eigenvalue left 5e-8 of it."""
+    K = graded_kernel(rng)
+    for Z in (kernel_coordinates(K, LogDet()).base, metric_coordinates(np.eye(5), K, LogDet()).R):
+        assert relative_residual(K, Z, np.ones(5)) < 1e-10
+
+
+def test_a_graded_prior_is_the_product_of_its_eigenvectors(rng):
+    """To 1e-7 in the unit of every two directions: von Neumann has no factor that could be corrected."""
+    K = graded_kernel(rng)
+    for found, Q in [
+        (kernel_coordinates(K, VonNeumann()), "base"),
+        (metric_coordinates(np.eye(5), K, VonNeumann()), "R"),
+    ]:
+        values = found.scale * VonNeumann().inverse_link(found.t0)
+        assert relative_residual(K, getattr(found, Q), values) < 1e-7
+
+
+def graded_kernel(rng):
+    """A kernel (5, 5) of condition 8e11."""
+    root = np.linalg.qr(rng.normal(size=(5, 5)))[0] * 10.0 ** (np.array([0.0, -2.0, -4.0, -5.5, -11.9]) / 2)
+    K = root @ root.T
+    return (K + K.T) / 2
+
+
+def relative_residual(K, Z, values):
+    """The largest entry of ``K - Z diag(values) Z'``, computed exactly, in the basis of the columns of ``Z sqrt(values)``."""
+
+    def exact(A):
+        return np.array([[Fraction(float(x)) for x in row] for row in A], dtype=object)
+
+    left = (exact(K) - exact(Z) @ exact(np.diag(values)) @ exact(Z).T).astype(float)
+    columns = Z * np.sqrt(values)
+    length = np.linalg.norm(columns, axis=0)
+    inverse = np.linalg.inv(columns / length) / length[:, None]
+    return np.abs(inverse @ left @ inverse.T).max()

@@ -2,6 +2,7 @@
 
 import itertools
 from fractions import Fraction
+from functools import cache
 
 import networkx as nx
 import numpy as np
@@ -656,3 +657,42 @@ def _memory():
 def test_display():
     display = ConvergenceDisplay.from_result(balanced_cut(nx.random_regular_graph(3, 40, seed=3), random_state=0))
     assert display.lines_["dual_bound"] is not None
+
+
+# ---------------------------------------------------------------- balanced cuts of weights with a common unit
+@pytest.mark.parametrize("unit", [1.0, 0.5, 0.1, 0.3, 1 / 7])
+def test_a_balanced_cut_is_proven_in_any_unit_of_the_weights(unit, rng):
+    """Cuts of whole weights differ by at least 1, so that their bound is rounded up; in tenths by at least .1."""
+    solved = 0
+    for seed in range(5):
+        graph = nx.random_regular_graph(3, 20, seed=seed)
+        A = unit * nx.to_numpy_array(graph) * 2.0
+        result = balanced_cut(A, random_state=0)
+        solved += result.is_optimal
+        assert result.lower_bound >= result.relaxation_bound
+        found = verify(result, graph=A)
+        assert found.holds, found.problems
+    assert solved == balanced_solved()
+
+
+@cache
+def balanced_solved():
+    """How many of the same graphs with whole weights are solved."""
+    graphs = (2.0 * nx.to_numpy_array(nx.random_regular_graph(3, 20, seed=seed)) for seed in range(5))
+    return sum(balanced_cut(A, random_state=0).is_optimal for A in graphs)
+
+
+def test_kinds_of_graphs():
+    """The same graph in every form; labels of networkx graphs in node order."""
+    A = nx.to_numpy_array(karate())
+    frames = [A, A.astype(int), A > 0, sp.csr_array(A), sp.coo_matrix(A), sp.csc_array(A), karate(), A.tolist()]
+    first = balanced_cut(frames[0], random_state=0)
+    for graph in frames[1:]:
+        assert_array_equal(balanced_cut(graph, random_state=0).labels, first.labels)
+    names = nx.Graph([("d", "c"), ("a", "b")])
+    assert_array_equal(balanced_cut(names).labels, [0, 0, 1, 1])
+    several = nx.MultiGraph([(0, 1), (0, 1), (1, 2), (2, 3)])
+    assert read_graph(several).cut(np.array([1.0, -1, -1, 1])) == 3
+    given = A.copy()
+    balanced_cut(given)
+    assert_array_equal(given, A)

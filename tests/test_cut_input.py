@@ -4,29 +4,11 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.testing import assert_array_equal
 
-from bregmat import balanced_cut
-from bregmat.applications.cut.graph import read_graph
-from test_cut import cycle, distances, karate
+from bregmat import balanced_cut, verify
+from test_cut import cycle, distances
 
 nan, inf = np.nan, np.inf
-
-
-def test_kinds_of_graphs():
-    """The same graph in every form; labels of networkx graphs in node order."""
-    A = nx.to_numpy_array(karate())
-    frames = [A, A.astype(int), A > 0, sp.csr_array(A), sp.coo_matrix(A), sp.csc_array(A), karate(), A.tolist()]
-    first = balanced_cut(frames[0], random_state=0)
-    for graph in frames[1:]:
-        assert_array_equal(balanced_cut(graph, random_state=0).labels, first.labels)
-    names = nx.Graph([("d", "c"), ("a", "b")])
-    assert_array_equal(balanced_cut(names).labels, [0, 0, 1, 1])
-    several = nx.MultiGraph([(0, 1), (0, 1), (1, 2), (2, 3)])
-    assert read_graph(several).cut(np.array([1.0, -1, -1, 1])) == 3
-    given = A.copy()
-    balanced_cut(given)
-    assert_array_equal(given, A)
 
 
 def changed(i, j, value):
@@ -119,3 +101,18 @@ def test_karate_club_of_networkx_is_weighted():
     graph = nx.karate_club_graph()
     assert balanced_cut(graph, random_state=0).cut == 23
     assert balanced_cut(nx.to_numpy_array(graph, weight=None), random_state=0).cut == 10
+
+
+# ---------------------------------------------------------------- a graph whose edges are given in parts
+@pytest.mark.parametrize("form", [sp.coo_array, sp.coo_matrix])
+def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
+    """Parts of 1 that sum to 2: their greatest common divisor is 1, that of the weights is 2."""
+    cycle = np.array([(i, (i + 1) % 6) for i in range(6)])
+    rows, columns = np.concatenate([cycle, cycle[:, ::-1]] * 2).T
+    graph = form((np.ones(len(rows)), (rows, columns)), shape=(6, 6))
+    kept = graph.copy()
+    result = balanced_cut(graph, random_state=0)
+    assert (str(result.status), result.cut, result.lower_bound) == ("OPTIMAL", 4.0, 4.0)
+    found = verify(result, graph=graph)
+    assert found.holds, found.problems
+    assert (graph.data == kept.data).all() and graph.nnz == kept.nnz

@@ -16,9 +16,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import bregmat
-from bregmat import Factor, MetricLearner, nearest_kernel, nearest_metric
+from bregmat import Factor, LogDet, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.io import open_constraints, open_points
-from bregmat.objective.divergences import LogDet
 from bregmat.sharded import cluster as cluster_module
 from bregmat.sharded.expressions import Expression
 from bregmat.sharded.nearest import sharded_coordinates
@@ -194,7 +193,7 @@ def learned(**how):
     found = []
     for divergence, strategy in zip(KINDS, ("random", "neighbors")):
         settings = {"divergence": divergence, "strategy": strategy, "slack_weight": 1.0, "n_impostors": 2}
-        learner = MetricLearner(random_state=0, passes=1, **settings).fit(X, y, block_size=60, **how)
+        learner = MetricLearner(random_state=0, **settings).fit(X, y, block_size=60, **how)
         found += [learner.components_, learner.result_.dual]
     Z, C = hard_problem(n=200, d=4, c=300)
     learner = MetricLearner(slack_weight=np.inf).fit(Z, constraints=C, block_size=60, **how)

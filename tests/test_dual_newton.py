@@ -8,14 +8,13 @@ import pytest
 import scipy.optimize
 
 import cases
-from bregmat import Constraints, Frobenius, LogDet, SquaredHinge, VonNeumann
+from bregmat import Constraints, ExitReason, Frobenius, LogDet, SquaredHinge, Status, VonNeumann
 from bregmat.certificates import restoration
 from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates.priors import iterate_at_prior
 from bregmat.engine.loop import solve
-from bregmat.engine.status import ExitReason, Status
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows

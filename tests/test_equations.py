@@ -9,10 +9,20 @@ import pytest
 from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
-from bregmat import Constraints, Factor, MetricLearner, SquaredHinge, load, nearest_kernel, nearest_metric, save, verify
-from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import DivergenceSlack, RelativeSlack
-from cases import DIVERGENCES
+from bregmat import (
+    Constraints,
+    Factor,
+    MetricLearner,
+    RelativeSlack,
+    SquaredHinge,
+    load,
+    nearest_kernel,
+    nearest_metric,
+    save,
+    verify,
+)
+from bregmat.objective.losses import DivergenceSlack
+from cases import BY_NAME, DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 
 
@@ -35,7 +45,7 @@ def test_kulis_22(name, slack, sense, rng):
         loss=None if slack is None else DivergenceSlack(slack),
         slack_weight=gamma,
     )
-    D, s = NAMED.resolve(name), 1.0 if sense == "<=" else -1.0
+    D, s = BY_NAME[name], 1.0 if sense == "<=" else -1.0
 
     def matrix(u):
         L = np.array([[np.exp(u[0]), 0.0], [u[1], np.exp(u[2])]])

@@ -8,8 +8,7 @@ import pytest
 from scipy.linalg import logm, null_space
 
 from bregmat import Constraints, Factor, Frobenius, LogDet, VonNeumann, nearest_kernel
-from bregmat.objective.divergences import DIVERGENCES
-from cases import random_pairs
+from cases import BY_NAME, random_pairs
 from formulas import (
     CLOSE,
     NAMES,
@@ -37,7 +36,7 @@ def test_kulis_1(rng):
 def test_divergences_of_hermitian_matrices(rng, name):
     """Half of that of the real matrices [[Re, -Im], [Im, Re]], whose eigenvalues are theirs twice (Tsuda 2004: density matrices)."""
     A, B = (rng.normal(size=(4, 4)) + 1j * rng.normal(size=(4, 4)) for _ in range(2))
-    X, Y, D = A @ A.conj().T, B @ B.conj().T, DIVERGENCES.resolve(name)
+    X, Y, D = A @ A.conj().T, B @ B.conj().T, BY_NAME[name]
     real = [np.block([[H.real, -H.imag], [H.imag, H.real]]) for H in (X, Y)]
     assert D(X, Y) == pytest.approx(0.5 * D(*real), **CLOSE)
     assert D(X, np.eye(4)) == pytest.approx(0.5 * D(real[0], np.eye(8)), **CLOSE)
@@ -65,7 +64,7 @@ def test_kulis_lemma_1(name, rng):
     h = 1e-5 * y
     slope = (scalar_phi(name, y + h) - scalar_phi(name, y - h)) / (2 * h)
     each = scalar_phi(name, x)[:, None] - scalar_phi(name, y) - (x[:, None] - y) * slope
-    D = DIVERGENCES.resolve(name)
+    D = BY_NAME[name]
     assert D(X, Y) == pytest.approx(np.sum((V.T @ U) ** 2 * each), rel=1e-7)  # h^2
     # what solvers use: Y diagonal, so that u_j = e_j
     assert D.from_diagonal(x, V, D.link(y)) == pytest.approx(np.sum((V.T) ** 2 * each), rel=1e-7)
@@ -77,7 +76,7 @@ def test_kulis_3(name, rng):
     X, Y = positive(rng, 5), positive(rng, 5)
     (x, V), (y, U) = np.linalg.eigh(X), np.linalg.eigh(Y)
     expected = np.sum((V.T @ U) ** 2 * vector_divergence(name, x[:, None], y))
-    assert DIVERGENCES.resolve(name)(X, Y) == pytest.approx(expected, **CLOSE)
+    assert BY_NAME[name](X, Y) == pytest.approx(expected, **CLOSE)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,7 +91,7 @@ def test_kulis_corollary_2(name, rng):
     each = vector_divergence(name, x[:, None], y)
     for left, right in ((V, U), (turned_V, U), (turned_V, turned_U)):
         assert np.sum((left.T @ right) ** 2 * each) == pytest.approx(matrix_divergence(name, X, Y), **CLOSE)
-    assert DIVERGENCES.resolve(name)(X, Y) == pytest.approx(np.sum((V.T @ U) ** 2 * each), **CLOSE)
+    assert BY_NAME[name](X, Y) == pytest.approx(np.sum((V.T @ U) ** 2 * each), **CLOSE)
 
 
 # ---------------------------------------------------------------- Kulis 2009, section 4: low rank
@@ -124,9 +123,7 @@ def test_kulis_observations_1_and_2(rng):
     full = positive(rng, 6)
     other = null_space(W.T) @ positive(rng, 3) @ null_space(W.T).T
     finite = {
-        (name, pair): np.isfinite(
-            DIVERGENCES.resolve(name)(*{"small": (small, Y), "larger": (full, Y), "other": (other, Y)}[pair])
-        )
+        (name, pair): np.isfinite(BY_NAME[name](*{"small": (small, Y), "larger": (full, Y), "other": (other, Y)}[pair]))
         for name in NAMES
         for pair in ("small", "larger", "other")
     }
@@ -151,14 +148,14 @@ def test_kulis_lemma_3(name, rng):
 def test_kulis_definition_4(name, rng):
     """Low rank: the divergence of W'XW and W'YW as eq. 1 and 2 have it, W a basis of range(Y)."""
     X, Y, W = low_rank_pair(rng, inside=False)
-    assert DIVERGENCES.resolve(name)(X, Y) == pytest.approx(matrix_divergence(name, W.T @ X @ W, W.T @ Y @ W), rel=1e-7)
+    assert BY_NAME[name](X, Y) == pytest.approx(matrix_divergence(name, W.T @ X @ W, W.T @ Y @ W), rel=1e-7)
 
 
 @DEFINED_ON_LOW_RANK
 def test_kulis_13(name, rng):
     """D(X, Y) = D(W'XW, W'YW) for every orthogonal W whose range holds that of Y, also for a larger one."""
     X, Y, W = low_rank_pair(rng, inside=False)
-    D = DIVERGENCES.resolve(name)
+    D = BY_NAME[name]
     larger = np.linalg.qr(np.hstack([W, rng.normal(size=(6, 2))]))[0] @ orthogonal(rng, 5)
     for basis in (W, larger):
         assert D(X, Y) == pytest.approx(D(basis.T @ X @ basis, basis.T @ Y @ basis), rel=1e-7)
@@ -170,7 +167,7 @@ def test_kulis_lemma_5(name, rng):
     X, Y, W = low_rank_pair(rng, inside=False)
     turned = W @ orthogonal(rng, 3)
     expected = matrix_divergence(name, turned.T @ X @ turned, turned.T @ Y @ turned)
-    assert DIVERGENCES.resolve(name)(X, Y) == pytest.approx(expected, rel=1e-7)
+    assert BY_NAME[name](X, Y) == pytest.approx(expected, rel=1e-7)
     assert matrix_divergence(name, W.T @ X @ W, W.T @ Y @ W) == pytest.approx(expected, rel=1e-9)
 
 
@@ -211,7 +208,7 @@ def test_kulis_lemma_8(rng):
 @pytest.mark.parametrize("name", NAMES)
 def test_kulis_proposition_11(name, rng):
     """D(Q'XQ, Q'YQ) = D(X, Y) for orthogonal Q, of full and of low rank."""
-    D, X, Y = DIVERGENCES.resolve(name), positive(rng, 5), positive(rng, 5)
+    D, X, Y = BY_NAME[name], positive(rng, 5), positive(rng, 5)
     Q = orthogonal(rng, 5)
     assert D(Q.T @ X @ Q, Q.T @ Y @ Q) == pytest.approx(matrix_divergence(name, X, Y), rel=1e-8)
     X, Y, _ = low_rank_pair(rng, inside=False)

@@ -21,13 +21,17 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils import validation
 
-from bregmat.constraints.constraints import Constraints
-from bregmat.engine.result import SolverError
-from bregmat.estimators import KernelKMeans, KernelLearner, MetricLearner
+from bregmat import (
+    Constraints,
+    KernelKMeans,
+    KernelLearner,
+    MetricLearner,
+    SolverError,
+    VonNeumann,
+    constraints_from_labels,
+)
 from bregmat.estimators.linear_maps import inverse_covariance, inverse_deviations, inverse_within
-from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
-from bregmat.objective.divergences import VonNeumann
 from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 RANDOM = {"strategy": "random", "random_state": 0}
@@ -394,7 +398,7 @@ def test_prior_within_tenths_of_numbers_and_equal_sets(rng):
     sets = rng.integers(0, 2, (200, 2))
     sets[0] = 1
     for y, codes in ((X[:, 0], tenth), (sets, np.where(sets.any(axis=1), sets @ [1, 2], 0) - 1)):
-        learner = MetricLearner(prior="within", slack_weight=1e-9, passes=1, random_state=0).fit(X, y)
+        learner = MetricLearner(prior="within", slack_weight=1e-9, random_state=0).fit(X, y)
         P = inverse_within(X, codes)
         assert np.allclose(learner.get_mahalanobis_matrix(), P @ P.T, rtol=1e-4, atol=1e-4)
 
@@ -464,7 +468,7 @@ def test_large_d_stays_lazy(rng, tmp_path):
     """The map of 3,000 features is never a 3,000 x 3,000 array unless asked for."""
     X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
     y = np.arange(60) % 2
-    learner = MetricLearner(strategy="random", n_constraints=60, random_state=0, passes=1).fit(X, y)
+    learner = MetricLearner(strategy="random", n_constraints=60, random_state=0).fit(X, y)
     tracemalloc.start()
     T = learner.transform(X)
     assert learner.set_output(transform="pandas").transform(X).shape == T.shape == (60, 3000)
@@ -532,13 +536,13 @@ def test_deterministic_clone_pickle_joblib(wine, fitted, tmp_path):
 def test_saved_and_loaded(named, tmp_path):
     X, y, ids, _, given = named
     frame = pd.DataFrame(X / X.std(axis=0), columns=[f"c{k}" for k in range(13)])
-    learner = MetricLearner(VonNeumann(), prior=np.eye(13), percentiles=[10, 90], n_components=3)
+    learner = MetricLearner(VonNeumann(), prior=np.eye(13), n_neighbors=2, n_components=3)
     learner.set_params(callback=lambda record: None, slack_weight=0.5, random_state=3)
     learner.fit(frame, y, constraints=given, sample_id=ids)
     save(tmp_path / "model.bm", learner)
     again = load(tmp_path / "model.bm")
     assert np.array_equal(again.transform(frame), learner.transform(frame))
-    assert again.divergence == VonNeumann() and again.slack_weight == 0.5 and again.percentiles == [10, 90]
+    assert again.divergence == VonNeumann() and again.slack_weight == 0.5 and again.n_neighbors == 2
     assert again.result_.status == learner.result_.status and np.array_equal(again.result_.dual, learner.result_.dual)
     assert list(again.feature_names_in_) == list(learner.feature_names_in_) and again.n_iter_ == learner.n_iter_
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
@@ -657,7 +661,7 @@ def test_contradiction_raises_and_leaves_nothing_fitted(wine):
         ({"n_components": 14}, ValueError, "n_components must be at most 13, the number of features; got 14"),
         ({"n_components": 2.0}, TypeError, "n_components must be an integer or None; got 2.0"),
         ({"n_constraints": -1}, ValueError, "n_constraints must be at least 0; got -1"),
-        ({"percentiles": (95, 5)}, ValueError, "percentiles must satisfy"),
+        ({"n_neighbors": 0}, ValueError, "n_neighbors must be at least 1; got 0"),
         ({"prior": "random"}, ValueError, "prior must be .* got 'random'"),
         ({"tol": 0.0}, ValueError, "tol must be positive and finite; got 0.0"),
         ({"tol": np.inf}, ValueError, "tol must be positive and finite; got inf"),

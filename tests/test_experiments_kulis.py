@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bregmat.nearest import Factor, nearest_kernel
-from bregmat.solvers.cyclic_projection import CyclicProjection
+from bregmat import CyclicProjection, Factor, nearest_kernel
 from bregmat_papers import DataHome, spambase
 from bregmat_papers.clustering import (
     RULES,

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from bregmat import Constraints, Factor, Frobenius, LogDet, MetricLearner, VonNeumann, nearest_kernel, nearest_metric
+from bregmat.certificates.faces import clique_weights
 from bregmat.coordinates.priors import metric_coordinates
 from bregmat.operators import binding
 from bregmat.operators.binding import bind
@@ -405,3 +406,43 @@ def test_metric_of_many_dimensions_is_a_small_pickle(rng):
     again = pickle.loads(data)
     assert [again(*pair) for pair in pairs] == pytest.approx(distance, rel=1e-12)
     assert distance == pytest.approx(np.linalg.norm((pairs[:, 0] - pairs[:, 1]) @ learner.components_.T, axis=1))
+
+
+def test_gram_matrix_of_rows_of_all_kinds(rng):
+    """Block by block the same as from the rows written out."""
+    M = rng.normal(size=(60, 6, 6))
+    rows = Constraints.trace(1.0) + Constraints.similarity([0, 1], [2, 3], 0.0, "==") + Constraints.diagonal(np.ones(6))
+    for given in (M[:2], M):
+        mixed = rows + Constraints.linear(given + given.transpose(0, 2, 1), np.zeros(len(given)), "<=")
+        operator = bind(mixed, np.eye(6)).congruence(rng.normal(size=(6, 6)))
+        features = operator.features(None)
+        np.testing.assert_allclose(operator.gram(), features @ features.T, rtol=1e-10, atol=1e-8)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_the_unit_of_a_column_changes_no_judgement(rng, unit):
+    """A small column is not the rounding of a large one; duplicates up to rounding are one point in any unit."""
+    X = rng.normal(size=(6, 3)) * [1.0, unit, 1.0]
+    X[1] = X[0] * (1 + 1e-16 * rng.normal(size=3))
+    X[2] = X[3] + [0.0, 1e-3 * unit, 0.0]
+    rows = Constraints.sq_distance([0, 2], [1, 3], 1.0, "<=") + Constraints.comparison([0], [1], [2], [3])
+    norms = bind(rows, X).norms()
+    assert norms[0] == 0
+    assert np.allclose(norms[1:], (1e-3 * unit) ** 2, rtol=1e-6)
+    vector = np.r_[1.0, -1.0, np.zeros(4)][:, None]
+    assert bind(Constraints.linear([(vector, [1.0])], [0.0], "<="), X).norms() == 0
+
+
+def test_cliques_in_as_many_dimensions_as_they_fill_are_left_alone(rng):
+    """A tetrahedron is no planar clique, and a range without the direction has nothing to give up."""
+    points = rng.normal(size=(4, 3))
+    i, j = np.triu_indices(4, 1)
+    rows = Constraints.sq_distance(i, j, ((points[i] - points[j]) ** 2).sum(axis=1), "==")
+    assert clique_weights(rows, np.ones(6, bool)) == []
+    result = nearest_kernel(np.eye(4), rows)
+    assert result.status == "OPTIMAL" and result.singular is None
+    flat = np.c_[rng.normal(size=(5, 2)), np.zeros((5, 1))]
+    i, j = np.triu_indices(5, 1)
+    rows = Constraints.sq_distance(i, j, 2.0 * ((flat[i] - flat[j]) ** 2).sum(axis=1), "==")
+    result = nearest_metric(flat[:, :2], rows)
+    assert result.status == "OPTIMAL" and result.singular is None

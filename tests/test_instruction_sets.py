@@ -11,7 +11,7 @@ import pytest
 
 import bregmat
 from bregmat import _kernels
-from bregmat._kernels import vectors
+from bregmat._kernels import level, vectors
 
 SOURCES = str(Path(bregmat.__file__).parents[1])
 BEST = _kernels._best("")
@@ -104,3 +104,40 @@ def test_arrays_are_taken_as_they_are_or_refused():
         with pytest.raises(TypeError, match="gather_inplace"):
             vectors.gather_inplace(*wrong)
     assert (frozen == 0).all()
+
+
+# ---------------------------------------------------------------- how and where the tests are started
+CORES = ["Nehalem", "Haswell", "SkylakeX"]  # core types of OpenBLAS with the instruction sets v1, v3 and v4
+
+
+def outcome_of(test, *, before=(), **environment):
+    """Whether a test passes in a process of its own, and what it printed; a variable that is None is unset."""
+    kept = {name: value for name, value in os.environ.items() if name not in environment}
+    command = [*before, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).with_name(test)]
+    done = subprocess.run(
+        command,
+        env=kept | {name: value for name, value in environment.items() if value is not None},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_tests_of_ctrl_c_pass_where_sigint_is_ignored():
+    """`nohup` and many CI runners start the suite so, and a child inherits it."""
+    passes, out = outcome_of(
+        "test_interrupts.py::test_a_signal_cuts_a_result_short", before=("sh", "-c", 'trap "" INT; exec "$0" "$@"')
+    )
+    assert passes, out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("core", [None, *CORES[: ["v1", "v3", "v4"].index(level) + 1]])
+def test_a_proof_of_the_last_digits_is_judged_alike_on_every_processor(core):
+    """With the core type that OpenBLAS chooses, and with each one that this processor can run."""
+    passes, out = outcome_of(
+        "test_verification.py::test_rounding_of_the_range_of_a_prior_refutes_no_proof", OPENBLAS_CORETYPE=core
+    )
+    assert passes, out

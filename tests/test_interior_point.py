@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
+from bregmat import Constraints, Squared, SquaredHinge, Status, nearest_kernel, nearest_metric
 from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.constraints.constraints import Constraints
 from bregmat.engine.loop import solve
-from bregmat.engine.status import Status
-from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.objective.losses import Squared, SquaredHinge
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
 from bregmat.solvers import interior_point, newton_system, preconditioners

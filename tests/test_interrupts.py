@@ -202,7 +202,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
         learner.transform(wine[0])
 
 
-def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
+def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch, set_passes):
     from bregmat.estimators import passes as fitting
 
     draw, calls = fitting.neighbor_constraints, []
@@ -214,7 +214,8 @@ def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch):
         return draw(*arguments, **options)
 
     monkeypatch.setattr(fitting, "neighbor_constraints", second)
-    learner = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0, passes=3, random_state=0)
+    set_passes(3)
+    learner = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0, random_state=0)
     with pytest.warns(RuntimeWarning, match="was interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
     assert learner.result_.exit_reason == "INTERRUPTED" and learner.result_.gap <= 1e-4

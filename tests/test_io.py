@@ -1,11 +1,14 @@
 """Model files: exact round trips, and nothing but `ModelFileError` or the same data from a damaged file."""
 
 import hashlib
+import io
 import json
 import os
 import struct
 import subprocess
 import sys
+import time
+import tracemalloc
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +20,20 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
 import fuzz_files
-from bregmat import MetricLearner, QPResult, Result, SquaredHinge, Status, VonNeumann, nnqp
-from bregmat.constraints.relations import RELATIONS
-from bregmat.engine.status import Record
+from bregmat import (
+    Constraints,
+    Factor,
+    MatrixExponentiatedGradient,
+    MetricLearner,
+    QPResult,
+    Record,
+    Result,
+    SquaredHinge,
+    Status,
+    VonNeumann,
+    nearest_metric,
+    nnqp,
+)
 from bregmat.io import (
     ModelFileError,
     atomic_write,
@@ -46,6 +60,7 @@ class Toy:
     arrays: dict
 
 
+TRACE = next(relation for relation in Constraints.trace(1.0).relations if relation.name == "trace")
 META = {
     "slack_weight": float("inf"),
     "nothing": None,
@@ -54,7 +69,7 @@ META = {
     "pi": 3.141592653589793,
     "text": 'Gewürz, 葡萄酒\n"quoted"',
     "weights": {1: 2.0, "$x": 3.0, (1, "a"): None},
-    "terms": (Status.OPTIMAL, VonNeumann(), SquaredHinge(), RELATIONS["trace"], ActiveSet(cache_mb=7)),
+    "terms": (Status.OPTIMAL, VonNeumann(), SquaredHinge(), TRACE, ActiveSet(cache_mb=7)),
     "history": [Record(0, 0.5, 1.0, -2.0, float("inf"), 0.0), Record(1, 1.5, 1.0, 1.0, 0.0, 0.0, 2)],
 }
 
@@ -545,6 +560,130 @@ def test_check_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError, match=r"cannot write '.*new': Permission denied"):
         check_writable(tmp_path / "new")
+
+
+# ---------------------------------------------------------------- files that claim more than they hold
+def signed(path, change):
+    """A model file whose manifest and members were changed by somebody who knows how it is signed."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(members.pop("manifest.json"))
+    change(manifest, members)
+    for key, record in manifest["arrays"].items():
+        record["sha256"] = hashlib.sha256(members[f"arrays/{key}.npy"]).hexdigest()
+    text = json.dumps(manifest).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {"manifest.json": text}).items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+        archive.comment = b"sha256:" + hashlib.sha256(text).hexdigest().encode()
+
+
+def header(kind, shape):
+    """A .npy file without entries, or of entries without bytes, that claims a shape."""
+    stream = io.BytesIO()
+    np.lib.format.write_array_header_1_0(stream, {"descr": kind, "fortran_order": False, "shape": shape})
+    return stream.getvalue()
+
+
+def check_is_refused_at_once(path, limit=2**26):
+    """A ModelFileError that took neither time nor memory."""
+    tracemalloc.start()
+    try:
+        start = time.perf_counter()
+        with pytest.raises(ModelFileError):
+            load(path)
+        assert time.perf_counter() - start < 5  # seconds; it takes milliseconds
+        assert tracemalloc.get_traced_memory()[1] < limit
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [10**9, 10**18])
+@pytest.mark.parametrize(("kind", "more"), [("<f8", (0,)), ("<f8", (3, 0)), ("<U0", ()), ("|S0", (10,))])
+@pytest.mark.parametrize("model", ["learner", "program"])
+def test_arrays_that_claim_a_shape_without_bytes_are_refused(model, kind, more, size, tmp_path, rng):
+    X = rng.normal(size=(20, 3))
+    obj = MetricLearner(random_state=0).fit(X, X[:, 0] > 0) if model == "learner" else nnqp(np.eye(3), -np.ones(3))
+    save(tmp_path / "good", obj)
+    for key in read_manifest(tmp_path / "good")["arrays"]:
+        path = tmp_path / "model"
+        path.write_bytes((tmp_path / "good").read_bytes())
+
+        def claim(manifest, members, key=key):
+            members[f"arrays/{key}.npy"] = header(kind, (size, *more))
+
+        signed(path, claim)
+        check_is_refused_at_once(path)
+
+
+@pytest.mark.parametrize("size", [10**9, 10**18])
+def test_a_sparse_map_that_claims_a_size_is_refused(size, tmp_path, rng):
+    prior = Factor(sp.csr_array(np.eye(4, 2)))
+    rows = Constraints.sq_distance(0, 1, 1.0, "<=")
+    save(tmp_path / "metric", nearest_metric(rng.normal(size=(5, 4)), rows, prior=prior))
+    load(tmp_path / "metric")
+
+    def claim_rows(manifest, members):
+        manifest["state"]["coordinates"]["R"]["shape"][0] = size
+
+    signed(tmp_path / "metric", claim_rows)
+    check_is_refused_at_once(tmp_path / "metric")
+
+
+@pytest.mark.parametrize("key", ["_state.H", "_state.totals", "_state.record.table"])
+def test_an_online_learner_with_arrays_of_other_sizes_is_refused(key, tmp_path):
+    """Compiled loops trust these sizes."""
+    save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))
+
+    def shorten(manifest, members):
+        array = np.load(io.BytesIO(members[f"arrays/{key}.npy"]))
+        stream = io.BytesIO()
+        np.save(stream, array[:-1])
+        members[f"arrays/{key}.npy"] = stream.getvalue()
+
+    signed(tmp_path / "online", shorten)
+    check_is_refused_at_once(tmp_path / "online")
+
+
+def nested(depth):
+    value = 0
+    for k in range(depth):
+        value = [value] if k % 2 else {"inner": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [60, 300, 600, 5000, 200_000])
+@pytest.mark.parametrize("where", ["info", "state"])
+def test_a_signed_manifest_that_is_nested_deep_is_refused(where, depth, tmp_path):
+    path = tmp_path / "model"
+    save(path, nnqp(np.eye(3), -np.ones(3)))
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    text = members.pop("manifest.json").decode()
+    deep = '{"inner":[' * (depth // 2) + "0" + "]}" * (depth // 2)
+    text = text.replace(
+        f'"{where}": {{', f'"{where}": {{"more": {deep}' + ("" if where == "info" else ", "), 1
+    ).encode()
+    assert depth > 500 or json.loads(text)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in (members | {"manifest.json": text}).items():
+            archive.writestr(zipfile.ZipInfo(name), content)
+        archive.comment = b"sha256:" + hashlib.sha256(text).hexdigest().encode()
+    for read in (load, read_manifest):
+        with pytest.raises(ModelFileError, match="nested|cannot be read"):
+            read(path)
+
+
+def test_what_is_saved_is_not_nested_deeper_than_what_is_read(tmp_path):
+    """``info`` is the caller's own: what could not be read is refused when it is saved."""
+    result = nnqp(np.eye(3), -np.ones(3))
+    save(tmp_path / "model", result, info={"mine": nested(40)})
+    assert read_manifest(tmp_path / "model")["info"] == {"mine": nested(40)}
+    endless = []
+    endless.append(endless)
+    for info in (nested(60), nested(5000), endless):
+        with pytest.raises(TypeError, match="nested more than 50 deep"):
+            save(tmp_path / "model", result, info={"mine": info})
 
 
 def test_load_refuses_another_class_than_the_expected_one(tmp_path):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bregmat.constraints.constraints import Constraints
+from bregmat import Constraints
 from bregmat.io import parse_sample_ids, read_constraints, read_points, write_constraints, write_points
 
 
@@ -511,3 +511,28 @@ def test_names_that_a_spreadsheet_would_evaluate_are_escaped(tmp_path, kind):
         lines = path.read_text().splitlines()[1:]
         cells = [cell for line in lines for cell in re.split("[,\t]", line)[1:3]]
         assert {cell for cell in cells if re.match(r"[=+\-@]", cell)} <= {"-3", "+4.5"}
+
+
+# ---------------------------------------------------------------- a table with a long first line
+@pytest.mark.slow
+@pytest.mark.parametrize("has_header", [True, False])
+def test_a_table_with_thousands_of_columns_is_read(has_header, tmp_path, rng):
+    """4,000 columns with long names: the first line has more than 64 KiB."""
+    X = rng.normal(size=(3, 4000))
+    lines = [",".join(map(repr, row)) for row in X.tolist()]
+    if has_header:
+        lines.insert(0, ",".join(f"a column with a long name {k}" for k in range(4000)))
+    path = tmp_path / "wide.csv"
+    path.write_text("\n".join(lines) + "\n")
+    assert len(lines[0]) > 2**16
+    points = read_points(path)
+    assert np.array_equal(points.X, X)
+    assert points.names[-1] == ("a column with a long name 3999" if has_header else "x3999")
+
+
+def test_a_first_line_without_end_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("bregmat.io.texts.LONGEST", 2**18)
+    path = tmp_path / "endless.csv"
+    path.write_text("1," * 2**19)
+    with pytest.raises(ValueError, match=r"endless\.csv: no table of text, a line has 262144 characters or more"):
+        read_points(path)

@@ -5,8 +5,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
 
+from bregmat import KernelKMeans, KernelLearner, MarginSVC
 from bregmat.kernels import KernelFunction, kernel_source
-from bregmat.kernels.definite import check_given
+from bregmat.kernels.definite import check_definite, check_given, negative_eigenvalue
 from bregmat.kernels.functions import NAMED, gamma_of
 
 
@@ -48,3 +49,48 @@ def test_an_asymmetric_entry_is_found_in_any_memory_order(rng, order):
     K[70, 3] += 1.0
     with pytest.raises(ValueError, match=r"X must be symmetric; the largest asymmetry is 1: .*\[3, 70\]"):
         check_given(K)
+
+
+# ---------------------------------------------------------------- kernel functions with complex values
+@pytest.mark.parametrize(
+    "estimator", [KernelLearner(), MarginSVC(), KernelKMeans(2, random_state=0)], ids=lambda e: type(e).__name__
+)
+def test_a_complex_kernel_function_is_refused_by_name(estimator, rng):
+    def phased(X, Y):
+        """Hermitian and positive definite: a Gaussian kernel with a phase."""
+        distances = ((X[:, None] - Y[None]) ** 2).sum(axis=2)
+        return np.exp(-distances + 1j * (X.sum(axis=1)[:, None] - Y.sum(axis=1)))
+
+    X = rng.normal(size=(30, 3))
+    with pytest.raises(TypeError, match="kernel phased must be real; got complex numbers"):
+        estimator.set_params(kernel=phased).fit(X, X[:, 0] > 0)
+
+
+def test_a_complex_precomputed_kernel_source_is_refused():
+    with pytest.raises(TypeError, match="X must be real; got complex numbers"):
+        kernel_source(np.eye(3) * (1 + 0j), "precomputed")
+
+
+@pytest.mark.slow
+def test_smallest_eigenvalue_of_any_order(rng):
+    for n in (50, 1100):
+        Q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+        values = np.linspace(1.0, 5.0, n)
+        good = (Q * values) @ Q.T
+        assert negative_eigenvalue(good) is None
+        values[3] = -0.5
+        found = negative_eigenvalue((Q * values) @ Q.T)
+        assert found.value == pytest.approx(-0.5, rel=1e-2) and found.largest == pytest.approx(5.0, rel=0.2)
+        np.testing.assert_array_equal(found.rows, np.sort(np.argsort(-np.abs(Q[:, 3]))[:4]))
+        values[3] = -1e-9  # rounding
+        assert negative_eigenvalue((Q * values) @ Q.T) is None
+
+
+@pytest.mark.parametrize("n", [40, 400])
+def test_singular_matrices_pass(rng, n):
+    """Rank 5, equal rows, zero rows, and scales over sixteen decades: rounding is not taken for an eigenvalue."""
+    X = rng.standard_normal((5, n))
+    X[:, 3] = X[:, 4]
+    X[:, 7] = 0.0
+    for unit in (1.0, 10 ** rng.uniform(-8, 8, n), 1e-150, 1e100):
+        check_definite((X * unit).T @ (X * unit))

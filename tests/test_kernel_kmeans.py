@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.pairwise import rbf_kernel
 
-from bregmat.estimators import KernelKMeans, KernelLearner
+from bregmat import KernelKMeans, KernelLearner
 from bregmat.estimators.lloyd import WeightedPoints, _fill_empty_inplace, kernel_lloyd
 from bregmat.io import load, save
 from estimator_suite import run_array_api_check, sklearn_checks

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bregmat import Constraints
 from bregmat._kernels import pairs as kernels
-from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph
 

@@ -20,7 +20,6 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from bregmat_app.cli.app import app
-from bregmat_app.label.learning import Learning
 from label_pages import NoRedirect, demo, own_demo
 
 
@@ -268,7 +267,7 @@ def test_an_interrupt_while_the_page_learns_for_the_first_time(monkeypatch, tmp_
             signal.raise_signal(signal.SIGINT)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Learning, "warm_up", interrupted_solver)
+    monkeypatch.setattr("bregmat_app.label.learning.Learning.warm_up", interrupted_solver)
     monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: pytest.fail("the page is served"))
     done = CliRunner().invoke(app, ["label", "--demo", "--no-browser"])
     assert (done.exit_code, done.exception) == (0, None)

@@ -10,11 +10,10 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
-from bregmat import MetricLearner
+from bregmat import MetricLearner, constraints_from_labels
 from bregmat.base.checks import generator
 from bregmat.base.sampling import PairGroups
 from bregmat.from_labels.groups import label_codes
-from bregmat.from_labels.labels import constraints_from_labels
 
 
 def pairs_of(c):

@@ -6,16 +6,24 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from bregmat.engine.status import ExitReason, Status
+from bregmat import ExitReason, Status
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.sources import Linear
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
-from bregmat.margin.finish import finish
-from bregmat.margin.working_set import SupportSearch
 from margin_cases import EXACT, blobs, check_optimal, gaussian, real_data
 
 
 # ---------------------------------------------------------------- against every active set, one by one
+class Counted(Linear):
+    """The linear kernel, with the number of entries that were evaluated."""
+
+    entries = 0
+
+    def block(self, rows, columns, dtype=np.float64):
+        self.entries += len(rows) * len(columns)
+        return super().block(rows, columns, dtype)
+
+
 def best_of_all_sets(K, y, C, ridge, intercept):
     """The dual optimum by trying every assignment of 'at 0', 'at C', 'between' to the samples."""
     n, best = len(y), -np.inf
@@ -60,14 +68,6 @@ def test_small_machines_are_the_best_of_all_active_sets(rng, intercept, loss, se
 
 
 # ---------------------------------------------------------------- few features
-class Counted(Linear):
-    """The linear kernel, with the number of entries that were evaluated."""
-
-    entries = 0
-
-    def block(self, rows, columns, dtype=np.float64):
-        self.entries += len(rows) * len(columns)
-        return super().block(rows, columns, dtype)
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -267,17 +267,6 @@ def test_an_indefinite_kernel_ends_at_a_stationary_point(rng):
     up, down = slope[signed < np.where(y > 0, 10, 0)], slope[signed > np.where(y > 0, 0, -10)]
     assert result.status is Status.FEASIBLE and result.gap == np.inf
     assert up.max() - down.min() <= 1e-2 + 1e-3
-
-
-def test_negative_curvature_met_by_the_finish_is_named():
-    K = np.kron(np.eye(2), [[1.0, 1.5], [1.5, 1.0]])
-    K[0, 2] = K[2, 0] = 0.1
-    problem = MarginProblem.build(kernel_source(K, "precomputed"), [1, 1, -1, -1], C=100.0)
-    search = SupportSearch(problem, 1e-3, rng=np.random.default_rng(0), budget=10**6)
-    search.x = 0.3 * problem.signs
-    search.f = K @ search.x
-    with pytest.raises(ValueError, match="kernel is not positive semidefinite"):
-        finish(search)
 
 
 # ---------------------------------------------------------------- hard margin

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
-from bregmat.engine.status import ExitReason, Record, Status
+from bregmat import ExitReason, Record, Status
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
 from margin_cases import EXACT, blobs, gaussian, real_data, referee

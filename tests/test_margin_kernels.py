@@ -1,11 +1,18 @@
 """The compiled loops of the margin machines beside their NumPy twins, and the kernels they fill."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from bregmat import verify
 from bregmat._kernels import kernel_rows, smo, vectors
-from bregmat.margin import kernel_source
+from bregmat.margin import MarginProblem, kernel_cache, kernel_source, train_margin
+from bregmat.margin.certificate import Machine
+from bregmat.margin.finish import finish
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
+from bregmat.margin.working_set import SupportSearch
+from margin_cases import blobs
 
 KINDS = [np.float32, np.float64]
 
@@ -313,3 +320,42 @@ def broken_function(A, B):
 def test_bad_kernels_are_named(make, error, text):
     with pytest.raises(error, match=text):
         make()
+
+
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("too_much", [1e-10, 1e-3])
+def test_weights_with_another_sum_prove_less(rng, squared, too_much):
+    """Weights of one class that sum to more than the other's have a dual value above the optimum."""
+    X, y = rng.normal(size=(30, 3)), np.where(np.arange(30) % 3 > 0, 1.0, -1.0)
+    problem = MarginProblem.build(kernel_source(X, "linear"), y, C=1.0, squared_hinge=squared)
+    best = train_margin(problem, tol=1e-12)
+    x = best.alpha * y
+    row = int(np.argmax((y > 0) & (best.alpha < 0.9 * problem.upper)))
+    x[row] += too_much
+    f = problem.kernel.block(np.arange(30), np.arange(30)) @ x
+    proof = Machine(problem, x, f, np.zeros(30), best.intercept).certify()
+    assert proof.dual_bound <= best.objective * (1 + 1e-14)  # sums of thirty numbers
+    assert proof.distance >= best.objective * (1 - 1e-14) - proof.dual_bound
+    claim = replace(
+        best, tol=1e-6, alpha=np.abs(x), dual_bound=float(np.abs(x).sum() - x @ f / 2 - problem.ridge @ x**2 / 2)
+    )
+    assert verify(claim, problem=problem).holds == (too_much < 1e-9)
+
+
+def test_large_memory_is_given_back(rng, monkeypatch):
+    monkeypatch.setattr(kernel_cache, "KEEP", 1_000_000)
+    X, y = blobs(rng, 1500)
+    train_margin(MarginProblem.build(kernel_source(X, gamma=2.0), y, C=10.0))
+    held = [part for part in vars(kernel_cache._kept).values() if isinstance(part, np.ndarray)]
+    assert all(part.nbytes <= 1_000_000 for part in held)
+
+
+def test_negative_curvature_met_by_the_finish_is_named():
+    K = np.kron(np.eye(2), [[1.0, 1.5], [1.5, 1.0]])
+    K[0, 2] = K[2, 0] = 0.1
+    problem = MarginProblem.build(kernel_source(K, "precomputed"), [1, 1, -1, -1], C=100.0)
+    search = SupportSearch(problem, 1e-3, rng=np.random.default_rng(0), budget=10**6)
+    search.x = 0.3 * problem.signs
+    search.f = K @ search.x
+    with pytest.raises(ValueError, match="kernel is not positive semidefinite"):
+        finish(search)

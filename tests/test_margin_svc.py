@@ -17,10 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from bregmat.engine.result import SolverError
-from bregmat.engine.status import Status
-from bregmat.estimators import KernelLearner
-from bregmat.estimators.svm import MarginSVC
+from bregmat import KernelLearner, MarginSVC, SolverError, Status
 from bregmat.io import load, save
 from bregmat.quadratic import MultiplicativeUpdates
 from estimator_suite import run_array_api_check, sklearn_checks
@@ -312,3 +309,6 @@ def test_many_classes():
     machine, svc = (model.fit(X, y) for model in rivals({"C": 3.0}))
     assert np.abs(machine.decision_function(X) - svc.decision_function(X)).max() < AGREE
     assert np.array_equal(machine.predict(X), svc.predict(X)) and machine.intercept_.shape == (28,)
+
+
+# ---------------------------------------------------------------- coefficients of the multiplicative updates

@@ -10,11 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 
+from bregmat import ExitReason, MarginSVC
 from bregmat.engine.loop import solve
-from bregmat.engine.status import ExitReason
-from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp
-from bregmat.quadratic.splits import ClassBlocks, DenseSplit
+from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_updates
+from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import updated
@@ -436,3 +437,23 @@ def test_starts_off_the_row(start):
     result = nnqp(A, b, x0=start, equality=(np.ones(3), 7.0), solver="multiplicative")
     assert result.status == "OPTIMAL"
     np.testing.assert_allclose(result.x, [4.0, 2.0, 1.0], atol=1e-3)  # 1 / A_ii, scaled to the sum
+
+
+@pytest.mark.parametrize("n_updates", [3, 30, 300])
+def test_hard_margin_coefficients_are_those_of_the_updates_over_the_smallest_margin(n_updates, rng):
+    """As the documentation says: of the paper's own run, stopped early, the machine is the multiple with the smallest margin 1."""
+    X = np.vstack([rng.normal(size=(15, 2)) + 3, rng.normal(size=(15, 2)) - 3])
+    y = np.repeat([1.0, -1.0], 15)
+    K = (X @ X.T + 1) ** 2
+    updates = MultiplicativeUpdates(clamp=0.0)
+    bare = run_updates(
+        SplitProgram(margin_split(K, y), -np.ones(30)), updates, np.ones(30), tol=0.0, max_iter=n_updates
+    )
+    v = bare.certificate.x
+    settings = {"C": np.inf, "fit_intercept": False, "solver": updates, "tol": 1e-15, "max_iter": n_updates}
+    with pytest.warns(ConvergenceWarning):
+        machine = MarginSVC(kernel="precomputed", **settings).fit(K, y)
+    smallest = (y * (K @ (v * y))).min()
+    alpha = machine.result_.alpha
+    assert alpha == pytest.approx(v / smallest, rel=1e-9)
+    assert (y * (K @ (alpha * y))).min() == pytest.approx(1.0, rel=1e-9)

@@ -13,15 +13,14 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.preprocessing import StandardScaler
 
 import bregmat as bm
+from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import KernelLearner
 from bregmat.estimators import passes as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups, label_groups
-from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.from_labels.neighbors import PointSpace
 
 
@@ -215,10 +214,11 @@ def test_bad_options_are_named(wine, options):
 
 
 # ---------------------------------------------------------------------- passes
-def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path):
+def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path, set_passes):
     seen = []
+    set_passes(3)
     learner = bm.MetricLearner(
-        strategy="neighbors", prior="variance", slack_weight=1.0, passes=3, callback=lambda row: seen.append(row.stage)
+        strategy="neighbors", prior="variance", slack_weight=1.0, callback=lambda row: seen.append(row.stage)
     )
     learner.fit(*wine)
     history = learner.result_.history
@@ -232,11 +232,12 @@ def test_every_pass_is_certified_and_the_history_tells_them_apart(wine, tmp_path
     assert [row.stage for row in bm.load(tmp_path / "model.bm").result_.history] == stages
 
 
-def test_a_pass_draws_where_the_last_one_put_the_points(wine):
+def test_a_pass_draws_where_the_last_one_put_the_points(wine, set_passes):
     X, y = wine
     settings = {"strategy": "neighbors", "prior": "identity", "slack_weight": 1.0}
-    first = bm.MetricLearner(passes=1, **settings).fit(X, y)
-    second = bm.MetricLearner(passes=2, **settings).fit(X, y)
+    first = bm.MetricLearner(**settings).fit(X, y)
+    set_passes(2)
+    second = bm.MetricLearner(**settings).fit(X, y)
     drawn = draw(first.transform(X), y)
     assert np.array_equal(second.constraints_.index, drawn.index)
     scale = np.median(first.constraints_.bound) / np.median(drawn.bound)
@@ -245,20 +246,22 @@ def test_a_pass_draws_where_the_last_one_put_the_points(wine):
     assert np.isclose(second.result_.objective, cold.objective, rtol=1e-3)
 
 
-def test_passes_end_when_nothing_changes():
+def test_passes_end_when_nothing_changes(set_passes):
+    set_passes(50)
     # no two distances are the same: ties would be decided by rounding, anew in each pass
     X = np.array([[0.0, 0], [0, 3], [2, 0], [2, 3.3], [5, 0], [5, 2.6]])
-    learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1, passes=50)
+    learner = bm.MetricLearner(strategy="neighbors", n_neighbors=1, n_impostors=1)
     learner.fit(X, [0, 0, 1, 1, 2, 2])
     assert 1 < learner.result_.history[-1].stage <= 3
 
 
-def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_path):
+def test_passes_end_when_they_come_round_to_the_same_problem(monkeypatch, tmp_path, set_passes):
     X, y = np.array([[0.0, 0], [0, 1], [3, 0], [3, 1.1], [10, 0], [10, 0.9]]), [0, 0, 1, 1, 2, 2]
 
     def learned(passes):
+        set_passes(passes)
         settings = {"prior": "variance", "slack_weight": 1.0, "n_neighbors": 1, "n_impostors": 1}
-        return bm.MetricLearner(strategy="neighbors", passes=passes, tol=1e-8, **settings).fit(X, y)
+        return bm.MetricLearner(strategy="neighbors", tol=1e-8, **settings).fit(X, y)
 
     ended = learned(50)
     assert (ended.result_.status, ended.result_.exit_reason) == ("OPTIMAL", "CYCLE")
@@ -304,7 +307,7 @@ def test_given_rows_stay_beside_those_drawn(wine):
 
 def test_sparse_points_and_a_linear_kernel(wine):
     X, y = wine
-    dense, sparse = (bm.KernelLearner("linear", strategy="neighbors", passes=1).fit(Z, y) for Z in (X, sp.csr_array(X)))
+    dense, sparse = (bm.KernelLearner("linear", strategy="neighbors").fit(Z, y) for Z in (X, sp.csr_array(X)))
     assert np.allclose(sparse.result_.dual, dense.result_.dual)
 
 
@@ -417,13 +420,14 @@ def test_the_smallest_entries_of_long_rows_are_those_of_short_ones(rng, decimals
     assert np.array_equal(found, np.sort(values, axis=1)[:, :5])
 
 
-def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
+def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch, set_passes):
+    set_passes(3)
     monkeypatch.setattr(fitting, "MANY_POINTS", 300)
     monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     y = np.arange(400) % 2
     X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
     seen = []
-    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0}
     learner = bm.MetricLearner(callback=lambda row: seen.append(row.stage), **settings).fit(X, y)
     assert len(np.unique(learner.constraints_.index[:, 0])) == 400 and learner.result_.status == "OPTIMAL"
     assert [row.stage for row in learner.result_.history] == seen and max(seen) == 3
@@ -437,7 +441,8 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch):
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
-def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
+def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch, set_passes):
+    set_passes(3)
     monkeypatch.setattr(fitting, "MANY_POINTS", 300)
     monkeypatch.setattr(fitting, "SAMPLED_POINTS", 100)
     X, y = rng.normal(size=(400, 3)), np.arange(400) % 2
@@ -445,10 +450,63 @@ def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch):
     def interrupt(record):
         raise KeyboardInterrupt
 
-    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "passes": 3, "random_state": 0}
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0}
     learner = bm.MetricLearner(callback=interrupt, **settings)
     with pytest.warns(RuntimeWarning, match="interrupted after"), pytest.raises(KeyboardInterrupt):
         learner.fit(X, y)
     i, j, _, l = learner.constraints_.index.T
     assert len(np.unique(i)) == 100 and i.max() > 300
     assert np.all(y[i] == y[j]) and np.all(y[i] != y[l])
+
+
+# ---------------------------------------------------------------- categorical data and other repeated points
+def one_hot(seed, n=60):
+    rng = np.random.default_rng(seed)
+    return np.eye(5)[rng.integers(5, size=n)], rng.integers(2, size=n)
+
+
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
+@pytest.mark.parametrize("seed", range(3))
+def test_one_hot_points_with_labels_that_differ(seed):
+    X, y = one_hot(seed)
+    for options in ({}, {"divergence": "vonneumann"}, {"strategy": "random"}):
+        learner = MetricLearner(random_state=0, **options).fit(X, y)
+        assert learner.result_.status == "OPTIMAL" and np.isfinite(learner.transform(X)).all()
+    assert np.isfinite(KernelLearner(strategy="neighbors", random_state=0).fit(X, y).transform(X)).all()
+
+
+def test_no_margin_is_nothing_where_the_nearest_impostors_are_copies():
+    X, y = one_hot(0)
+    with pytest.warns(UserWarning, match="60 points coincide with points of another class.*left out"):
+        rows = constraints_from_labels(X, y, strategy="neighbors", random_state=0)
+    i, j, _, l = rows.index.T
+    assert (rows.bound < 0).all() and (X[i] != X[l]).any(axis=1).all() and (X[j] != X[l]).any(axis=1).all()
+
+
+@pytest.mark.filterwarnings("ignore:.* coincide with points of another class")
+@pytest.mark.parametrize("is_sparse", [False, True])
+def test_many_copies_do_not_hide_the_points_that_can_be_compared(is_sparse):
+    """Each point has about 60 copies of the other class, and the 10 nearest impostors are looked for."""
+    X, y = one_hot(0, n=600)
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(sp.csr_array(X) if is_sparse else X, y)
+    assert learner.result_.status == "OPTIMAL" and learner.result_.objective > 0
+    i, _, _, l = learner.constraints_.index.T
+    assert len(np.unique(i)) == 600 and (X[i] != X[l]).any(axis=1).all()
+
+
+@pytest.mark.parametrize("strategy", ["neighbors", "random"])
+@pytest.mark.parametrize("options", [{}, {"prior": "covariance"}, {"n_components": 2}, {"slack_weight": np.inf}])
+def test_identical_points_leave_the_prior_and_a_warning(strategy, options):
+    X, y = np.ones((20, 3)), np.arange(20) % 2
+    with pytest.warns(UserWarning, match="rows 0, 1, 2.* The prior is kept"):
+        learner = MetricLearner(strategy=strategy, random_state=0, **options).fit(X, y)
+    assert learner.result_.status == "OPTIMAL" and learner.result_.objective == 0.0
+    if not options and strategy == "random":
+        assert learner.get_mahalanobis_matrix() == pytest.approx(np.eye(3))
+    with pytest.warns(UserWarning, match="The prior is kept"):
+        KernelLearner(strategy=strategy, random_state=0).fit(X, y)
+    with pytest.warns(UserWarning, match="Only the constraints given are learned from"):
+        given = Constraints.sq_distance(0, 20, 0.5, "==")
+        learner = MetricLearner(strategy=strategy, prior="identity", slack_weight=np.inf)
+        learner.fit(np.vstack([X, np.zeros((1, 3))]), np.append(y, -1), constraints=given)
+    assert learner.constraints_.n_constraints == 1

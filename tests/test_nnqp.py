@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from scipy.optimize import lsq_linear, nnls
 
-from bregmat.engine.status import ExitReason, Status
+from bregmat import ExitReason, Status
 from bregmat.io import load, save
 from bregmat.quadratic import (
     ExactActiveSet,

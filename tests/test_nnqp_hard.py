@@ -1,19 +1,19 @@
 """Nonnegative quadratic programs at the edge of rounding: what is called proven is, and what is not proven is not called so."""
 
 import sys
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from bregmat.engine.status import ExitReason, Status
+from bregmat import ExitReason, MultiplicativeUpdates, Status, verify
 from bregmat.quadratic import (
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
 )
-from bregmat.quadratic.certificate import Evidence
 from suite.rational import exact_outcome
 
 EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])
@@ -66,18 +66,6 @@ def test_no_proof_where_rounding_rules(n, small):
     exact = -0.5 * n / (1 + n * float(Fraction(A[0, 1]) - Fraction(1 - small) / n) + small - 1)
     assert result.status is Status.FEASIBLE or result.dual_bound <= exact * (1 - 1e-9)
     assert result.bound_perturbation <= 1e-12
-
-
-def test_bound_pays_for_the_rounding_of_the_curvature():
-    """x'Ax = 1 is what is left of terms of 1e16: the bound says so unless it is computed in extended precision."""
-    A = np.array([[1.0, -1.0], [-1.0, 1.0]]) + 1e-3 * np.eye(2)
-    problem = QuadraticProgram.build(A, -np.ones(2), upper=1e9)
-    x = np.full(2, 1e8)
-    exact = float(sum(Fraction(A[i, j]) for i in range(2) for j in range(2))) * 0.5e16
-    plain = Evidence(problem, x, np.zeros(0)).bound()
-    precise = Evidence(problem, x, np.zeros(0), precise=True).bound()
-    assert plain < precise < -exact  # the box may be used for h > 0 only
-    assert plain <= precise - 1.0
 
 
 def test_kernel_without_a_box(rng):
@@ -366,3 +354,83 @@ def test_verdict_of_the_corrected_point(rng):
         assert result.gap <= 1e-8 or result.kkt_residual > 1e-12
         reached += result.kkt_residual <= 1e-12
     assert reached >= 20
+
+
+# ---------------------------------------------------------------- quadratic programs whose solution is 0
+def test_rows_of_a_program_are_met_where_its_solution_is_nothing():
+    A = np.array([[13.0, 3, -9, 13], [3, 14, 11, 3], [-9, 11, 23, -9], [13, 3, -9, 13]])
+    b, equality = np.array([3.0, -1, 2, -1]), (np.array([[2.0, 1, 0, 0], [-1, -2, -2, 1]]), np.zeros(2))
+    for solver in ("auto", "active_set"):
+        result = nnqp(A, b, equality=equality, solver=solver)
+        assert (result.status, result.objective, result.max_violation) == ("OPTIMAL", 0.0, 0.0)
+        assert not result.x.any() and -1e-12 <= result.dual_bound <= 0.0
+
+
+def test_homogeneous_rows_are_met_by_their_own_size():
+    """Small whole numbers, copies of variables, and rows with the value 0, which a point of rounding misses by all of its size."""
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        n, m = int(rng.integers(2, 6)), int(rng.integers(1, 3))
+        G = rng.integers(-3, 4, size=(n, int(rng.integers(1, n + 1)))).astype(float)
+        G[rng.integers(n)] = G[rng.integers(n)]
+        A, b = G @ G.T, rng.integers(-1, 4, size=n).astype(float)
+        E = rng.integers(-2, 3, size=(m, n)).astype(float)
+        result = nnqp(A, b, equality=(E, np.zeros(m)))
+        if result.status == "OPTIMAL":
+            rounding = 1e-13 * result.x.max()  # of the largest variable
+            assert (np.abs(E @ result.x) <= 1e-8 * np.abs(E) @ result.x + rounding).all(), seed
+            assert verify(result, A=A, b=b, equality=(E, np.zeros(m))).holds, seed
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
+@pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-59])
+def test_an_objective_of_rounding_is_not_called_optimal(solver, tiny):
+    """No b is negative, so that the optimum is 0, at 0; along flat directions the updates go far from it."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        G = rng.normal(size=(5, 2)) * 10.0 ** rng.uniform(-20, 20)
+        start = 10.0 ** rng.uniform(-5, 30, size=5) if seed % 2 else None
+        result = nnqp(G @ G.T, tiny * rng.integers(0, 2, size=5), x0=start, solver=solver)
+        assert result.status == "OPTIMAL" and result.objective == 0.0 == result.dual_bound
+
+
+@pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative"])
+def test_an_objective_of_rounding_at_5_5_is_not_called_optimal(solver):
+    """``(x_1 - x_2)^2 / 2 + 1e-17 (x_1 + x_2)`` is 1e-16 at (5, 5), and 0 at 0."""
+    result = nnqp([[1.0, -1.0], [-1.0, 1.0]], [1e-17, 1e-17], x0=[5.0, 5.0], solver=solver)
+    assert (result.status, result.objective, result.dual_bound) == ("OPTIMAL", 0.0, 0.0) and not result.x.any()
+
+
+# ---------------------------------------------------------------- quadratic programs whose matrix is indefinite by rounding
+@pytest.mark.slow
+@pytest.mark.parametrize("negative", [0.0, 1e-16, 1e-13, 1e-10])
+@pytest.mark.parametrize("n", [2, 300])
+@pytest.mark.parametrize("solver", ["auto", "active_set"])
+def test_a_claim_says_how_indefinite_a_matrix_may_be(n, negative, solver, rng):
+    """The objective falls without end along (1, 1, 0, ...) where the matrix is indefinite; the claim says from where on."""
+    A = np.eye(n)
+    A[0, 1] = A[1, 0] = -1.0 - negative
+    b = np.r_[2.0, -1.0, rng.normal(size=n - 2)]
+    result = nnqp(A, b, solver=solver)
+    assert result.status == "OPTIMAL"
+    delta = Fraction(result.curvature_tolerance)
+    assert negative <= delta <= 2e-10 * n**0.5
+    x, matrix, linear = ([Fraction(float(value)) for value in row] for row in (result.x, A[:2, :2].ravel(), b))
+    rest = sum(z * (z / 2 + c) for z, c in zip(x[2:], linear[2:], strict=True))
+    for far in (1, 10**3, 10**6, 10**9, 10**12):
+        u, v = x[0] + far, x[1] + far
+        value = (matrix[0] * u * u + 2 * matrix[1] * u * v + matrix[3] * v * v) / 2 + linear[0] * u + linear[1] * v
+        reach = u * u + v * v + sum(z * z for z in x[2:])
+        assert value + rest >= Fraction(result.dual_bound) - delta * reach / 2
+    assert verify(result, A=A, b=b).holds
+    claim = replace(result, status=Status.OPTIMAL, curvature_tolerance=0.0)
+    assert verify(claim, A=A, b=b).holds <= (negative == 0.0)
+
+
+def test_a_matrix_that_is_more_indefinite_is_refused():
+    """From 256 rows on the test was one in single precision, which let eigenvalues of -1e-6 pass."""
+    for n in (2, 300):
+        A = np.eye(n)
+        A[0, 1] = A[1, 0] = -1.0 - 1e-8 * n**0.5
+        with pytest.raises(ValueError, match="A is not positive semidefinite"):
+            nnqp(A, np.r_[1.0, -1.0, np.zeros(n - 2)])

@@ -1,10 +1,14 @@
 """NumPy twins of the kernels of the quadratic programs."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
 from bregmat._kernels import descent, exchange, free_factor, vectors
 from bregmat._kernels.arrays import FreeSet, Quadratic, RunPoint
+from bregmat.quadratic.certificate import Evidence
+from bregmat.quadratic.program import QuadraticProgram
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {
@@ -292,3 +296,15 @@ def test_inspection_finds_one_bad_entry_anywhere(rng):
         assert descent.inspect(B, 1e-10, 1e-9) == (descent.NOT_DEFINITE, i, j)
     A[90, 90] = -1.0
     assert descent.inspect(A, 1e-10, 1e-9) == (descent.NOT_DEFINITE, 90, 90)
+
+
+def test_bound_pays_for_the_rounding_of_the_curvature():
+    """x'Ax = 1 is what is left of terms of 1e16: the bound says so unless it is computed in extended precision."""
+    A = np.array([[1.0, -1.0], [-1.0, 1.0]]) + 1e-3 * np.eye(2)
+    problem = QuadraticProgram.build(A, -np.ones(2), upper=1e9)
+    x = np.full(2, 1e8)
+    exact = float(sum(Fraction(A[i, j]) for i in range(2) for j in range(2))) * 0.5e16
+    plain = Evidence(problem, x, np.zeros(0)).bound()
+    precise = Evidence(problem, x, np.zeros(0), precise=True).bound()
+    assert plain < precise < -exact  # the box may be used for h > 0 only
+    assert plain <= precise - 1.0

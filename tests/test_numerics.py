@@ -1,10 +1,13 @@
 """Conjugate gradients, line search and block pivoting, which every room shares, against direct methods."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import lsq_linear
 
+from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
 from bregmat.base.linalg import armijo, cholesky, conjugate_gradients
 from bregmat.base.pivoting import Exchanges, pivot_in_box
 
@@ -121,3 +124,121 @@ def test_pivot_in_box(n, rng):
     assert len(seen) >= 1 and (seen[-1] == d).all()
     nothing = pivot_in_box(lambda free, b: None, lambda v: H @ v, q, lower, upper, np.zeros(n, int), Exchanges(3))
     assert nothing is None
+
+
+# ---------------------------------------------------------------- gaps
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_no_gap_is_negative_at_the_prior(divergence):
+    """Where all rows hold at the prior the objective is 0, but for rounding."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        G = rng.normal(size=(6, 4)) * 10.0 ** rng.uniform(-3, 3)
+        D = ((G[0] - G[1]) ** 2).sum()
+        result = nearest_kernel(G @ G.T, Constraints.sq_distance(0, 1, 2 * D, "<="), divergence=divergence)
+        assert result.status == "OPTIMAL"
+        assert result.objective >= 0 and result.gap >= 0
+
+
+# ---------------------------------------------------------------- differences and products of the data as given
+def exact_metric_objective(X, result, bound, loss):
+    """Frobenius distance of ``B B'`` from the identity plus a loss of the squared distance of points 0 and 1, in fractions."""
+    B = [[Fraction(float(x)) for x in row] for row in result.B]
+    d = range(len(B))
+    W = [[sum(x * y for x, y in zip(B[i], B[j], strict=True)) for j in d] for i in d]
+    v = [Fraction(float(x)) - Fraction(float(y)) for x, y in zip(X[0], X[1], strict=True)]
+    p = sum(v[i] * W[i][j] * v[j] for i in d for j in d)
+    return sum((W[i][j] - (i == j)) ** 2 for i in d for j in d) / 2 + loss(p / Fraction(bound))
+
+
+def exact_sq_distance(x, y):
+    return sum((Fraction(float(a)) - Fraction(float(b))) ** 2 for a, b in zip(x, y, strict=True))
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_values_below_the_rounding_of_their_points_are_refused_by_name(divergence):
+    times = np.array([[1.7e12], [1.7e12 + 0.125]])  # .0156 apart, which is not 0 and not at most .001
+    assert exact_sq_distance(*times) == Fraction(1, 64)
+    near = Constraints.sq_distance(0, 1, 0.001, "<=")
+    with pytest.raises(
+        ValueError, match=r"constraint row 0: .* has the value 0.0156 at the prior.* Centre the columns"
+    ):
+        nearest_metric(times, near, divergence=divergence)
+    centred = nearest_metric(times - times[0], near, divergence=divergence)
+    assert centred.status == "OPTIMAL" and centred.values == pytest.approx([0.001], rel=1e-2)
+    assert centred.objective > 0.1
+    lengths = np.array([[1e8], [1e-8]])  # the inner product is 1
+    for bound, sense in ((2.0, ">="), (0.5, "<=")):
+        row = Constraints.similarity(0, 1, bound, sense)
+        with pytest.raises(ValueError, match="constraint row 0: .* has the value 1 at the prior"):
+            nearest_metric(lengths, row, divergence=divergence)
+        with pytest.raises(ValueError, match="constraint row 0: .* has the value 1 at the prior"):
+            nearest_kernel(Factor(lengths), row, divergence=divergence)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_identical_points_and_points_at_the_origin_are_not_refused(divergence):
+    X = np.array([[0.1, 0.3], [0.1, 0.3], [0.0, 0.0], [1.0, 2.0], [0.1, 0.1 + 0.2]])
+    rows = Constraints.sq_distance([0, 0, 0], [1, 3, 4], [1.0, 2.0, 1.0], "<=") + Constraints.similarity(
+        2, 3, 1.0, "<="
+    )
+    assert nearest_metric(X, rows, divergence=divergence).status == "OPTIMAL"
+    assert nearest_kernel(Factor(X), rows, divergence=divergence).status == "OPTIMAL"
+
+
+@pytest.mark.parametrize("gap", [1e-9, 1e-10])
+@pytest.mark.parametrize("seed", range(3))
+def test_nearly_equal_rows_of_a_factor(seed, gap):
+    rng = np.random.default_rng(seed)
+    G = rng.normal(size=(5, 3))
+    G[1] = G[0] + gap * rng.normal(size=3)
+    rows = Constraints.sq_distance([0, 2], [1, 3], [0.3 * gap**2, 1.0], "<=")
+    result = nearest_kernel(Factor(G), rows, divergence="frobenius")
+    assert result.status == "OPTIMAL"
+    # |(g_0 - g_1) B|^2 in fractions
+    v = [Fraction(float(x)) - Fraction(float(y)) for x, y in zip(G[0], G[1], strict=True)]
+    image = [sum(x * Fraction(float(b)) for x, b in zip(v, column, strict=True)) for column in result.B.T]
+    assert float(sum(x * x for x in image) / Fraction(float(rows.bound[0]))) <= 1 + 1e-8
+    assert verify(result, prior=Factor(G), constraints=rows, divergence="frobenius").holds
+
+
+@pytest.mark.parametrize("size", [1e7, 1e8, 1e9])
+@pytest.mark.parametrize("sense", ["<=", "=="])
+def test_the_objective_of_large_features_is_that_of_the_returned_map(sense, size):
+    for seed in range(4):
+        X = np.random.default_rng(seed).normal(size=(6, 3)) * size
+        rows = Constraints.sq_distance(0, 1, 1.0, sense)
+        result = nearest_metric(X, rows, divergence="frobenius", slack_weight=1.0)
+
+        def slack(q, is_equality=sense == "=="):
+            return (q - 1) ** 2 / 2 if is_equality or q > 1 else Fraction(0)
+
+        true = float(exact_metric_objective(X, result, 1.0, slack))
+        assert result.objective == pytest.approx(true, rel=1e-6)
+        assert result.status in ("OPTIMAL", "FEASIBLE")
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+@pytest.mark.parametrize("size", [1e-20, 1e-25, 1e-30])
+def test_a_squared_loss_beside_a_tiny_prior_is_part_of_the_objective(size, divergence):
+    for seed in range(4):
+        G = np.random.default_rng(seed).normal(size=(5, 5)) * size
+        rows = Constraints.sq_distance([0, 1], [2, 3], [1.0, 2.0], "==")
+        result = nearest_kernel(G @ G.T, rows, divergence=divergence, loss="squared", slack_weight=1.0)
+        Y = result.factor
+        missed = [exact_sq_distance(Y[i], Y[j]) / b - 1 for i, j, b in ((0, 2, 1), (1, 3, 2))]
+        assert float(sum(x * x for x in missed) / 2) <= result.objective * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_an_infinite_loss_is_an_infinite_objective(divergence):
+    seen = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        i, j = np.array([rng.choice(5, 2, replace=False) for _ in range(6)]).T
+        rows = Constraints.similarity(i, j, rng.uniform(0.1, 3.0, 6), ">=")
+        prior = Factor(rng.normal(size=(5, 3)))
+        result = nearest_kernel(prior, rows, divergence=divergence, slack_weight=1.0, max_iter=2)
+        if (result.values < -1e-6).any():
+            seen += 1
+            assert result.objective == np.inf and result.status == "UNKNOWN"
+    assert seen > 5

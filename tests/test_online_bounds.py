@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from bregmat import Constraints, nearest_kernel
-from bregmat.objective.divergences import VonNeumann
+from bregmat import Constraints, VonNeumann, nearest_kernel
 from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning, bounds
 from states import saved_and_loaded
 

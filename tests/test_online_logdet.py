@@ -8,10 +8,10 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from bregmat import LogDet
+from bregmat import OnlineLogDet as Plain
 from bregmat._kernels import online as kernels
-from bregmat.objective.divergences import LogDet
 from bregmat.online import UnreachableLabelWarning
-from bregmat.online.logdet import OnlineLogDet as Plain
 from states import saved_and_loaded
 
 SENSES = ("==", "<=", ">=")

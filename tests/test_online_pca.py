@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import LinearConstraint, minimize
 from sklearn.exceptions import NotFittedError
 
+from bregmat import OnlinePCA
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks
 from states import saved_and_loaded
 

@@ -8,8 +8,7 @@ from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from bregmat.io import load, save, tables
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
-from bregmat.online.stream import StreamRecord, bound_against, run_stream
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, bound_against, run_stream
 from bregmat.plots import OnlineLossDisplay
 from bregmat_app.cli import show
 from bregmat_app.cli.app import app

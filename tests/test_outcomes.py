@@ -523,3 +523,22 @@ def test_a_solver_keeps_its_turn_while_its_signal_falls_fast(points, pairs, monk
     monkeypatch.setattr("bregmat.nearest.plan_of", lambda *_: [(first, 6), (Stub(stalled=True), 12)])
     result = nearest_metric(points, pairs, slack_weight=1.0, tol=NEVER)
     assert result.n_iter == steps  # its share are 6; the other one stops after its first
+
+
+# ---------------------------------------------------------------- a reason that is true of what is returned
+def flat_metric(seed, divergence):
+    """Distances in the plane of five points in four dimensions, whose weights in the bound are as large as rounding allows."""
+    rng = np.random.default_rng(seed)
+    X, goal = rng.normal(size=(5, 4)), rng.normal(size=(5, 2))
+    i, j = np.triu_indices(5, 1)
+    rows = Constraints.sq_distance(i, j, ((goal[i] - goal[j]) ** 2).sum(axis=1), "==")
+    return nearest_metric(X, rows, divergence=divergence, tol=1e-6)
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+def test_the_tolerance_is_met_where_a_result_is_optimal_and_there_alone(divergence):
+    results = [flat_metric(seed, divergence) for seed in range(20)]
+    for result in results:
+        assert (
+            (result.exit_reason is ExitReason.TOLERANCE) == (result.gap <= result.tol) == (result.status == "OPTIMAL")
+        )

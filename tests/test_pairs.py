@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 from bad_inputs import WORD, column, count, number, table
 from bregmat import CyclicProjection, SolverError, Status, load, save
 from bregmat.pairs import ITML, ITML_Supervised, PairsLearner
-from bregmat.pairs.base import calibrated
 from bregmat.verification.saved import verify_saved
 from bregmat_app.cli.app import app
 from estimator_suite import sklearn_checks
@@ -231,29 +230,6 @@ def test_files_and_pickle(cls, pairs, tmp_path):
 
 
 # ---------------------------------------------------------------- the threshold
-@pytest.mark.parametrize(
-    "how",
-    [{"strategy": "accuracy"}, *({"strategy": "f_beta", "beta": b} for b in (0.0, 0.5, 2.0))]
-    + [{"strategy": s, "min_rate": r} for s in ("max_tpr", "max_tnr") for r in (0.0, 0.3, 0.8, 1.0)],
-)
-def test_threshold_is_best(how, rng):
-    distances, y = rng.integers(0, 12, 60) / 4.0, rng.choice([-1, 1], 60)
-
-    def value(threshold):
-        near = distances <= threshold
-        hit, alarm = (near & (y > 0)).sum(), (near & (y < 0)).sum()
-        tpr, tnr = hit / (y > 0).sum(), 1 - alarm / (y < 0).sum()
-        rate = how.get("min_rate")
-        if how["strategy"] == "accuracy":
-            return np.mean(near == (y > 0))
-        if how["strategy"] == "f_beta":
-            precision, b2 = hit / max(near.sum(), 1), how["beta"] ** 2
-            return 0.0 if hit == 0 else (1 + b2) * precision * tpr / (b2 * precision + tpr)
-        sought, other = (tpr, tnr) if how["strategy"] == "max_tpr" else (tnr, tpr)
-        return sought if other >= rate else -1.0
-
-    best = max(value(threshold) for threshold in (-1.0, *distances))
-    assert value(calibrated(distances, y, **how)) == pytest.approx(best, abs=1e-12)
 
 
 def test_threshold_is_used(pairs):
@@ -336,7 +312,6 @@ BAD_PARAMETERS = {
     "n_constraints": count(1),
     "divergence": WORD,
     "n_components": count(1) | {"many": 7},
-    "percentiles": {"turned": (95, 5), "one": 5, "three": (1, 2, 3), "far": (0, 101)},
 }
 
 

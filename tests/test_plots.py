@@ -10,10 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 
-from bregmat.constraints.constraints import Constraints
-from bregmat.engine.status import Record
-from bregmat.estimators import MetricLearner
-from bregmat.nearest import nearest_kernel, nearest_metric
+from bregmat import Constraints, MetricLearner, Record, nearest_kernel, nearest_metric
 from bregmat.plots import (
     ConvergenceDisplay,
     EmbeddingDisplay,

@@ -9,9 +9,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import roc_auc_score
 
-from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.relations import Relation
-from bregmat.estimators import MetricLearner
+from bregmat import Constraints, MetricLearner, Relation
 from bregmat.plots import ComparisonDisplay, EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay
 from drawing import in_memory, legend_texts, texts
 

@@ -7,21 +7,15 @@ from numpy.testing import assert_allclose
 from scipy.linalg import null_space, subspace_angles
 
 from bregmat import Constraints, ExitReason, Factor, LogDet, Status, VonNeumann, nearest_kernel, nearest_metric, verify
-from bregmat.coordinates.widen import widen_range
 
 BOTH = pytest.mark.parametrize("D", [LogDet(), VonNeumann()], ids=lambda D: D.name)
-KINDS = pytest.mark.parametrize("kind", ["dense", "factor"])
 
 LINE = np.array([[0.5], [1.5], [3.0], [-1.0]])  # points on a line: the distances of the first three are 1, 1.5, 2.5
 EQUAL = Constraints.sq_distance([0, 1, 0], [1, 2, 2], 1.0, "==")  # an equilateral triangle needs a plane
 
 
-def as_kind(G0, kind):
-    return Factor(G0) if kind == "factor" else G0 @ G0.T
-
-
 def kernel(prior):
-    return prior.G0 @ prior.G0.T if isinstance(prior, Factor) else prior
+    return prior.G0 @ prior.G0.T
 
 
 def projector(A):
@@ -30,14 +24,12 @@ def projector(A):
 
 
 # ---------------------------------------------------------------- what is added
-@KINDS
 @pytest.mark.parametrize("k", [1, 3, None])
-def test_adds_eps_on_what_is_new(kind, k, rng):
+def test_adds_eps_on_what_is_new(k, rng):
     """Orthogonal to the range, eigenvalue eps, and together with the range it holds the directions."""
     G0, eps = rng.normal(size=(8, 3)), 0.01
     V = None if k is None else rng.normal(size=(8, k))
-    wide = widen_range(as_kind(G0, kind), eps, directions=V)
-    assert isinstance(wide, Factor) == (kind == "factor")
+    wide = Factor(G0).widened(eps, directions=V)
     added = kernel(wide) - G0 @ G0.T
     outside = null_space(G0.T)
     expected = eps * (outside @ outside.T if V is None else projector(outside @ (outside.T @ V)))
@@ -45,9 +37,8 @@ def test_adds_eps_on_what_is_new(kind, k, rng):
     values = np.linalg.eigvalsh(added)
     assert np.allclose(values[-(k or 5) :], eps, rtol=1e-9)
     assert np.abs(values[: -(k or 5)]).max() < 1e-12
-    if kind == "factor":
-        assert wide.G0.shape == (8, 3 + (k or 5))
-        assert (wide.G0[:, :3] == G0).all()
+    assert wide.G0.shape == (8, 3 + (k or 5))
+    assert (wide.G0[:, :3] == G0).all()
     if V is not None:
         assert np.linalg.matrix_rank(np.hstack([kernel(wide), V]), tol=1e-8) == 3 + k
 
@@ -55,7 +46,7 @@ def test_adds_eps_on_what_is_new(kind, k, rng):
 def test_dependent_and_inner_directions_count_once(rng):
     G0, v = rng.normal(size=(7, 2)), rng.normal(size=(7, 1))
     V = np.hstack([v, G0 @ rng.normal(size=(2, 3)), 1e-150 * v, 1e150 * (v + G0[:, :1]), np.zeros((7, 1))])
-    wide = widen_range(Factor(G0), 1.0, directions=V)
+    wide = Factor(G0).widened(1.0, directions=V)
     assert wide.G0.shape == (7, 3)
     assert np.allclose(subspace_angles(wide.G0, np.hstack([G0, v])), 0, atol=1e-7)
     assert np.abs(G0.T @ wide.G0[:, 2]).max() < 1e-14 * np.linalg.norm(G0)
@@ -65,7 +56,7 @@ def test_nearly_inner_direction_is_orthogonal_all_the_same(rng):
     """1e-6 of its length is outside: division by that must not bring rounding back."""
     G0 = rng.normal(size=(30, 4))
     v = G0 @ rng.normal(size=(4, 1)) + 1e-6 * rng.normal(size=(30, 1))
-    new = widen_range(Factor(G0), 1.0, directions=v).G0[:, 4]
+    new = Factor(G0).widened(1.0, directions=v).G0[:, 4]
     assert np.abs(projector(G0) @ new).max() < 1e-14
     assert np.linalg.norm(new) == pytest.approx(1.0, rel=1e-14)
 
@@ -73,29 +64,28 @@ def test_nearly_inner_direction_is_orthogonal_all_the_same(rng):
 def test_ill_conditioned_range(rng):
     """Singular values down to 1e-5 of the largest belong to the range; below 1e-6 (eigenvalues below 1e-12) they do not."""
     Q = np.linalg.qr(rng.normal(size=(9, 3)))[0]
-    wide = widen_range(Factor(Q * [1.0, 1e-2, 1e-5]), 0.1)
+    wide = Factor(Q * [1.0, 1e-2, 1e-5]).widened(0.1)
     assert wide.G0.shape == (9, 9)
     assert np.abs(Q.T @ wide.G0[:, 3:]).max() < 1e-9  # rounding of 1e-16 over 1e-5, with some room
-    assert widen_range(Factor(Q * [1.0, 1e-2, 1e-8]), 0.1).G0.shape == (9, 3 + 7)
+    assert Factor(Q * [1.0, 1e-2, 1e-8]).widened(0.1).G0.shape == (9, 3 + 7)
 
 
-@KINDS
-def test_full_rank_and_inner_directions_change_nothing(kind, rng):
-    full, low = as_kind(rng.normal(size=(5, 5)), kind), as_kind(rng.normal(size=(5, 2)), kind)
-    assert widen_range(full, 0.1) is full
-    assert widen_range(full, 0.1, directions=np.ones((5, 1))) is full
+def test_full_rank_and_inner_directions_change_nothing(rng):
+    full, low = Factor(rng.normal(size=(5, 5))), Factor(rng.normal(size=(5, 2)))
+    assert full.widened(0.1) is full
+    assert full.widened(0.1, directions=np.ones((5, 1))) is full
     inner = kernel(low) @ rng.normal(size=(5, 2))
-    assert widen_range(low, 0.1, directions=inner) is low
-    assert widen_range(low, 0.1, directions=np.zeros((5, 2))) is low
+    assert low.widened(0.1, directions=inner) is low
+    assert low.widened(0.1, directions=np.zeros((5, 2))) is low
 
 
 def test_constraints_stand_for_the_points_they_touch(rng):
     G0 = rng.normal(size=(9, 2))
     rows = Constraints.sq_distance([0, 4], [4, 7], 1.0, "<=") + Constraints.diagonal([1.0], [2])
-    wide = widen_range(Factor(G0), 0.1, directions=rows)
-    assert np.allclose(wide.G0, widen_range(Factor(G0), 0.1, directions=np.eye(9)[:, [0, 2, 4, 7]]).G0)
+    wide = Factor(G0).widened(0.1, directions=rows)
+    assert np.allclose(wide.G0, Factor(G0).widened(0.1, directions=np.eye(9)[:, [0, 2, 4, 7]]).G0)
     for other in (Constraints.trace(1.0), Constraints.linear([np.eye(9)], 1.0, "<=")):
-        assert widen_range(Factor(G0), 0.1, directions=rows + other).G0.shape == (9, 9)
+        assert Factor(G0).widened(0.1, directions=rows + other).G0.shape == (9, 9)
 
 
 @BOTH
@@ -104,7 +94,7 @@ def test_directions_of_the_constraints_are_enough(D, rng):
     G0, eps = rng.normal(size=(8, 2)), 0.05
     rows = Constraints.sq_distance([0, 1, 2], [1, 2, 0], [0.5, 3.0, 2.0], ["<=", ">=", "=="])
     part, whole = (
-        nearest_kernel(widen_range(Factor(G0), eps, directions=V), rows, divergence=D, tol=1e-10) for V in (rows, None)
+        nearest_kernel(Factor(G0).widened(eps, directions=V), rows, divergence=D, tol=1e-10) for V in (rows, None)
     )
     assert part.status == whole.status == "OPTIMAL"
     assert part.objective == pytest.approx(whole.objective, rel=1e-8)
@@ -114,16 +104,15 @@ def test_directions_of_the_constraints_are_enough(D, rng):
 
 # ---------------------------------------------------------------- what it makes possible
 @BOTH
-@KINDS
 @pytest.mark.parametrize("directions", [None, EQUAL], ids=["whole", "touched"])
-def test_infeasible_becomes_optimal(D, kind, directions):
-    prior = as_kind(LINE, kind)
+def test_infeasible_becomes_optimal(D, directions):
+    prior = Factor(LINE)
     result = nearest_kernel(prior, EQUAL, divergence=D)
     assert (result.status, result.exit_reason) == (Status.INFEASIBLE, ExitReason.CERTIFICATE)
     # the proof, recomputed in the coordinates of the line: sum y_i (x_i - x_j)^2 >= 0 but sum y_i b_i < 0
     assert result.dual @ EQUAL.values(LINE) >= -1e-9 * np.abs(result.dual) @ EQUAL.values(LINE)
     assert result.dual @ EQUAL.bound < 0
-    wide = nearest_kernel(widen_range(prior, 0.1, directions=directions), EQUAL, divergence=D)
+    wide = nearest_kernel(prior.widened(0.1, directions=directions), EQUAL, divergence=D)
     assert wide.status == Status.OPTIMAL
     K = wide.kernel()
     assert np.allclose([K[i, i] + K[j, j] - 2 * K[i, j] for i, j in ((0, 1), (1, 2), (0, 2))], 1.0, atol=1e-8)
@@ -135,10 +124,10 @@ def test_metric_with_a_low_rank_prior(D, rng):
     """A metric prior of rank 1 sees one feature only; directions are columns of features, such as the points themselves."""
     X = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
     far = Constraints.sq_distance([0, 0], [1, 2], [3.0, 2.0], "==")
-    prior = np.diag([1.0, 0.0])
+    prior = Factor(np.array([[1.0], [0.0]]))
     with pytest.raises(ValueError, match="row 0.*can never hold"):
         nearest_metric(X, far, prior=prior, divergence=D)
-    result = nearest_metric(X, far, prior=widen_range(prior, 0.1, directions=X.T), divergence=D)
+    result = nearest_metric(X, far, prior=prior.widened(0.1, directions=X.T), divergence=D)
     assert result.status == Status.OPTIMAL
     T = result.transform(X)
     assert ((T[1] - T[0]) ** 2).sum() == pytest.approx(3.0, rel=1e-8)
@@ -153,20 +142,19 @@ def closed_form(D, b, eps):
 @BOTH
 @pytest.mark.parametrize("eps", [1e-1, 1e-4, 1e-8])
 def test_cost_of_a_point_outside_the_range(D, eps):
-    prior = widen_range(np.diag([1.0, 0.0]), eps)
+    prior = Factor(np.array([[1.0], [0.0]])).widened(eps)
     result = nearest_kernel(prior, Constraints.diagonal([0.5], [1]), divergence=D)
     assert result.status == "OPTIMAL"
     assert result.objective == pytest.approx(closed_form(D, 0.5, eps), rel=1e-6)
 
 
 @BOTH
-@KINDS
-def test_slope_in_log_eps(D, kind):
+def test_slope_in_log_eps(D):
     """Envelope theorem: d objective / d log eps = m eps - tr(N N' K), or m - tr(N N' K) / eps (LogDet)."""
     outside = null_space(LINE.T)
 
     def solved(eps):
-        return nearest_kernel(widen_range(as_kind(LINE, kind), eps), EQUAL, divergence=D, tol=1e-10)
+        return nearest_kernel(Factor(LINE).widened(eps), EQUAL, divergence=D, tol=1e-10)
 
     for eps in (0.3, 0.01):
         h = 1e-3
@@ -186,10 +174,10 @@ def test_growth_as_eps_falls():
     found = {}
     for D, eps in ((LogDet(), 1e-5), (VonNeumann(), 1e-30)):
         if D.name == "vonneumann":  # 1 / log(1/eps) converges slowly: take the slope, which has no constant
-            one, two = (nearest_kernel(widen_range(G0 @ G0.T, e), EQUAL, divergence=D).objective for e in (1e-5, 1e-7))
+            one, two = (nearest_kernel(Factor(G0).widened(e), EQUAL, divergence=D).objective for e in (1e-5, 1e-7))
             found[D.name] = (two - one) / np.log(1e2)
         else:
-            found[D.name] = eps * nearest_kernel(widen_range(G0 @ G0.T, eps), EQUAL, divergence=D).objective
+            found[D.name] = eps * nearest_kernel(Factor(G0).widened(eps), EQUAL, divergence=D).objective
     assert found == pytest.approx({"logdet": 0.5, "vonneumann": 0.5}, rel=2e-3)
 
 
@@ -202,7 +190,7 @@ def test_tends_to_the_low_rank_optimum(rng):
     rows = Constraints.sq_distance(2, 3, 0.9 * ((G0[2] - G0[3]) ** 2).sum(), "<=")
 
     def objective(D, eps=None):
-        return nearest_kernel(widen_range(Factor(G0), eps) if eps else Factor(G0), rows, divergence=D, tol=1e-10)
+        return nearest_kernel(Factor(G0).widened(eps) if eps else Factor(G0), rows, divergence=D, tol=1e-10)
 
     low = objective(LogDet()).objective
     differences = [abs(objective(LogDet(), eps).objective - low) for eps in (1e-3, 1e-4, 1e-5)]
@@ -222,46 +210,42 @@ def test_tends_to_the_low_rank_optimum(rng):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: widen_range(np.eye(3), 0.0), ValueError, "eps must be positive and finite; got 0.0"),
-        (lambda: widen_range(np.eye(3), -1), ValueError, "eps must be positive and finite; got -1"),
-        (lambda: widen_range(np.eye(3), np.nan), ValueError, "eps must be positive and finite; got nan"),
-        (lambda: widen_range(np.eye(3), np.inf), ValueError, "eps must be positive and finite; got inf"),
-        (lambda: widen_range(np.eye(3), "small"), TypeError, "eps must be a number; got 'small'"),
-        (lambda: widen_range(np.eye(3), True), TypeError, "eps must be a number; got True"),
-        (lambda: widen_range(np.diag([1e3, 0.0]), 1e-10), ValueError, "eps must be above 1e-12 times.*got 1e-10"),
-        (lambda: widen_range(np.ones((3, 2)), 0.1), ValueError, r"prior must be square; got shape \(3, 2\)"),
-        (lambda: widen_range(np.diag([1.0, -1.0]), 0.1), ValueError, "prior must be positive semidefinite"),
+        (lambda: Factor(LINE).widened(0.0), ValueError, "eps must be positive and finite; got 0.0"),
+        (lambda: Factor(LINE).widened(-1), ValueError, "eps must be positive and finite; got -1"),
+        (lambda: Factor(LINE).widened(np.nan), ValueError, "eps must be positive and finite; got nan"),
+        (lambda: Factor(LINE).widened(np.inf), ValueError, "eps must be positive and finite; got inf"),
+        (lambda: Factor(LINE).widened("small"), TypeError, "eps must be a number; got 'small'"),
+        (lambda: Factor(LINE).widened(True), TypeError, "eps must be a number; got True"),
         (
-            lambda: widen_range(np.diag([1.0, np.nan]), 0.1),
+            lambda: Factor(np.array([[1e3], [0.0]])).widened(1e-7),
             ValueError,
-            "prior must be finite; got NaN or infinity in row 1",
+            "eps must be above 1e-12 times.*got 1e-07",
         ),
-        (lambda: widen_range(np.zeros((2, 2)), 0.1), ValueError, "prior is zero"),
-        (lambda: widen_range(Factor(LINE * np.nan), 0.1), ValueError, "prior factor G0 must be finite; got NaN"),
-        (lambda: widen_range(Factor(sp.csr_array(LINE)), 0.1), TypeError, "needs a dense factor"),
+        (lambda: Factor(LINE * np.nan).widened(0.1), ValueError, "prior factor G0 must be finite; got NaN"),
+        (lambda: Factor(sp.csr_array(LINE)).widened(0.1), TypeError, "needs a dense factor"),
         (
-            lambda: widen_range(Factor(LINE), 0.1, directions=np.eye(3)),
+            lambda: Factor(LINE).widened(0.1, directions=np.eye(3)),
             ValueError,
             r"directions must have shape \(n, k\) with n = 4 rows.*got shape \(3, 3\)",
         ),
-        (lambda: widen_range(Factor(LINE), 0.1, directions=np.ones(4)), ValueError, r"directions.*got shape \(4,\)"),
+        (lambda: Factor(LINE).widened(0.1, directions=np.ones(4)), ValueError, r"directions.*got shape \(4,\)"),
         (
-            lambda: widen_range(Factor(LINE), 0.1, directions=[[1.0], [0], [np.nan], [0]]),
+            lambda: Factor(LINE).widened(0.1, directions=[[1.0], [0], [np.nan], [0]]),
             ValueError,
             "must be finite; got NaN or infinity in row 2",
         ),
         (
-            lambda: widen_range(Factor(LINE), 0.1, directions="all"),
+            lambda: Factor(LINE).widened(0.1, directions="all"),
             TypeError,
             r"directions \(a matrix or Constraints\) must be numeric",
         ),
         (
-            lambda: widen_range(Factor(LINE), 0.1, directions=Constraints.sq_distance(0, 7, 1.0, "<=")),
+            lambda: Factor(LINE).widened(0.1, directions=Constraints.sq_distance(0, 7, 1.0, "<=")),
             ValueError,
             "constraints name samples up to 7 but the data has 4 rows",
         ),
         (
-            lambda: widen_range(Factor(LINE), 0.1, directions=Constraints.sq_distance("a", "b", 1.0, "<=")),
+            lambda: Factor(LINE).widened(0.1, directions=Constraints.sq_distance("a", "b", 1.0, "<=")),
             ValueError,
             "constraints name samples such as a",
         ),

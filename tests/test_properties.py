@@ -15,8 +15,17 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import bregmat
-from bregmat import Constraints, CyclicProjection, DefiniteBoost, Factor, nearest_kernel, nearest_metric
-from bregmat.applications import balanced_cut, nearest_correlation, nearest_distribution
+from bregmat import (
+    Constraints,
+    CyclicProjection,
+    DefiniteBoost,
+    Factor,
+    balanced_cut,
+    nearest_correlation,
+    nearest_distribution,
+    nearest_kernel,
+    nearest_metric,
+)
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.quadratic import nnqp, nonnegative_least_squares
 from bregmat.quadratic.updates import step

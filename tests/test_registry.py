@@ -3,9 +3,9 @@
 import pytest
 
 import bregmat
+from bregmat import LogDet, SpectralDivergence
 from bregmat.base.registry import _KINDS, Registry
-from bregmat.objective.divergences import DIVERGENCES, LogDet
-from bregmat.objective.spectral import SpectralDivergence
+from bregmat.objective.divergences import DIVERGENCES
 
 
 @pytest.fixture

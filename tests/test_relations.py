@@ -1,8 +1,6 @@
 """The table of relations: facts that follow from a form, and one of a user's own in every place where relations occur."""
 
 import pickle
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,131 +9,17 @@ import scipy.sparse as sp
 from typer.testing import CliRunner
 
 import bregmat
-from bregmat import Constraints, Relation, nearest_kernel, register
-from bregmat.constraints.relations import BUILT_IN
-from bregmat.constraints.relations import RELATIONS as REGISTERED
-from bregmat.io import load, read_constraints, save, write_constraints, write_points
-from bregmat.operators.binding import bind
+from bregmat import Constraints, Relation, nearest_kernel
+from bregmat.io import load, save, write_constraints, write_points
 from bregmat_app.cli.app import app
 from bregmat_app.report import ReportData, render_report
-from cases import DIVERGENCES, RELATIONS, SOLVERS
+from cases import REGISTERED, RELATIONS
 from toy_relation import MIDPOINT
-
-KNOWN = {name: REGISTERED[name] for name in RELATIONS}
-
-
-def rows_of(relation, rng, n=9, c=7, **columns):
-    """c rows between different samples, with bounds that every relation may have."""
-    samples = np.array([rng.permutation(n)[: relation.arity] for _ in range(c)]).T
-    return Constraints.of(relation, *samples, **{"bound": 1.0, "sense": "<="} | columns)
-
-
-def form_matrix(name, k):
-    """The matrix of a form on k samples, from its value at every pair of unit vectors."""
-    E = np.eye(k)
-    units = [[(np.outer(E[a], E[b]) + np.outer(E[b], E[a])) / 2 for b in range(k)] for a in range(k)]
-    return np.array([[RELATIONS[name](K, *range(k)) for K in row] for row in units])
 
 
 # ---------------------------------------------------------------- identities of every relation
 def test_every_relation_is_tested():
     assert {*RELATIONS} == {name for name, relation in REGISTERED.items() if not relation.takes_matrix}
-
-
-@pytest.mark.parametrize("name", RELATIONS)
-class TestRelation:
-    def test_values(self, name, rng):
-        rows, G = rows_of(KNOWN[name], rng), rng.normal(size=(9, 4))
-        K = G @ G.T
-        written_out = [RELATIONS[name](K, *index[index >= 0]) for index in rows.index]
-        assert np.allclose(rows.values(G), written_out, rtol=1e-12, atol=1e-12)
-
-    def test_bound_to_points(self, name, rng):
-        """Alone, and among rows of the other relations."""
-        own = rows_of(KNOWN[name], rng)
-        others = [rows_of(relation, rng, c=2) for relation in KNOWN.values()]
-        Z, A = rng.normal(size=(9, 4)), rng.normal(size=(4, 4))
-        K = Z @ (A + A.T) @ Z.T
-        for rows in (own, sum(others, own)):
-            written_out = [RELATIONS[r.name](K, *i[i >= 0]) for r, i in zip(relations_of(rows), rows.index)]
-            operator = bind(rows, Z)
-            assert np.allclose(operator.values(A + A.T), written_out, rtol=1e-11, atol=1e-11)
-            w = rng.normal(size=rows.n_constraints)
-            assert operator.values(A + A.T) @ w == pytest.approx(np.sum((A + A.T) * operator.adjoint(w)), rel=1e-10)
-
-    def test_psd(self, name):
-        """For every way in which samples may be one another."""
-        relation = KNOWN[name]
-        k = relation.arity
-        if relation.is_whole:
-            assert relation.is_psd
-            return
-        Q = form_matrix(name, k)
-        assert relation.is_psd == (np.linalg.eigvalsh(Q)[0] > -1e-12)
-        places = np.array(list(product(range(k), repeat=k)))
-        index = np.full((len(places), 4), -1)
-        index[:, :k] = places
-        merged = [np.eye(k)[place].T @ Q @ np.eye(k)[place] for place in places]
-        assert relation.is_psd_for(index).tolist() == [np.linalg.eigvalsh(M)[0] > -1e-12 for M in merged]
-
-    def test_differences(self, name, rng):
-        """Whether moving all points changes the value."""
-        rows, G = rows_of(KNOWN[name], rng), rng.normal(size=(9, 4))
-        moved = np.allclose(rows.values(G), rows.values(G + 10.0), rtol=1e-9, atol=1e-9)
-        assert KNOWN[name].is_difference == moved
-
-    def test_bounds(self, name, rng):
-        if KNOWN[name].is_psd:
-            with pytest.raises(ValueError, match=f"bound of a {name} must be at least 0"):
-                rows_of(KNOWN[name], rng, bound=-1.0)
-        else:
-            assert rows_of(KNOWN[name], rng, bound=-1.0).bound[0] == -1.0
-
-    @pytest.mark.parametrize("ids", [False, True])
-    @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-    def test_files(self, name, ids, suffix, rng, tmp_path):
-        rows = rows_of(KNOWN[name], rng, sense=">=", weight=np.inf)
-        if ids:
-            rows = Constraints.of(name, *(np.array([f"p{k}" for k in rows.index[:, a]]) for a in range(KNOWN[name].arity)),
-                                  bound=1.0, sense=">=", weight=np.inf)  # fmt: skip
-        path = tmp_path / f"rows{suffix}"
-        write_constraints(path, rows)
-        again = read_constraints(path)
-        assert repr(again) == repr(rows)
-        assert [again.describe(k) for k in range(rows.n_constraints)] == [
-            rows.describe(k) for k in range(rows.n_constraints)
-        ]
-
-    def test_descriptions_carry_sense_and_bound(self, name, rng):
-        text = rows_of(KNOWN[name], rng, bound=0.25, sense=">=").describe(0)
-        assert ">=" in text and "0.25" in text
-
-    @pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
-    @pytest.mark.parametrize("divergence", DIVERGENCES, ids=lambda D: D.name)
-    def test_every_solver_solves_or_refuses(self, name, divergence, slack_weight, rng):
-        """The values of a kernel near the prior, hard and soft: every solver ends at the same objective."""
-        G = rng.normal(size=(6, 6))
-        K0 = G @ G.T
-        K = K0 + np.diag(rng.uniform(0.0, 1.0, 6))
-        rows = rows_of(KNOWN[name], rng, n=6, c=3)
-        value = np.array([RELATIONS[name](K, *index[index >= 0]) for index in rows.index])
-        rows = replace(rows, bound=value, sense=np.zeros(len(value), np.int8))
-        given = {"divergence": divergence, "slack_weight": slack_weight}
-        best = nearest_kernel(K0, rows, **given)
-        assert best.status == "OPTIMAL", repr(best)
-        for solver in SOLVERS:
-            try:
-                result = nearest_kernel(K0, rows, solver=solver, **given)
-            except TypeError as error:
-                assert solver in str(error)
-                continue
-            assert result.status == "OPTIMAL" or result.exit_reason == "MAX_ITER", repr(result)
-            if result.status == "OPTIMAL":
-                assert result.objective == pytest.approx(best.objective, rel=3e-6, abs=3e-6)
-
-
-def relations_of(rows):
-    return [rows.relations[code] for code in rows.relation]
 
 
 # ---------------------------------------------------------------- a relation of one's own
@@ -202,14 +86,6 @@ def test_no_false_claim_that_points_are_identical(rng):
         nearest_kernel(same, Constraints.of(MIDPOINT, 0, 1, 2, bound=2.0, sense=">="))
 
 
-def test_sum_of_plain_terms(rng):
-    """Two terms with coefficient 1 are one row."""
-    both = Relation("both", {"i-j": 1.0, "k-l": 1.0})
-    rows, Z = rows_of(both, rng), rng.normal(size=(9, 4))
-    assert bind(rows, Z).c == rows.n_constraints
-    assert np.allclose(bind(rows, Z).values(np.eye(4)), rows.values(Z))
-
-
 def test_model_report_and_command_line(midpoints, tmp_path, monkeypatch):
     X, rows = midpoints
     learner = bregmat.MetricLearner(slack_weight=1.0).fit(X, constraints=rows)
@@ -268,14 +144,6 @@ def test_command_line(midpoints, tmp_path, monkeypatch):
 def test_bad_relations(settings, message):
     with pytest.raises(ValueError, match=message):
         Relation("bad", **settings)
-
-
-def test_names_are_taken_once():
-    with pytest.raises(ValueError, match="'similarity'"):
-        register(Relation("similarity", {"i-j": 1.0}))
-    assert REGISTERED["similarity"] is BUILT_IN[1]
-    with pytest.raises(TypeError, match="snake case"):
-        register(Relation("my relation", {"i-j": 1.0}))
 
 
 def test_rows_keep_no_columns_that_they_do_not_use(tmp_path):

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import escape
 
 import matplotlib as mpl
 import matplotlib.image
@@ -13,7 +14,6 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bregmat import MetricLearner
-from bregmat.base.html import escape
 from bregmat_app.report import write_report
 from reporting import PICTURES, learned, wine_learned
 
@@ -98,8 +98,8 @@ def test_report_opens_in_a_browser(name, wine, tmp_path):
             picture["natural"][1] / picture["natural"][0], rel=0.01
         )
     assert all(min(image) > 5 for image in seen["images"])
-    points = [image for image in seen["images"] if image[0] > 150]  # the matrix and its colour bar are images, too
-    assert len(points) == (4 if name == "digits" else 1)  # many points are drawn as an image
+    points = [image for image in seen["images"] if image[0] > 150]
+    assert len(points) == (3 if name == "digits" else 0)  # many points are drawn as an image
     assert seen["loaded"] == []
     assert seen["overflow"] <= 0
     assert not seen["outside"], seen["outside"]  # no label is cut off
@@ -118,8 +118,8 @@ def test_report_on_a_narrow_dark_screen(wine, tmp_path):
 
 @pytest.mark.parametrize("width", [400, 1100])
 def test_report_of_comparisons(width, wine, tmp_path):
-    """What is learned by default: its picture of comparisons, too, is shown whole."""
-    learner = MetricLearner(random_state=0).fit(wine.X, wine.y)
+    """The picture of comparisons, too, is shown whole."""
+    learner = MetricLearner(strategy="neighbors", random_state=0).fit(wine.X, wine.y)
     data = replace(wine, learner=learner, result=learner.result_, constraints=learner.constraints_)
     path = write_report(tmp_path / "report.html", data)
     seen = look(path, tmp_path, "--window-size=1200,900", width=width)

@@ -8,9 +8,10 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
+from bregmat import DefiniteBoost
 from bregmat._kernels import von_neumann
 from bregmat._kernels.arrays import EigenWork
-from bregmat.solvers.definite_boost import BoostRows, BoostSteps, DefiniteBoost, approximate_step, log_step_bound
+from bregmat.solvers.definite_boost import BoostRows, BoostSteps, approximate_step, log_step_bound
 from flat_rows import EXACT, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
 
 OUTER, DENSE, IDENTITY = von_neumann.FORMS

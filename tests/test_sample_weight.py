@@ -16,7 +16,7 @@ from bregmat import Constraints, KernelLearner, MetricLearner
 
 LEARNERS = [
     MetricLearner(random_state=0),
-    MetricLearner(form="sq_distance", n_components=2, n_constraints=200, random_state=0),
+    MetricLearner(strategy="neighbors", n_components=2, n_constraints=200, random_state=0),
     MetricLearner("vonneumann", strategy="random", prior="covariance", random_state=0),
     KernelLearner("rbf", gamma=0.2, n_constraints=100, random_state=0),
     KernelLearner("rbf", gamma=0.2, rank=10, strategy="neighbors", random_state=0),
@@ -68,10 +68,11 @@ def test_only_ratios_count_and_equal_weights_change_nothing(iris, learner, rng):
     assert np.array_equal(one, other) and not np.allclose(one, plain, rtol=1e-3)
 
 
-def test_a_row_counts_as_the_product_of_its_points(iris, rng):
+def test_a_row_counts_as_the_product_of_its_points(iris, rng, set_passes):
+    set_passes(1)
     X, y = iris
     w = rng.uniform(0.1, 2.0, 50)
-    learner = MetricLearner(random_state=0, passes=1)
+    learner = MetricLearner(random_state=0)
     plain = learner.fit(X, y, constraints=given(50)).constraints_
     c = learner.fit(X, y, constraints=given(50), sample_weight=w).constraints_
     assert np.array_equal(c.index, plain.index) and np.array_equal(c.bound, plain.bound)  # what rows ask for stays
@@ -86,11 +87,12 @@ def test_a_row_counts_as_the_product_of_its_points(iris, rng):
     assert trace.factors(w).tolist() == [1.0, w[4]]
 
 
-def test_whole_weights_are_repetitions_where_all_pairs_are_drawn(iris, rng):
+def test_whole_weights_are_repetitions_where_all_pairs_are_drawn(iris, rng, monkeypatch):
     """The least and the largest squared distance are those of the repeated points, too; copies of a point are no pair."""
     X, y = iris[0][::2], iris[1][::2]
     times = rng.integers(0, 4, len(X))
-    learner = MetricLearner(strategy="random", n_constraints=10**6, percentiles=(0, 100), tol=1e-9, random_state=0)
+    monkeypatch.setattr("bregmat.estimators.task.PERCENTILES", (0, 100))
+    learner = MetricLearner(strategy="random", n_constraints=10**6, tol=1e-9, random_state=0)
     repeated = clone(learner).fit(X.repeat(times, axis=0), y.repeat(times))
     rows = clone(learner).fit(X, y, sample_weight=times).constraints_
     i, j = rows.index.T
@@ -144,11 +146,11 @@ def test_routing(iris, rng):
     with config_context(enable_metadata_routing=True):
         for asked, want in ((True, True), (False, None)):
             seen.clear()
-            model = make_pipeline(Watched(random_state=0, passes=1).set_fit_request(sample_weight=asked), knn)
+            model = make_pipeline(Watched(random_state=0).set_fit_request(sample_weight=asked), knn)
             scorer = make_scorer(accuracy_score).set_score_request(sample_weight=False)
             GridSearchCV(model, grid, cv=2, scoring=scorer).fit(X, y, **({"sample_weight": weight} if asked else {}))
             assert seen == [want] * 5
-    search = GridSearchCV(make_pipeline(Watched(random_state=0, passes=1), knn), grid, cv=2)
+    search = GridSearchCV(make_pipeline(Watched(random_state=0), knn), grid, cv=2)
     seen.clear()
     search.fit(X, y, watched__sample_weight=weight)
     assert seen == [True] * 5

@@ -143,7 +143,7 @@ def test_candidates_for_given_parameters():
         Candidate(None, 1.0, "given"),
         Candidate("neighbors", 1.0, "given"),
     ]
-    assert matching(every, strategy="uniform", prior="auto", slack_weight="auto") == [Candidate("uniform")]
+    assert matching(every, strategy="own", prior="auto", slack_weight="auto") == [Candidate("own")]
 
 
 def raced(maps):

@@ -8,7 +8,6 @@ from scipy.optimize import minimize
 
 import bregmat
 from bregmat import Constraints, Status, semidefinite_program, verify
-from bregmat.operators.binding import bind
 
 
 def graph(rng, n, share):
@@ -349,17 +348,6 @@ def test_files(rng, tmp_path):
         assert (again.status, again.objective) == (result.status, result.objective)
         np.testing.assert_array_equal(again.kernel(), result.kernel())
         assert verify(again, **arguments).holds
-
-
-def test_gram_matrix_of_rows_of_all_kinds(rng):
-    """Block by block the same as from the rows written out."""
-    M = rng.normal(size=(60, 6, 6))
-    rows = Constraints.trace(1.0) + Constraints.similarity([0, 1], [2, 3], 0.0, "==") + Constraints.diagonal(np.ones(6))
-    for given in (M[:2], M):
-        mixed = rows + Constraints.linear(given + given.transpose(0, 2, 1), np.zeros(len(given)), "<=")
-        operator = bind(mixed, np.eye(6)).congruence(rng.normal(size=(6, 6)))
-        features = operator.features(None)
-        np.testing.assert_allclose(operator.gram(), features @ features.T, rtol=1e-10, atol=1e-8)
 
 
 def test_bad_arguments():

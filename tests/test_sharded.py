@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import bregmat
-from bregmat import Constraints, nearest_metric
+from bregmat import Constraints, LogDet, nearest_metric
 from bregmat.io import ModelCheckpoint, open_constraints, open_points
 from bregmat.io.stored import StoredPoints
-from bregmat.objective.divergences import LogDet
 from bregmat.operators import linear_maps
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import PairGraph, drawn_numbers
@@ -17,10 +16,11 @@ from bregmat.sharded.expressions import FAN_IN, tree_reduce
 from bregmat.sharded.local import LocalShards
 from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
+from bregmat.sharded.points import PointsInBlocks
 from bregmat.sharded.shard_rows import ShardSettings
 from bregmat.sharded.sources import lazy_constraints
 from bregmat.solvers import mirror_newton, sampled_newton
-from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
+from sharded_cases import KINDS, columns_of, hard_problem, labelled_points, soft_problem, write_parquet, write_points
 
 
 def mixed_rows():
@@ -444,3 +444,20 @@ def test_the_command_learns_from_a_folder(tmp_path, monkeypatch):
         done = CliRunner().invoke(app, wrong)
         assert done.exit_code == 2
         assert said is None or said in done.output + done.stderr
+
+
+def test_points_in_blocks_are_the_points(tmp_path):
+    import dask.array
+
+    X, _ = labelled_points()
+    sources = (X, dask.array.from_array(X, chunks=(90, 2)), open_points(write_points(tmp_path / "p.zarr", X)))
+    for source in sources:
+        points = PointsInBlocks(source, block_size=70)
+        rows = np.array([399, 3, 3, 120])
+        assert points.shape == X.shape
+        assert np.array_equal(points[rows], X[rows])
+        assert np.array_equal(points[5:300:7], X[5:300:7])
+        squares, mean = points.moments()
+        np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(squares, (X * X).mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(points.scatter()[0], np.cov(X.T) * (len(X) - 1), rtol=1e-12, atol=1e-10)

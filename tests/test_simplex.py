@@ -9,13 +9,11 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, linprog, minimize
 from scipy.special import logsumexp, xlogy
 
-from bregmat.applications import nearest_distribution
+from bregmat import CyclicProjection, DefiniteBoost, nearest_distribution
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.subproblems import balance, newton_direction, step_to_row
 from bregmat.io import load, save
 from bregmat.plots import ConvergenceDisplay
-from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from drawing import in_memory
 
@@ -503,14 +501,14 @@ ROW = [[1.0, 2.0, 3.0]]
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"x0": [0.2, -0.1, 0.9]}, ValueError, "x0 must be finite and at least 0; got -0.1 in row 1"),
-        ({"x0": [0.2, nan, nan]}, ValueError, "x0 must be finite and at least 0; got nan in rows 1, 2"),
-        ({"x0": [0.2, inf, 0.1]}, ValueError, "got inf in row 1"),
-        ({"x0": [0.0, 0.0, 0.0]}, ValueError, "x0 must have a positive entry; all 3 are 0"),
-        ({"x0": [[0.2, 0.3, 0.5]]}, ValueError, r"x0 must be 1-dimensional; got shape \(1, 3\)"),
-        ({"x0": ["a", "b", "c"]}, TypeError, "x0 must be numeric"),
+        ({"prior": [0.2, -0.1, 0.9]}, ValueError, "prior must be finite and at least 0; got -0.1 in row 1"),
+        ({"prior": [0.2, nan, nan]}, ValueError, "prior must be finite and at least 0; got nan in rows 1, 2"),
+        ({"prior": [0.2, inf, 0.1]}, ValueError, "got inf in row 1"),
+        ({"prior": [0.0, 0.0, 0.0]}, ValueError, "prior must have a positive entry; all 3 are 0"),
+        ({"prior": [[0.2, 0.3, 0.5]]}, ValueError, r"prior must be 1-dimensional; got shape \(1, 3\)"),
+        ({"prior": ["a", "b", "c"]}, TypeError, "prior must be numeric"),
         ({"A": [1.0, 2.0, 3.0]}, ValueError, r"A must be 2-dimensional; got shape \(3,\)"),
-        ({"A": [[1.0, 2.0]]}, ValueError, r"A must have one column per entry of x0 \(3\); got shape \(1, 2\)"),
+        ({"A": [[1.0, 2.0]]}, ValueError, r"A must have one column per entry of prior \(3\); got shape \(1, 2\)"),
         ({"A": [[1.0, nan, 2.0]]}, ValueError, "A must be finite; got NaN or infinity in row 0"),
         ({"A": sp.csr_array([[0.0, inf, 2.0]])}, ValueError, "A must be finite; got NaN or infinity in row 0"),
         ({"A": sp.csr_array([[0.0, 2.0]])}, ValueError, "A must have one column per entry"),
@@ -535,9 +533,9 @@ ROW = [[1.0, 2.0, 3.0]]
     ],
 )
 def test_bad_input(change, error, message):
-    given = {"x0": [0.2, 0.3, 0.5], "A": ROW, "b": 2.0, "sense": "<="} | change
+    given = {"prior": [0.2, 0.3, 0.5], "A": ROW, "b": 2.0, "sense": "<="} | change
     with pytest.raises(error, match=message):
-        nearest_distribution(given.pop("x0"), given.pop("A"), given.pop("b"), given.pop("sense"), **given)
+        nearest_distribution(given.pop("prior"), given.pop("A"), given.pop("b"), given.pop("sense"), **given)
 
 
 def test_input_is_left_as_it_was(rng):

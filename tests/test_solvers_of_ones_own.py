@@ -9,10 +9,9 @@ from typer.testing import CliRunner
 import bregmat
 from bregmat import MetricLearner, load, save
 from bregmat.io import write_constraints, write_points
-from bregmat.solvers.base import SOLVERS
 from bregmat_app.cli.app import app
 from bregmat_app.report import ReportData, render_report
-from cases import random_pairs
+from cases import SOLVER_CLASSES, random_pairs
 
 TOY = Path(__file__).with_name("toy_solver.py")
 
@@ -43,7 +42,7 @@ def test_estimator_file_and_report(data, tmp_path):
 
 def test_solver_object_in_a_file(data, tmp_path):
     X, rows = data
-    learner = MetricLearner(solver=SOLVERS["mirror_descent"](), slack_weight=1.0).fit(X, constraints=rows)
+    learner = MetricLearner(solver=SOLVER_CLASSES["mirror_descent"](), slack_weight=1.0).fit(X, constraints=rows)
     save(tmp_path / "model.bm", learner)
     assert load(tmp_path / "model.bm").solver == learner.solver
 
@@ -62,7 +61,7 @@ def test_command_line(data, tmp_path, monkeypatch):
         assert done.exit_code == 0, done.output
         assert "mine" in done.stdout
     finally:
-        SOLVERS._classes.pop("mine", None)
+        SOLVER_CLASSES._classes.pop("mine", None)
 
 
 def test_what_is_no_solver_is_refused():

@@ -11,9 +11,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bregmat.base.threads import held_interrupts
 from bregmat.io import PairFile, load, save, tables
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, UnreachableLabelWarning
-from bregmat.online.blocks import StreamError
-from bregmat.online.stream import MOST_RECORDS, FixedShare, StreamExit, bound_against, run_stream
+from bregmat.online import (
+    FixedShare,
+    MatrixExponentiatedGradient,
+    OnlineLogDet,
+    OnlinePCA,
+    StreamError,
+    StreamExit,
+    UnreachableLabelWarning,
+    bound_against,
+    run_stream,
+)
+from bregmat.online.stream import MOST_RECORDS
 from states import restored, state_of
 
 D = 12

@@ -1,7 +1,12 @@
 """The short form of the suite (``make suite``): a few seeds of every family, without a false word."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
+import bregmat
+import formulas
 from suite.judge import judge
 from suite.run import COUNTS, DEFAULT, FAMILIES, is_good, main, run, table
 
@@ -66,3 +71,36 @@ def test_a_false_word_is_reported(monkeypatch):
     verdicts = run(["lying"], 0.01)
     assert not is_good(verdicts)
     assert table(verdicts).splitlines()[1].split()[:6] == ["lying", "3", "0", "0", "0", "3"]
+
+
+@pytest.mark.parametrize("divergence", formulas.OWN_SLACK)
+def test_the_independent_judge_refutes_claims(divergence, rng):
+    """Another objective, a bound above what the weights prove, a point that misses its row, a contradiction that is none."""
+    X = rng.normal(size=(6, 3))
+    hard = bregmat.Constraints.sq_distance([0, 2], [1, 3], [0.5, 9.0], ["<=", ">="])
+    for more in ({"slack_weight": np.inf}, {"slack_weight": 2.0}, {"slack_weight": 2.0, "loss": bregmat.Squared()}):
+        arguments = {"X": X, "constraints": hard, "divergence": divergence} | more
+        result = bregmat.nearest_metric(**arguments, tol=1e-8)
+        assert formulas.MatrixProblem(arguments).is_judged and formulas.what_is_wrong(arguments, result) is None
+        above = max(result.unit, result.objective)
+        lies = [
+            {"objective": result.objective + 1e-4 * above},
+            {"dual_bound": result.dual_bound + 1e-4 * above},
+            {"dual": -result.dual},
+            {"dual": 0.0 * result.dual},
+            {"status": bregmat.Status.INFEASIBLE},
+        ]
+        for lie in lies:
+            assert formulas.what_is_wrong(arguments, replace(result, **lie)) is not None, lie
+    easier = {"X": X, "constraints": hard.select([0]), "divergence": divergence, "slack_weight": np.inf}
+    result = bregmat.nearest_metric(**easier)
+    claim = replace(result, dual=np.append(result.dual, 0.0))
+    assert formulas.what_is_wrong(arguments | {"slack_weight": np.inf, "loss": None}, claim) is not None
+
+
+def test_the_independent_judge_confirms_contradictions_alone():
+    rows = bregmat.Constraints.sq_distance([1, 0, 0], [2, 1, 1], [9.0, 1.0, 4.0], ["<=", "<=", ">="])
+    arguments = {"prior": np.eye(3), "constraints": rows, "divergence": "logdet", "slack_weight": np.inf}
+    result = bregmat.nearest_kernel(np.eye(3), rows)
+    assert result.status == "INFEASIBLE" and formulas.what_is_wrong(arguments, result) is None
+    assert formulas.what_is_wrong(arguments, replace(result, dual=np.array([1.0, 0.0, 0.0]))) is not None

@@ -79,7 +79,7 @@ def other_statuses(rng):
         yield {"C": C} | more, bregmat.shrink_correlation(C, **more)
     for k in (1, 2):
         yield {"C": C, "n_factors": k}, bregmat.factor_correlation(C, k)
-    arguments = {"x0": np.ones(3), "A": [[1.0, 0, 0], [1.0, 0, 0]], "b": [0.1, 0.5], "sense": ["<=", ">="]}
+    arguments = {"prior": np.ones(3), "A": [[1.0, 0, 0], [1.0, 0, 0]], "b": [0.1, 0.5], "sense": ["<=", ">="]}
     yield arguments, bregmat.nearest_distribution(**arguments)
     C, trace = np.diag([1.0, -1.0, 2.0]), Constraints.trace(1.0)
     for rows in (trace, Constraints.diagonal([1.0], [0]), trace + Constraints.diagonal([2.0], [0])):

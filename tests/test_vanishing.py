@@ -5,11 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import scipy
+import scipy.sparse as sp
 
-from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
-from bregmat.certificates.faces import clique_weights
+from bregmat import Constraints, Factor, KernelLearner, MetricLearner, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.problem import NearestMatrix
-from bregmat.operators.binding import bind
 from cases import DIVERGENCES
 
 NAMES = [d.name for d in DIVERGENCES[:3]]
@@ -72,20 +71,6 @@ def test_a_point_that_is_rounding(divergence):
     assert result.status == "OPTIMAL"
     assert result.objective == pytest.approx(0.0, abs=1e-14)
     assert np.allclose(result.kernel()[:3, :3], K[:3, :3])
-
-
-@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
-def test_the_unit_of_a_column_changes_no_judgement(rng, unit):
-    """A small column is not the rounding of a large one; duplicates up to rounding are one point in any unit."""
-    X = rng.normal(size=(6, 3)) * [1.0, unit, 1.0]
-    X[1] = X[0] * (1 + 1e-16 * rng.normal(size=3))
-    X[2] = X[3] + [0.0, 1e-3 * unit, 0.0]
-    rows = Constraints.sq_distance([0, 2], [1, 3], 1.0, "<=") + Constraints.comparison([0], [1], [2], [3])
-    norms = bind(rows, X).norms()
-    assert norms[0] == 0
-    assert np.allclose(norms[1:], (1e-3 * unit) ** 2, rtol=1e-6)
-    vector = np.r_[1.0, -1.0, np.zeros(4)][:, None]
-    assert bind(Constraints.linear([(vector, [1.0])], [0.0], "<="), X).norms() == 0
 
 
 @pytest.mark.parametrize("divergence", NAMES)
@@ -168,21 +153,6 @@ def test_logdet_says_that_only_singular_matrices_fit():
     assert len(result.singular) > 20
 
 
-def test_cliques_in_as_many_dimensions_as_they_fill_are_left_alone(rng):
-    """A tetrahedron is no planar clique, and a range without the direction has nothing to give up."""
-    points = rng.normal(size=(4, 3))
-    i, j = np.triu_indices(4, 1)
-    rows = Constraints.sq_distance(i, j, ((points[i] - points[j]) ** 2).sum(axis=1), "==")
-    assert clique_weights(rows, np.ones(6, bool)) == []
-    result = nearest_kernel(np.eye(4), rows)
-    assert result.status == "OPTIMAL" and result.singular is None
-    flat = np.c_[rng.normal(size=(5, 2)), np.zeros((5, 1))]
-    i, j = np.triu_indices(5, 1)
-    rows = Constraints.sq_distance(i, j, 2.0 * ((flat[i] - flat[j]) ** 2).sum(axis=1), "==")
-    result = nearest_metric(flat[:, :2], rows)
-    assert result.status == "OPTIMAL" and result.singular is None
-
-
 @pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
 @pytest.mark.parametrize("sense", ["<=", "=="])
 def test_rows_that_vanish_with_a_must_link(divergence, sense):
@@ -197,6 +167,53 @@ def test_rows_that_vanish_with_a_must_link(divergence, sense):
         result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], bound, its), divergence=divergence)
         assert result.status == "OPTIMAL"
         assert np.allclose(result.kernel(), np.diag([0.0, 1.0, 2.0]), atol=1e-6)
+
+
+# ---------------------------------------------------------------- all rows of one kind are eliminated
+POINTS = np.array([[0.0, 1.0, 0.0], [1.0, 0.3, 0.2], [0.2, 2.0, 1.0], [1.5, 0.7, -1.0]])
+LINE = Constraints.sq_distance([0, 1, 0], [1, 2, 2], [1.0, 1.0, 4.0], "==")
+OTHER_ROWS = {
+    "similarity": Constraints.similarity(0, 3, 0.3, ">="),
+    "comparison": Constraints.comparison(0, 1, 0, 3, margin=0.1),
+    "trace": Constraints.trace(20.0),
+    "linear": Constraints.linear([np.diag([1.0, 2.0, 0.0, 1.0])], [30.0], "<="),
+}
+
+
+@pytest.mark.parametrize("divergence", ["vonneumann", "frobenius"])
+@pytest.mark.parametrize("kind", OTHER_ROWS)
+def test_distances_on_a_line_beside_any_other_row(kind, divergence):
+    for rows in (LINE + OTHER_ROWS[kind], OTHER_ROWS[kind] + LINE):
+        result = nearest_kernel(np.eye(4) + 0.1, rows, divergence=divergence)
+        assert result.status == "OPTIMAL"
+        D = np.add.outer(np.diag(K := result.kernel()), np.diag(K)) - 2 * K
+        assert D[[0, 1, 0], [1, 2, 2]] == pytest.approx([1.0, 1.0, 4.0], rel=1e-8)
+        assert nearest_metric(POINTS, rows, divergence=divergence).status == "OPTIMAL"
+        given = {"divergence": divergence, "slack_weight": np.inf, "tol": 1e-6}
+        assert MetricLearner(**given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+        assert KernelLearner(kernel="linear", **given).fit(POINTS, constraints=rows).result_.status == "OPTIMAL"
+
+
+# ---------------------------------------------------------------- rows that vanish and may not
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_every_relation_that_vanishes_and_may_not_is_refused_by_name(divergence):
+    X = POINTS.copy()
+    X[1], X[2] = X[0], 0.0
+    difference, product, point = np.zeros((4, 4)), np.zeros((4, 4)), sp.csr_array(([1.0], ([2], [2])), shape=(4, 4))
+    difference[:2, :2] = [[1.0, -1.0], [-1.0, 1.0]]
+    product[2, 3] = product[3, 2] = 0.5
+    impossible = [Constraints.sq_distance(0, 1, 2.0, sense) for sense in (">=", "==")]
+    impossible += [
+        Constraints.comparison(0, 3, 1, 3, margin=2.0),
+        Constraints.similarity_comparison(0, 3, 1, 3, margin=2.0),
+    ]
+    for bound, sense in ((2.0, ">="), (2.0, "=="), (-2.0, "=="), (-2.0, "<=")):
+        impossible.append(Constraints.similarity(2, 3, bound, sense))
+        impossible += [Constraints.linear([A], [bound], sense) for A in (difference, product, point)]
+        impossible.append(Constraints.linear([(np.array([[1.0, -1.0, 0.0, 0.0]]).T, np.ones(1))], [bound], sense))
+    for row in impossible:
+        with pytest.raises(ValueError, match="constraint row 1: .* can never hold"):
+            nearest_metric(X, Constraints.sq_distance(0, 3, 1.0, "<=") + row, divergence=divergence)
 
 
 # ---------------------------------------------------------------- hard rows on points that are nearly equal

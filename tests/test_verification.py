@@ -11,9 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 import bregmat
-from bregmat import Constraints, ExitReason, Factor, Squared, Status, verify
+from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, verify
 from bregmat.coordinates.priors import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
+from bregmat.pairs.base import calibrated
 from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended
 from bregmat.verification.matrices import Recomputation
@@ -315,9 +316,9 @@ def other_results(rng):
     yield sides, cut, {"labels": np.append(1 - cut.labels[:1], cut.labels[1:])}, Status.UNKNOWN
     yield sides, cut, {"dual": 1e15 * cut.dual}, Status.FEASIBLE
     yield sides, cut, {"relaxation_bound": cut.relaxation_bound + 0.5}, cut.status
-    rows = {"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
+    rows = {"prior": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}
     vector = bregmat.nearest_distribution(**rows)
-    yield rows, vector, {"x": rows["x0"]}, Status.UNKNOWN
+    yield rows, vector, {"x": rows["prior"]}, Status.UNKNOWN
     yield rows, vector, {"dual": -vector.dual}, Status.FEASIBLE
     H, labels = np.sign(rng.normal(size=(20, 4))), np.sign(rng.normal(size=20))
     boost = bregmat.boost_hypotheses(H, labels, n_steps=5)
@@ -363,7 +364,7 @@ def test_large_dual_weights_leave_no_room_for_a_false_objective(rng):
     cases += [
         ({"C": C}, bregmat.nearest_correlation),
         ({"C": C, "bounds": (-0.2, 0.2)}, bregmat.nearest_correlation),
-        ({"x0": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}, bregmat.nearest_distribution),
+        ({"prior": np.ones(4) / 4, "A": [[1.0, 2, 3, 4]], "b": [3.0], "sense": ">="}, bregmat.nearest_distribution),
         ({"C": C, "constraints": bregmat.Constraints.linear([np.eye(5)], 1.0, "==")}, bregmat.semidefinite_program),
     ]
     for arguments, solve in cases:
@@ -574,3 +575,62 @@ def test_other_results_without_their_data(rng):
     cut = bregmat.balanced_cut(np.ones((4, 4)) - np.eye(4), random_state=0)
     assert "nothing of the point can be recomputed" in verify_saved(cut)[0].unchecked[0]
     assert verify_saved(bregmat.KernelKMeans(2, random_state=0).fit(rng.normal(size=(9, 2)))) == []
+
+
+# ---------------------------------------------------------------- a row against its own multiple in another notation
+def own_multiple(seed):
+    """``<M, K> <= b`` and ``<times M, K> >= 1.2 times b`` with M of rank 1 to 5 as a matrix, sparse, or as vectors and weights."""
+    rng = np.random.default_rng(seed)
+    V, times, b = rng.normal(size=(8, int(rng.integers(1, 6)))), 10.0 ** rng.uniform(-3, 3) / 7, rng.uniform(0.5, 2.0)
+    weights = rng.uniform(0.1, 1.0, size=V.shape[1]) * rng.choice([1.0, -1.0], V.shape[1])
+    M = (V * weights) @ V.T
+    M = (M + M.T) / 2
+    t, U = np.linalg.eigh(times * M)
+    on = np.abs(t) > 1e-12 * np.abs(t).max()
+    other = [times * M, sp.csr_array(times * M), (U[:, on], t[on]), (V, times * weights)][seed % 4]
+    first = M if seed % 2 == 0 else (V, weights)
+    return Constraints.linear([first], [b], "<=") + Constraints.linear([other], [1.2 * times * b], ">=")
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_a_row_against_its_own_multiple_is_confirmed_to_be_infeasible(divergence):
+    for seed in range(50):
+        arguments = {"prior": np.eye(8) + 0.1, "constraints": own_multiple(seed), "divergence": divergence}
+        result = nearest_kernel(arguments["prior"], arguments["constraints"], divergence=divergence)
+        assert result.status == "INFEASIBLE"
+        found = verify(result, **arguments)
+        assert found.holds, (seed, found)
+
+
+def test_another_row_is_no_multiple():
+    """A direction in which the sum of the rows is negative by more than rounding of the entries proves nothing."""
+    rows = Constraints.linear([np.diag([1.0, 1e-6])], [1.0], "<=") + Constraints.linear([np.eye(2)], [1.2], ">=")
+    result = nearest_kernel(np.eye(2), rows)
+    assert result.status == "OPTIMAL"
+    claim = {"status": Status.INFEASIBLE, "dual": np.array([1.0, -1.0]), "conflict": np.arange(2), "gap": np.inf}
+    assert not verify(replace(result, **claim), prior=np.eye(2), constraints=rows).holds
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"strategy": "accuracy"}, *({"strategy": "f_beta", "beta": b} for b in (0.0, 0.5, 2.0))]
+    + [{"strategy": s, "min_rate": r} for s in ("max_tpr", "max_tnr") for r in (0.0, 0.3, 0.8, 1.0)],
+)
+def test_threshold_is_best(how, rng):
+    distances, y = rng.integers(0, 12, 60) / 4.0, rng.choice([-1, 1], 60)
+
+    def value(threshold):
+        near = distances <= threshold
+        hit, alarm = (near & (y > 0)).sum(), (near & (y < 0)).sum()
+        tpr, tnr = hit / (y > 0).sum(), 1 - alarm / (y < 0).sum()
+        rate = how.get("min_rate")
+        if how["strategy"] == "accuracy":
+            return np.mean(near == (y > 0))
+        if how["strategy"] == "f_beta":
+            precision, b2 = hit / max(near.sum(), 1), how["beta"] ** 2
+            return 0.0 if hit == 0 else (1 + b2) * precision * tpr / (b2 * precision + tpr)
+        sought, other = (tpr, tnr) if how["strategy"] == "max_tpr" else (tnr, tpr)
+        return sought if other >= rate else -1.0
+
+    best = max(value(threshold) for threshold in (-1.0, *distances))
+    assert value(calibrated(distances, y, **how)) == pytest.approx(best, abs=1e-12)

@@ -63,8 +63,7 @@ def others() -> None:
     assert_type(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix, Array | Frame)
     print(bregmat.balanced_cut(np.ones((4, 4)), random_state=0).labels)
     print(bregmat.nearest_distribution([0.5, 0.5], [[1.0, 0.0]], [0.3], "<=").x)
-    assert_type(bregmat.widen_range(bregmat.Factor(X), 0.1), bregmat.Factor)
-    assert_type(bregmat.widen_range(np.eye(2), 0.1), Array)
+    assert_type(bregmat.Factor(X).widened(0.1), bregmat.Factor)
     drawn = bregmat.constraints_from_labels(X, y, strategy="neighbors", form="comparison")
     assert_type(drawn, Constraints)
 

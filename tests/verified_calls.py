@@ -12,13 +12,10 @@ from operator import add
 
 import numpy as np
 
+from bregmat import Constraints, Factor, MatrixResult, verify
 from bregmat.base.points import CheckedPoints
-from bregmat.certificates.result import MatrixResult
-from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.nearest import Factor
 from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
-from bregmat.verification import verify
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
 MOST = 1e7  # numbers that are read of data in files or of Dask

@@ -57,25 +57,12 @@ from .certificates.result import (
 from .constraints.constraints import Constraints as Constraints
 from .constraints.relations import Relation as Relation
 from .coordinates.priors import Factor as Factor
-from .coordinates.widen import widen_range as widen_range
-from .engine.result import (
-    Result as Result,
-)
-from .engine.result import (
-    SolverError as SolverError,
-)
-from .engine.result import (
-    check as check,
-)
-from .engine.status import (
-    ExitReason as ExitReason,
-)
-from .engine.status import (
-    Record as Record,
-)
-from .engine.status import (
-    Status as Status,
-)
+from .engine.result import Result as Result
+from .engine.result import SolverError as SolverError
+from .engine.result import check as check
+from .engine.status import ExitReason as ExitReason
+from .engine.status import Record as Record
+from .engine.status import Status as Status
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )

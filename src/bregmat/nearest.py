@@ -55,7 +55,7 @@ def nearest_kernel(
     ----------
     prior : array-like, shape (n, n), or Factor
         PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never formed. The learned kernel keeps the range space of the
-        prior, except with Frobenius and a dense ``K0``, where the whole cone is searched. :func:`widen_range` enlarges the range.
+        prior, except with Frobenius and a dense ``K0``, where the whole cone is searched. :meth:`Factor.widened` enlarges the range.
         With Frobenius a dense ``K0`` may be indefinite: the result is the nearest semidefinite matrix that meets the rows.
         Eigenvalues below 1e-12 of the largest count as zero: if the range is kept, all proofs are about the prior without them.
     constraints : Constraints

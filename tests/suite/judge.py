@@ -1,4 +1,6 @@
-"""What became of a problem: solved, almost, failed or false; judged by ``bregmat.verify`` and by what is known of the problem."""
+"""What became of a problem: solved, almost, failed or false; judged by ``formulas``, ``bregmat.verify`` and what is known of it.
+
+``formulas.what_is_wrong`` has the divergences, losses and rows of the papers, and nothing of the library."""
 
 import time
 import traceback

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
-from bregmat.engine.problem import FEASIBLE
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.verification.matrices import Recomputation
+from formulas import MatrixProblem, what_is_wrong
 from suite.judge import SECONDS, Case, with_repeats
 
 DIVERGENCES = ("logdet", "vonneumann", "frobenius")
@@ -260,7 +261,10 @@ class Draw:
         planted = self.map @ self.inner if self.map is not None else self.truth
 
         def known(result):
-            return objective_at(Recomputation(arguments, result), planted)
+            problem = MatrixProblem(arguments)
+            if problem.is_judged:
+                return problem.objective_of(planted @ planted.T)
+            return objective_at(Recomputation(arguments, result), planted)  # in more digits
 
         def leaves_range(result):
             problem = planted_in(Recomputation(arguments, result), planted)
@@ -272,6 +276,7 @@ class Draw:
             feasible=feasible,
             known=known if feasible and self.feasible else None,
             leaves_range=leaves_range,
+            judge=partial(what_is_wrong, arguments),
             text=text,
             may_refuse=self.may_refuse,
             **more,

@@ -23,10 +23,9 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.arrays import array_space
+from bregmat.base.tolerances import HALF_DIGITS, TINY
 
-SYMMETRY = 1e-8  # largest asymmetry, relative to the largest entry, that counts as rounding
 SINGLE_SYMMETRY = 1e-5  # the same for data in single precision
-NEGATIVITY = 1e-8  # negative eigenvalue of a PSD matrix, relative to the largest one, that counts as rounding
 
 TIMES = "; give times as numbers, for example (t - t.min()) / numpy.timedelta64(1, 'D')"
 
@@ -379,7 +378,7 @@ def as_matrix(
     A : array-like, DataFrame or scipy.sparse matrix, shape (n, d)
     square, symmetric, psd : bool
         Each includes those before it. A symmetric matrix is exactly symmetric on return (Hermitian if it is complex):
-        asymmetry up to ``SYMMETRY`` is averaged out. ``psd`` computes the eigenvalues: callers that need them anyway pass
+        asymmetry up to ``HALF_DIGITS`` is averaged out. ``psd`` computes the eigenvalues: callers that need them anyway pass
         ``symmetric`` and call :func:`check_psd`.
     order : int, optional
         Of a square matrix.
@@ -427,7 +426,7 @@ def _as_sparse(name: str, A: Any, form: str, complex_too: bool, copy: bool) -> A
 
 
 def asymmetry(
-    name: str, A: Any, *, tol: float = SYMMETRY, scale: float | None = None, labels: Labels = None, hint: str = ""
+    name: str, A: Any, *, tol: float = HALF_DIGITS, scale: float | None = None, labels: Labels = None, hint: str = ""
 ) -> float:
     """The largest ``|A_ij - conj(A_ji)|`` of a finite square matrix; raises if it is beyond rounding.
 
@@ -473,7 +472,7 @@ def asymmetry(
     return gap
 
 
-def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, definite: bool = False) -> None:
+def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = HALF_DIGITS, definite: bool = False) -> None:
     """Raise unless eigenvalues are those of a positive semidefinite matrix.
 
     Parameters
@@ -487,7 +486,7 @@ def check_psd(name: str, eigenvalues: np.ndarray, *, tol: float = NEGATIVITY, de
         Whether every eigenvalue must be above it.
     """
     low = float(eigenvalues.min(initial=0.0 if not definite else np.inf))
-    top = max(float(np.abs(eigenvalues).max(initial=0.0)), 1e-300)
+    top = max(float(np.abs(eigenvalues).max(initial=0.0)), TINY)
     if low < -tol * top or (definite and not low > tol * top):
         words = "definite" if definite else "semidefinite"
         raise ValueError(

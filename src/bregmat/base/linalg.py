@@ -19,7 +19,6 @@ Point = TypeVar("Point")
 # (steps done, x, direction, curvature along it, squared norm of the residual) -> whether to stop before the step
 Blocked = Callable[[int, np.ndarray, np.ndarray, float, float], bool]
 
-EPS = float(np.finfo(float).eps)
 GRADED = 1e-6  # eigenvalues below this share of the largest are refined, since their rounding error is a share of the largest
 
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.tolerances import IDENTICAL
 
-IDENTICAL = 1e-24  # largest squared distance, relative to |x|^2 + |y|^2, of identical points: equal to 12 digits
+PERCENTILES = 5.0, 95.0  # of squared distances, that bound pairs alike and apart (Davis 2007)
 PERCENTILE_PAIRS = 20_000  # pairs for percentiles of distances: the standard error of a 5 % percentile is 0.15 %
 MOST_CLASSES_PAIRED = 1000  # with more classes, pairs of classes are not listed (there are k^2 / 2)
 

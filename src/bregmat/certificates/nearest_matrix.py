@@ -149,7 +149,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
         raise ValueError(
             f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
             "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these constraints, use "
-            "loss=SquaredHinge(), or open the null space of a kernel's prior with widen_range."
+            "loss=SquaredHinge(), or open the null space of a kernel's prior with Factor.widened."
         )
 
 

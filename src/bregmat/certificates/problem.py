@@ -17,14 +17,15 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from bregmat.base.linalg import EPS, add_diagonal, eigvalsh
+from bregmat.base.linalg import add_diagonal, eigvalsh
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS, FEASIBLE
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.restoration import restore
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.engine.loop import Outcome, compose
-from bregmat.engine.problem import FEASIBLE, Certificate, Problem, Proof
+from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result
 from bregmat.engine.status import Record
 from bregmat.objective.row_losses import RowLosses

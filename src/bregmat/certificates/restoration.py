@@ -13,9 +13,9 @@ import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.base.threads import seconds_left
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
-from bregmat.engine.problem import FEASIBLE
 from bregmat.operators.linear_maps import Operator, weighted_by
 
 if TYPE_CHECKING:  # problems use this module

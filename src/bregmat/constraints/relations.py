@@ -18,6 +18,7 @@ import numpy as np
 from bregmat.base.checks import as_choice, check_number
 from bregmat.base.registry import Registry
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import TINY
 
 SAMPLES = ("i", "j", "k", "l")  # names of the samples of a row, and columns of a constraints file
 _FORM = re.compile(r"([ijkl])(?:([-+.])([ijkl]))?")
@@ -215,7 +216,7 @@ class Relation:
 def _is_psd(Q: np.ndarray) -> bool:
     """Whether a symmetric matrix is positive semidefinite up to rounding."""
     values = np.linalg.eigvalsh(Q)
-    return bool(values[0] >= -1e-12 * max(abs(values[-1]), 1e-300))
+    return bool(values[0] >= -1e-12 * max(abs(values[-1]), TINY))
 
 
 SQ_DISTANCE = Relation(

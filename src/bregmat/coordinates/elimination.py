@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.linalg import eigh
-from bregmat.coordinates.priors import RANK_TOL, Coordinates
+from bregmat.base.tolerances import IDENTICAL, RANK_TOL, VANISHING
+from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.linear_maps import VANISHING, Operator
-
-GONE = 1e-24  # squared length of a vector v on the directions that are left, relative to its own, that counts as 0
+from bregmat.operators.linear_maps import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ def eliminate(
     while N.shape[1]:  # vectors that are nearly parallel to others show after these are eliminated
         left = operator.restrict(rows).congruence(N)
         norms = left.norms()
-        is_left = norms > GONE * before[rows]
+        is_left = norms > IDENTICAL * before[rows]
         if not left.is_rank_one:  # the terms of a sum may cancel
             is_left &= left.exact_norms() > VANISHING * norms
         weight = np.where(is_left, 1.0 / np.where(norms > 0, norms, 1.0), 0.0)

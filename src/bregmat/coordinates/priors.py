@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.checks import NEGATIVITY, as_matrix, as_numbers, check_finite, check_psd
+from bregmat.base.checks import as_matrix, as_numbers, check_finite, check_positive, check_psd
 from bregmat.base.linalg import (
     GRADED,
     add_diagonal,
@@ -40,15 +40,17 @@ from bregmat.base.linalg import (
     triangular_inverse,
 )
 from bregmat.base.points import CheckedPoints, as_points, check_dense_size
-from bregmat.base.threads import cached_property
+from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
+from bregmat.coordinates.widen import new_directions, range_of
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED, Rounding, RowErrors, bind, row_errors
 from bregmat.operators.linear_maps import Operator
+from bregmat.typing import Table
 
 MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
-RANK_TOL = 1e-12  # eigenvalues of a prior below this share of the largest count as 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +85,70 @@ class Factor:
         if getattr(self.G0, "ndim", None) != 2:
             shape = getattr(self.G0, "shape", type(self.G0).__name__)
             raise ValueError(f"Factor: G0 must be a 2-dimensional array, one row per point; got {shape}.")
+
+    @on_one_blas_thread
+    def widened(self, eps: float, *, directions: Table | Constraints | None = None) -> Factor:
+        """The prior plus ``eps`` times the projector onto (a part of) its null space.
+
+        ``K0 + eps N N'`` with N an orthonormal basis of what ``directions`` add to range(K0) (Kulis 2009, section 6.5). Use it when a
+        low-rank prior cannot meet hard constraints (status INFEASIBLE), or to allow new directions at a cost.
+
+        Parameters
+        ----------
+        eps : float
+            Positive, in units of the prior's eigenvalues: the eigenvalue of the new directions. The smaller it is, the more they cost.
+        directions : array-like, shape (n, k), or Constraints, optional
+            Columns that the range shall contain. Constraints in row numbers stand for the unit vectors of the points that they name
+            (of all points, if there are linear or trace rows). None: the whole null space.
+
+        Returns
+        -------
+        Factor
+            With m columns ``sqrt(eps) N`` after those of this factor, where m is the dimension that ``directions`` add, n - r for None.
+            Every later step then costs as much as with a kernel of rank r + m. This factor itself, if nothing is added.
+
+        Raises
+        ------
+        ValueError
+            ``eps`` is not positive, not finite, or so small that the new directions would count as zero; shapes do not fit; an entry
+            is NaN; or constraints name samples that the prior does not have.
+        TypeError
+            ``eps`` is no number, or the factor is sparse.
+
+        Notes
+        -----
+        Directions from Constraints give the same result as the whole null space: A*(mu) acts on the touched points only, so the other
+        new directions keep the eigenvalue eps, at no cost (LogDet and von Neumann).
+
+        As eps falls, the objective of an infeasible low-rank problem grows: its derivative with respect to log(eps) is
+        ``m eps - tr(N N' K)`` for von Neumann and ``m - tr(N N' K) / eps`` for LogDet, where K is the learned kernel. With t the least
+        ``tr(N N' K)`` of a feasible K, it behaves like ``t log(1 / eps)`` and ``t / eps``.
+
+        Time O(n^2 (n - r)) for None, O(n k (r + min(n, k))) for directions; a memory-mapped factor is read into memory.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from bregmat import Constraints, Factor, nearest_kernel
+        >>> line = Factor(np.array([[1.0], [2.0]]))  # two points on a line, whose range LogDet keeps
+        >>> rows = Constraints.diagonal([1.0, 1.0])
+        >>> print(nearest_kernel(line, rows).status)
+        INFEASIBLE
+        >>> print(nearest_kernel(line.widened(0.01), rows).status)
+        OPTIMAL
+        """
+        check_positive("eps", eps, finite=True)
+        if scipy.sparse.issparse(self.G0):
+            raise TypeError("Factor.widened needs a dense factor, because the new columns are dense; got a sparse G0.")
+        G0 = np.asarray(as_points("prior factor G0", self.G0), dtype=float)
+        W, top = range_of(G0)
+        if eps <= RANK_TOL * top:
+            raise ValueError(
+                f"eps must be above {RANK_TOL:g} times the largest eigenvalue of the prior ({top:.3g}), below which eigenvalues "
+                f"count as zero; got {eps:.3g}."
+            )
+        N = new_directions(W, directions)
+        return Factor(np.hstack([G0, np.sqrt(eps) * N])) if N.shape[1] else self
 
 
 # ---------------------------------------------------------------------- matrices in the coordinates
@@ -490,14 +556,14 @@ def _in_range(
     """Eigenpairs of a prior, without its null space if the divergence keeps the range; and the error of each coordinate."""
     floor = np.full(len(values), TURNED)
     if divergence.keeps_range:
-        keep = values > RANK_TOL * values.max(initial=1e-300)
+        keep = values > RANK_TOL * values.max(initial=TINY)
         values, Q = values[keep], Q[:, keep]
         if len(values) == 0:
             raise ValueError(f"{name} is zero; a prior must have positive eigenvalues.")
         # rounding mixes eigenvectors with those of the null space, which are left out
         floor = TURNED * values[-1] / values
     if (
-        values[0] >= -NEGATIVITY * np.abs(values).max()
+        values[0] >= -HALF_DIGITS * np.abs(values).max()
     ):  # rounding; only divergences for which 0 is no boundary take others
         values = np.maximum(values, 0.0)
     if divergence.is_congruence_invariant:

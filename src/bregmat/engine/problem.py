@@ -10,7 +10,6 @@ import numpy as np
 
 from bregmat.engine.status import Status
 
-FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
 CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
 CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may lift a lower bound above the objective
 

@@ -13,7 +13,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import blocks, dense, smallest, sq_norms
-from bregmat.base.sampling import IDENTICAL, NothingToCompare
+from bregmat.base.sampling import NothingToCompare
+from bregmat.base.tolerances import IDENTICAL
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor

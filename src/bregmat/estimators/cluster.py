@@ -22,12 +22,13 @@ from bregmat.base.checks import as_column, check_integer, check_positive, check_
 from bregmat.base.linalg import dense, sq_norms
 from bregmat.base.points import copied_to_host
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
+from bregmat.base.tolerances import RANK_TOL
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, validated
 from bregmat.estimators.lloyd import WeightedPoints, best_start, kernel_lloyd
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_entries, check_given
 from bregmat.kernels.functions import SINGLE
-from bregmat.kernels.lowrank import PIVOT_TOL, incomplete_cholesky
+from bregmat.kernels.lowrank import incomplete_cholesky
 from bregmat.typing import KernelName, Points, RandomState, Values
 
 _DTYPES = [np.float64, np.float32]
@@ -162,7 +163,7 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
         if self.rank is not None:
             X = X.astype(np.float64, copy=False)
             G, pivots = incomplete_cholesky(
-                partial(base.block, X), base.diagonal(X), int(self.rank), tol=max(PIVOT_TOL, base.rounding)
+                partial(base.block, X), base.diagonal(X), int(self.rank), tol=max(RANK_TOL, base.rounding)
             )
             self._fit_points, self._fit_pivots = base.points(X, pivots.rows), pivots
             self.captured_trace_ = pivots.captured

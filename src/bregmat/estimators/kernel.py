@@ -165,12 +165,10 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         Number of columns of K0 to use, 1 to n. None is full rank. See ``captured_trace_``.
     divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
         Divergence D from the prior; "auto" is "logdet". Except for "logdet", the form decides what it compares: see Notes.
-    percentiles : (float, float)
-        Percentiles, 0 to 100, of the squared distances in the *feature space* of k0, or of its approximation if ``rank`` is given. The
-        lower one is the upper bound for pairs within a class, the upper one the lower bound for pairs of different classes.
-    strategy, passes, n_neighbors, n_impostors, form, n_constraints, unlabeled, target_type
-        As in :class:`MetricLearner`. With "neighbors" every point is in a constraint, which makes the form with ``rank=None`` expensive:
-        "auto" leaves it out there for more than 2,000 points.
+    strategy, n_neighbors, n_impostors, n_constraints, unlabeled, target_type
+        As in :class:`MetricLearner`. "random" bounds pairs by the 5th and the 95th percentile of the squared distances in the *feature
+        space* of k0, or of its approximation if ``rank`` is given. With "neighbors" every point is in a constraint, which makes the form
+        with ``rank=None`` expensive: "auto" leaves it out there for more than 2,000 points.
     slack_weight, loss, solver, tol, max_iter, warm_start, verbose, callback, random_state
         As in :class:`MetricLearner`.
 

@@ -17,19 +17,19 @@ import scipy.sparse as sp
 from bregmat.base.checks import generator, rows_text
 from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints, as_points
-from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
+from bregmat.base.sampling import PERCENTILE_PAIRS, PERCENTILES, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.base.tolerances import RANK_TOL
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.neighbors import COINCIDENT, PointSpace, SpaceInMemory
+from bregmat.from_labels.neighbors import PointSpace, SpaceInMemory
 from bregmat.kernels import KernelFunction
-from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
+from bregmat.kernels.lowrank import Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 
-MOST_POINTS = 10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
 BLOCK = 10_000_000  # kernel values that are computed at a time
 REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
@@ -151,11 +151,14 @@ class SpanMap(LowRankMap):
     @cached_property
     def _rest(self) -> tuple[np.ndarray, Pivots]:
         """Training points whose parts outside the span generate those of all others: pivots of ``k0(x, y) - g(x)'g(y)``."""
+        most_points = (
+            10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
+        )
         n = self.train.shape[0]
-        if n > MOST_POINTS:
+        if n > most_points:
             raise ValueError(
                 f"transform of a full-rank kernel needs features of all {n} training points, which is not done above "
-                f"{MOST_POINTS}: pass rank=..., or use kernel(X, Y), which needs the points in constraints only."
+                f"{most_points}: pass rank=..., or use kernel(X, Y), which needs the points in constraints only."
             )
         g = self.coordinates(self.train)
         K0 = self.train if self.base.is_precomputed else self.base(self.train)
@@ -181,7 +184,7 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
         return FactorProblem(X)
     if rank > n:
         raise ValueError(f"rank must be at most {n}, the number of training points; got {rank}.")
-    tol = max(PIVOT_TOL, base.rounding)
+    tol = max(RANK_TOL, base.rounding)
     G0, pivots = incomplete_cholesky(partial(base.block, X), base.diagonal(X), int(rank), tol=tol)
     return LowRankProblem(G0, X, base, pivots)
 
@@ -207,7 +210,7 @@ class KernelSpace(SpaceInMemory):
             values[run] = np.asarray(self.block(i[run[:1]], j[run]))[0]
         size = self.sizes[i] + self.sizes[j]
         sq = size - 2.0 * values
-        return np.where(sq <= COINCIDENT * size, 0.0, sq)
+        return np.where(sq <= RANK_TOL * size, 0.0, sq)
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows the kernel maps to one point up to rounding, shape (m,)."""
@@ -283,18 +286,18 @@ class SpanProblem(KernelProblem):
     def pairs(self, task: Task) -> Constraints:
         """Pairs of different points of the kernel; bounds are percentiles of its distances."""
         X, base, rng = self.X, self.base, generator(task.learner.random_state)
-        drawn = task.random_pairs(X, rng=rng, percentiles=(5, 95))
+        drawn = task.random_pairs(X, rng=rng)
         rows = task.labels.labelled
         a, b = rng.integers(0, len(rows), (2, PERCENTILE_PAIRS))
         sq, size = base.sq_distances(X, rows[a[a != b]], rows[b[a != b]])
-        apart = sq > COINCIDENT * size
+        apart = sq > RANK_TOL * size
         if not apart.any():
             text = f"the kernel maps all labelled points of X to one: see {rows_text(rows)}."
             raise NothingToCompare(text, tuple(rows[:2].tolist()))
-        near, far = np.percentile(sq[apart], task.learner.percentiles)
+        near, far = np.percentile(sq[apart], PERCENTILES)
         i, j = drawn.index[:, :2].T.astype(np.int64)
         sq, size = base.sq_distances(X, i, j)
-        keep, same = sq > COINCIDENT * size, drawn.sense > 0
+        keep, same = sq > RANK_TOL * size, drawn.sense > 0
         if not keep.any():
             raise NothingToCompare(
                 "the kernel maps the two points of every pair drawn from y to one.", (int(i[0]), int(j[0]))
@@ -308,7 +311,7 @@ class SpanProblem(KernelProblem):
         touched = np.arange(n) if named is None else named
         # the prior kernel between the points in constraints
         K = self.base.block(self.X, touched, touched)
-        tol = max(PIVOT_TOL, self.base.rounding)
+        tol = max(RANK_TOL, self.base.rounding)
         pivots = pivoted_cholesky(K, "kernel between the points in constraints", tol=tol)
         self.touched, self.pivots = touched, pivots
         located = rows.locate(touched)[0] if len(touched) < n else rows

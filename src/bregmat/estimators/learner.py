@@ -27,7 +27,6 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from bregmat.base.arrays import working_space
 from bregmat.base.checks import (
     as_choice,
-    as_percentiles,
     check_flag,
     check_integer,
     check_positive,
@@ -53,7 +52,7 @@ from bregmat.estimators.given import (
 )
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Selection, Trials, matching, select
 from bregmat.estimators.task import Task, TrainingProblem
-from bregmat.from_labels.groups import TARGET_TYPES, label_groups
+from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, label_groups
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import LOSSES, Loss
@@ -61,7 +60,6 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.solvers.base import SOLVERS
 from bregmat.typing import (
     DivergenceName,
-    Form,
     Labels,
     LossName,
     MetricStrategy,
@@ -83,12 +81,9 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     loss: LossName | Loss | None = None
     strategy: Literal["auto"] | MetricStrategy | None = "auto"
     target_type: Literal["auto"] | TargetType = "auto"
-    passes: Literal["auto"] | int = "auto"
     n_neighbors: int = 3
     n_impostors: int = 10
-    form: Form = "comparison"
     n_constraints: int | None = None
-    percentiles: tuple[float, float] = (5, 95)
     unlabeled: Any = -1
     solver: SolverName | Solver = "auto"
     tol: float = 1e-4
@@ -139,7 +134,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _asked(self) -> dict[str, Any]:
         """The parameters that candidates are chosen for."""
-        return {"strategy": self.strategy, "slack_weight": self.slack_weight, "passes": self.passes}
+        return {"strategy": self.strategy, "slack_weight": self.slack_weight}
 
     def _given_candidate(self) -> Candidate:
         """The candidate if constraints are given: their bounds have the units of the data, and nothing is compared."""
@@ -278,7 +273,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform", "softmax")):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy in NEED_CLASSES):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -332,9 +327,6 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         as_choice("target_type", self.target_type, TARGET_TYPES)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
         as_choice("strategy", "neighbors" if is_open else self.strategy, self._strategies)
-        as_percentiles(self.percentiles)
-        Drawing(self.n_neighbors, self.n_impostors, self.form)
-        if self.passes != "auto":
-            check_integer("passes", self.passes, 1, optional=False)
+        Drawing(self.n_neighbors, self.n_impostors)
         check_flag("warm_start", self.warm_start)
         check_run(self)

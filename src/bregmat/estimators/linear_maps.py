@@ -10,14 +10,14 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
 from bregmat.base.linalg import dense, eigh
+from bregmat.base.tolerances import SUM_ROUNDING
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Factor
 from bregmat.typing import MetricPrior, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)
 PRIORS: tuple[MetricPrior, ...] = (*POINTS_PRIORS, "within")
-CONSTANT = 1e-14  # largest variance of a constant column, relative to its mean square
-RANK_TOL = 1e-10  # eigenvalue of a correlation or Gram matrix, relative to the largest, up to which it counts as 0
+GRAM_RANK_TOL = 1e-10  # eigenvalue of a correlation or Gram matrix, relative to the largest, up to which it counts as 0
 LEAST_WITHIN = 1e-6  # smallest variance within classes that is used, relative to the largest: weights stay bounded
 MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
 MOST_ROWS = 20_000  # rows that determine the order of the components
@@ -46,19 +46,19 @@ def _principal_axes(X: Any, scattered: Any = None) -> tuple[np.ndarray, np.ndarr
     if d <= n:
         S, size = scatter(X) if scattered is None else scattered
         C = S / max(1, n - 1)
-        scale = 1.0 / np.sqrt(np.where(np.diag(S) > CONSTANT * size, np.diag(C), np.inf))  # 0 for constant columns
+        scale = 1.0 / np.sqrt(np.where(np.diag(S) > SUM_ROUNDING * size, np.diag(C), np.inf))  # 0 for constant columns
         values, vectors = eigh(C * np.outer(scale, scale))
-        kept = values > RANK_TOL * values[-1]
+        kept = values > GRAM_RANK_TOL * values[-1]
         return scale, values[kept], vectors[:, kept]
     # with fewer rows than columns the eigenvectors are computed from the n x n inner products of the standardised rows
     Z = np.asarray(dense(X[:]), dtype=float)
     size = np.einsum("ij,ij->j", Z, Z)
     Z = Z - Z.mean(axis=0)
     variance = np.einsum("ij,ij->j", Z, Z)
-    scale = 1.0 / np.sqrt(np.where(variance > CONSTANT * size, variance / max(1, n - 1), np.inf))
+    scale = 1.0 / np.sqrt(np.where(variance > SUM_ROUNDING * size, variance / max(1, n - 1), np.inf))
     Z *= scale
     values, vectors = eigh(Z @ Z.T / max(1, n - 1))
-    kept = values > RANK_TOL * values[-1]
+    kept = values > GRAM_RANK_TOL * values[-1]
     return scale, values[kept], Z.T @ vectors[:, kept] / np.sqrt(values[kept] * max(1, n - 1))
 
 
@@ -124,7 +124,7 @@ def inverse_within(X: Any, codes: np.ndarray, n_columns: int | None = None) -> n
     (n, r), d = R.shape, n_columns or R.shape[1]
     C = R.T @ R / max(1, n)
     size, mean = float(np.einsum("ij,ij->", C, C)), float(np.trace(C)) / d
-    if not mean > RANK_TOL * float(np.einsum("ij,ij->", T, T)) / (max(1, n) * d):
+    if not mean > GRAM_RANK_TOL * float(np.einsum("ij,ij->", T, T)) / (max(1, n) * d):
         return np.eye(r)
     spread = size - d * mean * mean  # |C - mean I|^2
     noise = (float((np.einsum("ij,ij->i", R, R) ** 2).mean()) - size) / n  # expected squared error of C
@@ -199,7 +199,7 @@ def inverse_deviations(X: Any, moments: tuple[np.ndarray, np.ndarray] | None = N
         moments = np.asarray(squares.mean(axis=0)).ravel(), np.asarray(X.mean(axis=0)).ravel()
     size, mean = moments
     variance = size - mean * mean
-    scale = 1.0 / np.sqrt(np.where(variance > CONSTANT * size, variance, np.inf))
+    scale = 1.0 / np.sqrt(np.where(variance > SUM_ROUNDING * size, variance, np.inf))
     return scale if scale.any() else np.ones(len(scale))
 
 
@@ -210,7 +210,7 @@ def components_of_many(result: MatrixResult, X: Any, n_components: int) -> np.nd
     T = result.transform(X[:: -(-X.shape[0] * X.shape[1] // MOST_NUMBERS)])
     T -= T.mean(axis=0)
     values, U = eigh(T @ T.T)
-    rank = int((values > RANK_TOL * values[-1]).sum())
+    rank = int((values > GRAM_RANK_TOL * values[-1]).sum())
     if n_components > rank:
         raise ValueError(
             f"n_components must be at most {rank}, the number of directions in which {len(T)} rows of X vary, where "

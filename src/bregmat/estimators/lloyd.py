@@ -10,8 +10,6 @@ import numpy as np
 from bregmat.base.arrays import DeviceMatrix
 from bregmat.base.threads import cached_property, is_interrupted, take_interrupt
 
-MOST_NUMBERS = 20_000_000  # kernel products that a batch of starts keeps
-
 
 @dataclass(frozen=True, eq=False)
 class Clustering:
@@ -109,8 +107,9 @@ def kernel_lloyd(
     For a positive semidefinite K the inertia never increases; if it does, the start ends. All starts of a batch share the products
     with K. The first product takes 2 n^2 k s operations, the later ones 2 n k s for each point that changed its cluster.
     """
+    most_numbers = 20_000_000  # kernel products that a batch of starts keeps
     n, (s, k) = len(K), seeds.shape
-    batch = max(1, MOST_NUMBERS // (n * k))
+    batch = max(1, most_numbers // (n * k))
     runs: list[tuple[np.ndarray, list[float], int]] = []
     for start in range(0, s, batch):
         try:

@@ -171,32 +171,21 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "softmax", "random", "uniform"}
+    strategy : {"auto", "neighbors", "softmax", "random"}
         How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
         classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
         beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
         ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
-        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. The other two bound the
-        distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
-        probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
+        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. "random" bounds the squared
+        distances of random pairs, half of them within classes, by the 5th and the 95th percentile of the squared distances in the prior
+        metric (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
         rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
         the prior, and a warning says so. With given constraints nothing is compared.
-    passes : "auto" or int
-        With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
-        so far. "auto" is 1 or 3, as held-out rows tell, if more than 500 rows and ten rows for each column are compared; otherwise it is 1.
-        With given constraints it is 3. Learning ends earlier if the active constraints no longer change, or if they repeat those of an
-        earlier pass (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a sample of
-        2,500 points, provided that the sample has 25 points per class.
     n_neighbors, n_impostors : int
         With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
-    form : {"comparison", "sq_distance"}
-        With "neighbors": compare the distances to the two kinds of neighbours, or bound both.
     n_constraints : int, optional
         Maximum number of constraints drawn from y. By default 40 k^2 random pairs for k classes, at most
         1,000,000, or 300,000 comparisons; 0 ignores y.
-    percentiles : (float, float)
-        With "random" and "uniform": percentiles, 0 to 100, of the squared distances in the prior metric. The lower one is the upper bound
-        for pairs within a class, the upper one the lower bound for pairs of different classes.
     target_type : {"auto", "class", "number", "sets"}
         What y holds. "auto" reads several columns as sets of labels, numbers that are not all whole as numbers, and whole numbers as
         classes, unless they look measured (:func:`bregmat.from_labels.groups.are_numbers`); ``verbose=1`` says which.
@@ -269,6 +258,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     -----
     Kulis 2009, section 3.2 and eq. 22; with divergence="logdet" this is the optimum that the ITML of Davis 2007
     approaches. Bounds are on *squared* distances. Distances that this class returns are not squared.
+
+    With "neighbors", the learner makes one pass or three: it searches neighbours and draws constraints, from the second pass on in the
+    metric learned so far. Held-out rows tell which is better if more than 500 rows and ten rows for each column are compared. Otherwise
+    there is one pass, and with given constraints three. Passes end earlier if the active constraints no longer change, or if they repeat
+    those of an earlier pass (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a
+    sample of 2,500 points, provided that the sample has 25 points per class. For constraints of another form or with other percentiles,
+    pass those of :func:`bregmat.constraints_from_labels` to ``fit``.
 
     Labels and constraints can be given together and are joined. In cross-validation scikit-learn hands ``constraints``
     over whole, and X and ``sample_id`` for each fold. Constraints whose samples are not in the fold are dropped and counted.

@@ -91,7 +91,7 @@ class Passes:
             Row numbers of the points, if these are a sample.
         """
         task, learner = self.task, self.task.learner
-        drawing = Drawing(learner.n_neighbors, learner.n_impostors, learner.form, learner.n_constraints)
+        drawing = Drawing(learner.n_neighbors, learner.n_impostors, n_constraints=learner.n_constraints)
         warn = self.after is None and sample is None
         points = labels.compared(drawing.most_points, generator(self.seed), warn=warn)
         earlier: list[_Pass] = []

@@ -387,7 +387,7 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
         Rows of one group are held out together.
     """
     n_compared = min(len(task.labels.labelled), MOST_COMPARED)
-    may_repeat = learner.passes == "auto" and n_compared > max(FEW_ROWS, ROWS_PER_COLUMN * task.X.shape[1])
+    may_repeat = n_compared > max(FEW_ROWS, ROWS_PER_COLUMN * task.X.shape[1])
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0))

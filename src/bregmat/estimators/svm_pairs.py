@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import generator
 from bregmat.base.threads import take_interrupt
+from bregmat.base.tolerances import EPS
 from bregmat.engine.result import SolverError
 from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import callback_of
@@ -27,8 +28,6 @@ from bregmat.kernels.definite import (
     refuse,
 )
 from bregmat.margin import MarginProblem, MarginResult, train_margin
-
-_EPS = float(np.finfo(float).eps)  # relative size below which a weight counts as 0 (Sha 2002, footnote 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +44,7 @@ class PairMachine:
     def coefficients(self) -> np.ndarray:
         """``y_i alpha_i``, shape (m,), 0 for examples that are not support vectors."""
         alpha = self.result.alpha
-        return np.where(alpha > _EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
+        return np.where(alpha > EPS * alpha.max(initial=0.0), self.signs * alpha, 0.0)
 
     @property
     def certified(self) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import generator
-from bregmat.base.sampling import NothingToCompare
+from bregmat.base.sampling import PERCENTILES, NothingToCompare
 from bregmat.base.threads import take_interrupt, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
@@ -155,9 +155,8 @@ class Task:
     def random_pairs(self, points: Any, **options: Any) -> Constraints:
         """Random pairs of points, drawn with the parameters of the learner."""
         learner = self.learner
-        rng, is_balanced = generator(learner.random_state), self.candidate.strategy == "random"
-        given = {"rng": rng, "percentiles": learner.percentiles, "is_balanced": is_balanced} | options
-        return random_pairs(points, self.labels, learner.n_constraints, **given)
+        how: dict[str, Any] = {"rng": generator(learner.random_state), "percentiles": PERCENTILES} | options
+        return random_pairs(points, self.labels, learner.n_constraints, **how)
 
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""

@@ -13,7 +13,7 @@ from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
-NEED_CLASSES = ("random", "uniform", "softmax")  # strategies
+NEED_CLASSES = ("random", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
@@ -125,7 +125,7 @@ def label_groups(
     n : int
         Number of points.
     strategy, unlabeled
-        As in :func:`bregmat.constraints_from_labels`. Only "random" and "uniform" need classes.
+        As in :func:`bregmat.constraints_from_labels`. Only "random" and "softmax" need classes.
     target_type : {"auto", "class", "number", "sets"}
         "auto" reads several columns as sets of labels, and one column as :func:`are_numbers` says.
     """

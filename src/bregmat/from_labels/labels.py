@@ -42,8 +42,8 @@ def constraints_from_labels(
 ) -> Constraints:
     """Constraints between labelled points: bounds for random pairs, or comparisons of nearest neighbours.
 
-        "random",     same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
-        "uniform"     different class:  sq_distance(i, j) >= l        squared distances between labelled points
+        "random"      same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
+                      different class:  sq_distance(i, j) >= l        squared distances between labelled points
         "neighbors"   sq_distance(i, j) + margin <= sq_distance(i, l)
                       j: one of the nearest points of i's class,  l: one of the nearest points of other classes,
                       margin: twice the largest squared distance between i and such a j
@@ -64,16 +64,15 @@ def constraints_from_labels(
     n_constraints : int, optional
         Maximum number of rows, at least 1; there are fewer if the data has no more. By default 40 k^2 pairs for k classes, at most
         1,000,000. With "neighbors" the default is 300,000 comparisons; if there are more, points are drawn at random.
-    strategy : {"random", "uniform", "neighbors"}
-        "random" draws half of the pairs within classes, with an equal share for every class and every two classes. "uniform" draws
-        every pair of labelled points with the same probability (Davis 2007, section 5).
+    strategy : {"random", "neighbors"}
+        "random" draws half of the pairs within classes, with an equal share for every class and every two classes.
     n_neighbors, n_impostors : int
         With "neighbors": number of points of the same class and of other classes that each point is compared with; at least 1.
     form : {"comparison", "sq_distance"}
         With "neighbors": the comparisons above, or bounds ``sq_distance(i, j) <= m`` and ``sq_distance(i, l) >= 2 m`` with
         the median m of the positive squared distances to neighbours of the same class.
     percentiles : (float, float)
-        With "random" and "uniform": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points.
+        With "random": lower and upper percentile, 0 to 100, of the positive squared distances between labelled points.
         They are of all pairs if there are at most 20,000, otherwise of 20,000 random pairs (5,000 to 20,000 above 5,000 columns).
     unlabeled : object
         Label that means "unknown"; None if only missing values do.
@@ -99,9 +98,9 @@ def constraints_from_labels(
 
     Notes
     -----
-    With "random", rare classes get as many pairs as common ones. With "uniform" and k classes of equal size, about one pair in k is
-    within a class. No pair is drawn twice. Pairs of identical points (to 12 digits) are never drawn: no metric separates
-    them, and every metric meets their upper bounds. The cost is O(n d) for the checks and O(d) per pair.
+    With "random", rare classes get as many pairs as common ones; Davis 2007, section 5, draws all pairs with the same probability. No
+    pair is drawn twice. Pairs of identical points (to 12 digits) are never drawn: no metric separates them,
+    and every metric meets their upper bounds. The cost is O(n d) for the checks and O(d) per pair.
 
     Comparisons of neighbours follow LMNN (Weinberger and Saul 2009). The margin is measured in each point's own neighbourhood; LMNN has
     one margin for all points. The cost is O(m n d) for the neighbours of m points among n.
@@ -124,7 +123,7 @@ def constraints_from_labels(
     if strategy == "neighbors":
         compared = groups.compared(drawing.most_points, rng, warn=True)
         return neighbor_constraints(PointSpace(points, groups.ordered), groups, compared, drawing)
-    return random_pairs(points, groups, n_constraints, percentiles, rng, is_balanced=strategy == "random")
+    return random_pairs(points, groups, n_constraints, percentiles, rng)
 
 
 def random_pairs(
@@ -134,11 +133,10 @@ def random_pairs(
     percentiles: tuple[float, float],
     rng: np.random.Generator,
     *,
-    is_balanced: bool,
     apart: Wanted | None = None,
     P: Any = None,
 ) -> Constraints:
-    """Pairs within classes and between classes, bounded by percentiles of the squared distances.
+    """As many pairs within classes as between classes, bounded by percentiles of the squared distances.
 
     Parameters
     ----------
@@ -149,8 +147,6 @@ def random_pairs(
         As in :func:`constraints_from_labels`.
     rng : Generator
         Advanced.
-    is_balanced : bool
-        Whether to draw half of the pairs within classes, with equal shares for all classes; otherwise all pairs are equally probable.
     apart : callable, optional
         ``apart(i, j)`` tells which pairs of rows differ; :func:`bregmat.base.sampling.differ` by default.
     P : ndarray or scipy.sparse, shape (d, r), optional
@@ -163,19 +159,10 @@ def random_pairs(
     near_bound, far_bound = sq_distance_percentiles(
         points, classes.labelled, percentiles, rng, which="labelled points", apart=apart, P=P
     )
-    draw = _balanced_pairs if is_balanced else _uniform_pairs
-    same, different = draw(classes, n_constraints, rng, apart)
+    same, different = _balanced_pairs(classes, n_constraints, rng, apart)
     index = np.concatenate([np.stack(same, axis=1), np.stack(different, axis=1)])
     is_same = np.arange(len(index)) < len(same[0])
     return rows_of(SQ_DISTANCE, index, np.where(is_same, near_bound, far_bound), np.where(is_same, 1, -1), 1.0)
-
-
-def _uniform_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, apart: Wanted) -> tuple[Pairs, Pairs]:
-    """Pairs within and between classes; all pairs of labelled points are equally probable (Davis 2007, section 5)."""
-    ordered = classes.ordered
-    i, j = PairGroups.within(ordered, np.array([len(ordered)])).draw(n_constraints, rng, apart)
-    is_same = classes.code_of(i) == classes.code_of(j)
-    return (i[is_same], j[is_same]), (i[~is_same], j[~is_same])
 
 
 def _balanced_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, apart: Wanted) -> tuple[Pairs, Pairs]:

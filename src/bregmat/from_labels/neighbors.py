@@ -17,6 +17,7 @@ from bregmat.base.checks import as_choice, check_integer, rows_text
 from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
+from bregmat.base.tolerances import RANK_TOL
 from bregmat.constraints.constraints import Constraints, rows_of
 from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.from_labels.groups import ALIKE, APART, LabelGroups, warn_of_points
@@ -33,9 +34,7 @@ MOST_DEFAULT_ROWS = (
 )
 BLOCK = 4_000_000  # squared distances that are computed at a time
 NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
-CLOSE = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
-COINCIDENT = 1e-12  # squared distance, relative to the squared norms of both points, below which it may be rounding
 
 
 # ---------------------------------------------------------------------- what is drawn
@@ -179,7 +178,7 @@ class SpaceInMemory(Space):
                     some[:, relation != APART] = np.inf
                     # copies among the points apart are no neighbours
                     first = some.argmin(axis=1)
-                    rounding = COINCIDENT * (self.sizes[i] + self.sizes[among[first]])
+                    rounding = RANK_TOL * (self.sizes[i] + self.sizes[among[first]])
                     may = np.flatnonzero(some[np.arange(len(i)), first] <= rounding)
                     if len(may):
                         is_copy[one[may]] = self._leave_out_copies_inplace(some, i, may)
@@ -192,9 +191,10 @@ class SpaceInMemory(Space):
 
     def _closest(self, sq: np.ndarray, i: np.ndarray, others: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k points nearest to each of the points i among others, and their distances, from squared distances; shapes (m, k)."""
+        close = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
         found, columns = smallest(sq, k)
         j = others[columns]
-        p, column = np.nonzero(found <= CLOSE * (self.sizes[i, None] + self.sizes[j]))
+        p, column = np.nonzero(found <= close * (self.sizes[i, None] + self.sizes[j]))
         if len(p):  # cancellation has left few digits
             found[p, column] = self.close_sq_distances(i[p], j[p, column])
         is_found = np.isfinite(found)
@@ -202,7 +202,7 @@ class SpaceInMemory(Space):
 
     def _leave_out_copies_inplace(self, sq: np.ndarray, i: np.ndarray, may: np.ndarray) -> np.ndarray:
         """Make squared distances (m, n) of the points i[may] to their copies infinite. Returns which of them had copies."""
-        p, column = np.nonzero(sq[may] <= COINCIDENT * (self.sizes[i[may], None] + self.sizes[self.among]))
+        p, column = np.nonzero(sq[may] <= RANK_TOL * (self.sizes[i[may], None] + self.sizes[self.among]))
         is_copy = self.coincide(i[may[p]], self.among[column])
         sq[may[p[is_copy]], column[is_copy]] = np.inf
         return np.bincount(p[is_copy], minlength=len(may)) > 0

@@ -13,11 +13,11 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.linalg.lapack import dpotrf
 
-from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, asymmetry
+from bregmat.base.checks import SINGLE_SYMMETRY, asymmetry
 from bregmat.base.linalg import add_diagonal, blocks, cholesky
+from bregmat.base.tolerances import HALF_DIGITS, INDEFINITE, SUM_ROUNDING, UNIT_ROUNDOFF, VANISHING
 from bregmat.kernels.functions import KernelFunction, check_values
 
-INDEFINITE = 1e-8  # how far below 0 rounding may take an eigenvalue or a squared distance, relative to the largest
 NAMED = 4  # number of rows that a message names
 CHECKED = 1_000_000  # squared distances that are checked at a time
 WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
@@ -25,10 +25,6 @@ MOST_SUPPORT = 1000  # a larger one is tested on at most so many support vectors
 SAMPLE = 300  # ... and on so many random examples
 
 # Constants of check_definite.
-RAISED = 1e-13  # times sqrt(n), relative to the diagonal: exceeds the rounding of a factorisation of a singular A
-FLOOR = 1e-14  # relative to the largest diagonal entry: exceeds the rounding in rows that should be 0
-NEGATIVE = 1e-10  # times sqrt(n), relative to the largest diagonal entry: a more negative eigenvalue does not come from rounding
-UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 
 
 # ---------------------------------------------------------------- eigenvalues
@@ -87,7 +83,7 @@ def _largest_entries(vector: np.ndarray) -> np.ndarray:
 def _allowed(K: np.ndarray, largest: float, rounding: float) -> float:
     """How far below 0 rounding may take an eigenvalue."""
     top = max(float(K.max()), -float(K.min()))
-    return max(INDEFINITE * largest, len(K) * rounding * top)
+    return max(HALF_DIGITS * largest, len(K) * rounding * top)
 
 
 def _norm(K: np.ndarray) -> float:
@@ -127,20 +123,20 @@ def check_definite(A: np.ndarray) -> float:
     the unit roundoff u. The same bound is used for computed eigenvalues. Cost: n^3 / 3.
     """
     n, largest = len(A), float(A.diagonal().max())
-    rounding = n * (n + 2) * UNIT
+    rounding = n * (n + 2) * UNIT_ROUNDOFF
     if largest > 0.0:
         M = A.astype(float, order="C")
-        M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + RAISED * np.sqrt(n)) + FLOOR * largest
+        M.reshape(-1)[:: n + 1] = A.diagonal() * (1.0 + VANISHING * np.sqrt(n)) + SUM_ROUNDING * largest
         _, failed = dpotrf(M.T, lower=1, overwrite_a=1, clean=0)  # order of the leading block without a factor, or 0
         if failed == 0:
-            return float(RAISED * np.sqrt(n)) + FLOOR + rounding
+            return float(VANISHING * np.sqrt(n)) + SUM_ROUNDING + rounding
     elif not A.any():
         return 0.0
     else:
         failed = n
     for leading in (failed, n):
         values, vectors = np.linalg.eigh(A[:leading, :leading])
-        if values[0] < -NEGATIVE * np.sqrt(n) * largest or not largest > 0:
+        if values[0] < -INDEFINITE * np.sqrt(n) * largest or not largest > 0:
             raise ValueError(
                 f"A is not positive semidefinite: its leading {leading} rows and columns have the eigenvalue {values[0]:.6g}; "
                 f"largest entries of the eigenvector at {', '.join(map(str, _largest_entries(vectors[:, 0])))}.{way_out(A)}"
@@ -156,7 +152,7 @@ def check_given(K: np.ndarray) -> None:
             f"X must be square with kernel='precomputed': training points x training points; got {K.shape}."
         )
     top = float(np.abs(np.diagonal(K)).max())  # bounds all entries of a positive semidefinite matrix
-    tol = SINGLE_SYMMETRY if K.dtype == np.float32 else SYMMETRY
+    tol = SINGLE_SYMMETRY if K.dtype == np.float32 else HALF_DIGITS
     hint = " With kernel='precomputed' X is a kernel matrix; if that is rounding, pass (X + X.T) / 2."
     asymmetry("X", K, tol=tol, scale=top, hint=hint)
 
@@ -168,7 +164,7 @@ def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
     """
     check_values(K, f"kernel {kernel.name}")
     diagonal = np.diag(K)
-    least = -max(INDEFINITE, kernel.rounding) * max(float(K.max()), -float(K.min()))
+    least = -max(HALF_DIGITS, kernel.rounding) * max(float(K.max()), -float(K.min()))
     i = int(diagonal.argmin())
     if diagonal[i] < least:
         raise ValueError(f"kernel {kernel.name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}.")

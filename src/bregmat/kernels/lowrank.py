@@ -11,11 +11,9 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from bregmat.base.checks import asymmetry
+from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL
 from bregmat.kernels.functions import check_values
 
-# squared distance to the span of the pivots, relative to the largest k(x, x), that counts as rounding
-PIVOT_TOL = 1e-12
-INDEFINITE_TOL = 1e-8  # by how much the residual of a PSD kernel may be negative, relative to the largest k(x, x)
 BLOCK = 32  # number of pivots chosen at a time
 NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
 
@@ -40,7 +38,7 @@ class Pivots:
         return solve_triangular(self.L, vectors.T, lower=True, trans="T", check_finite=False).T
 
 
-def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = PIVOT_TOL) -> Pivots:
+def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None, tol: float = RANK_TOL) -> Pivots:
     """Find the pivots of a kernel matrix up to its numerical rank by LAPACK's pivoted Cholesky factorisation; O(n r^2).
 
     Parameters
@@ -63,7 +61,7 @@ def pivoted_cholesky(K: Any, name: str = "kernel", *, scale: float | None = None
     check_values(K, name)
     diagonal = np.diag(K)
     top = float(np.abs(K).max(initial=0.0)) if scale is None else scale
-    asymmetry(name, K, tol=max(INDEFINITE_TOL, tol), scale=top)
+    asymmetry(name, K, tol=max(HALF_DIGITS, tol), scale=top)
     if scale is None:
         _check_positive(diagonal, name)
     least = tol * (float(diagonal.max()) if scale is None else scale)
@@ -83,7 +81,7 @@ def incomplete_cholesky(
     diagonal: np.ndarray,
     rank: int,
     *,
-    tol: float = PIVOT_TOL,
+    tol: float = RANK_TOL,
 ) -> tuple[np.ndarray, Pivots]:
     """Compute a factor G (n, r) with ``K`` about ``G G'`` from r columns of K, and its pivots.
 
@@ -180,7 +178,7 @@ def _check_positive(diagonal: np.ndarray, name: str) -> None:
 
 def _check_left(excess: float, top: float, name: str, tol: float) -> None:
     """Raise if the residual of the factorisation is larger than rounding explains."""
-    if excess > max(INDEFINITE_TOL, 100.0 * tol) * top:
+    if excess > max(HALF_DIGITS, 100.0 * tol) * top:
         raise ValueError(
             f"{name} must be positive semidefinite; beyond its positive part it has entries of size {excess:.3g} "
             f"where the largest is {top:.3g}."

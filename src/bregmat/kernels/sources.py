@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import kernel_rows, vectors
-from bregmat.base.checks import SINGLE_SYMMETRY, SYMMETRY, as_numbers, asymmetry
-from bregmat.base.linalg import EPS, blocks, sq_norms
+from bregmat.base.checks import SINGLE_SYMMETRY, as_numbers, asymmetry
+from bregmat.base.linalg import blocks, sq_norms
 from bregmat.base.threads import cached_property, in_parts
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
 UNIT = 2.0**-24  # largest relative rounding of float32
 DOUBLE = 2.0**-53  # largest relative rounding of float64
 FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which decides whether it uses several threads
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
-SMALL = 16_384  # entries of a block up to which sums are computed from the whole block
 FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
 CANCELS = 1e5  # mean of gamma |x - mean|^2 above which distances are computed from differences
 STRIP = 2_000_000  # entries of a block that are computed at a time
@@ -147,7 +147,8 @@ class Gaussian(KernelSource):
         return out
 
     def sums(self, rows: np.ndarray, columns: np.ndarray, weight: np.ndarray) -> np.ndarray:
-        if len(rows) * len(columns) <= SMALL:
+        small = 16_384  # entries of a block up to which sums are computed from the whole block
+        if len(rows) * len(columns) <= small:
             return self.block(rows, columns) @ weight
         A, hA = self._centred(rows)
         is_square = rows is columns
@@ -218,7 +219,7 @@ class Precomputed(KernelSource):
         rng = np.random.default_rng(0)
         rows, columns = (np.sort(rng.permutation(self.n)[:SAMPLED]) for _ in range(2))
         there, back = self.block(rows, columns), self.block(columns, rows).T
-        allowed = (SYMMETRY if self.K.dtype == np.float64 else SINGLE_SYMMETRY) * np.abs(there).max(initial=0.0)
+        allowed = (HALF_DIGITS if self.K.dtype == np.float64 else SINGLE_SYMMETRY) * np.abs(there).max(initial=0.0)
         off = np.argwhere(np.abs(there - back) > allowed)
         if len(off):
             i, j = rows[off[0, 0]], columns[off[0, 1]]

@@ -23,6 +23,7 @@ from typing import Self
 
 import numpy as np
 
+from bregmat.base.tolerances import TINY
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import Status
 from bregmat.kernels.sources import UNIT
@@ -85,7 +86,7 @@ class Machine:
             absolute = plus - minus
         else:
             absolute = problem.lengths * float(np.abs(x) @ problem.lengths)
-        return cls(problem, x, plus + minus, 1.01 * (problem.kernel.fill_error() + SUM_ERROR) * absolute + 1e-300)
+        return cls(problem, x, plus + minus, 1.01 * (problem.kernel.fill_error() + SUM_ERROR) * absolute + TINY)
 
     def compute_exactly(self, rows: np.ndarray) -> None:
         """Compute the values at ``rows`` in float64."""

@@ -16,7 +16,6 @@ from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.states import Minimum
 
-TOL = 1e-11  # violation at which the active set stops, in units of the margin
 VIOLATED = 1e-9  # violation from which a sample outside joins, in units of the margin
 
 
@@ -98,10 +97,11 @@ def minimum_over(
     problem, F, program, start, stop
         ``stop`` is called between steps; True ends the run.
     """
+    tol = 1e-11  # violation at which the active set stops, in units of the margin
     try:
-        # the active set takes its tolerance relative to the linear term; TOL is in units of the margin
+        # the active set takes its tolerance relative to the linear term; tol is in units of the margin
         scale = max(float(np.abs(program.b).max()), 1.0)
-        return ExactActiveSet(TOL / scale).minimize(program, start, lambda *_: stop())
+        return ExactActiveSet(tol / scale).minimize(program, start, lambda *_: stop())
     except ValueError as error:
         found = smallest_eigenvalue(program.A, problem.kernel.rounding)
         raise IndefiniteKernelError(replace(found, rows=F[found.rows]), len(F)) from error

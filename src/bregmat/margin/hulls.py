@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
+from bregmat.base.tolerances import TINY
 from bregmat.kernels import KernelSource
 from bregmat.margin.finish import minimum_over
 from bregmat.margin.problem import MarginProblem
@@ -50,7 +51,7 @@ def nearest_points(
     """
     y, counts, kernel = problem.signs, problem.counts, problem.kernel
     total = 2.0 if problem.intercept else 1.0
-    largest = float(np.sqrt(max(kernel.diagonal()[counts].max(), 1e-300)))
+    largest = float(np.sqrt(max(kernel.diagonal()[counts].max(), TINY)))
     part = counts & ((alpha > 0) | (y * slope > -BAND))
     for sign in (1.0, -1.0):  # at least one sample of each class that exists
         rows = np.flatnonzero(counts & (y == sign))

@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.base.tolerances import TINY
 from bregmat.margin.problem import MarginProblem
 
 FEWEST = 1000  # samples from which on the factor is used: below, kernel rows take a few milliseconds
-SHARE = 16  # and samples per column of it
 MOST_STEPS = 80  # twice what any problem of the tests takes
-REFINEMENTS = 4  # steps of Newton's method after the last change of the samples within the margin
-NEAR = 0.995  # share of the way to the nearest bound that a step takes (Mehrotra 1992)
 GAP = 1e-10  # relative duality gap at which the roles of the samples are clear
 
 
 def has_small_factor(problem: MarginProblem) -> bool:
     """Whether steps with the factor of the kernel cost less than kernel rows."""
+    share = 16  # and samples per column of it
     V = problem.kernel.factor
-    return V is not None and problem.loss != "hard" and problem.n >= FEWEST and SHARE * V.shape[1] <= problem.n
+    return V is not None and problem.loss != "hard" and problem.n >= FEWEST and share * V.shape[1] <= problem.n
 
 
 class LowRankSystem:
@@ -68,6 +67,7 @@ def interior_point(
     stop : callable
         Called between steps; True ends the run.
     """
+    near = 0.995  # share of the way to the nearest bound that a step takes (Mehrotra 1992)
     rows = np.flatnonzero(problem.counts)
     x = np.zeros(problem.n)
     y, U, ridge, V = problem.signs[rows], problem.upper[rows], problem.ridge[rows], V[rows]
@@ -89,7 +89,7 @@ def interior_point(
             dx, db = system.solve(y * (cz / a - cs / above - g), total)
             da = y * dx
             dz, ds = (cz - z * da) / a - z, np.where(boxed, (cs + s * da) / above - s, 0.0)
-            length = min(1.0, NEAR * _reach((a, da), (z, dz), (above, -da * boxed), (s, ds)))
+            length = min(1.0, near * _reach((a, da), (z, dz), (above, -da * boxed), (s, ds)))
             if not is_last:
                 left = float((a + length * da) @ (z + length * dz) + (above - length * da) @ (s + length * ds))
                 centre = gap / (len(a) + np.count_nonzero(boxed)) * max(left / gap, 0.0) ** 3
@@ -107,6 +107,7 @@ def newton(problem: MarginProblem, V: np.ndarray, stop: Callable[[], bool] = lam
     ``min |w|^2 / 2 + sum (1 - m_i)+^2 / 2 r_i`` over w and b, ``m = signs (V w + b)``. The function is quadratic while the same
     samples have margins below 1. The last steps refine the solution with the residuals of the previous one.
     """
+    refinements = 4  # steps of Newton's method after the last change of the samples within the margin
     rows = np.flatnonzero(problem.counts)
     y, r = problem.signs[rows], problem.ridge[rows]
     V = np.column_stack([V[rows], np.ones(len(rows))]) if problem.intercept else V[rows]
@@ -119,7 +120,7 @@ def newton(problem: MarginProblem, V: np.ndarray, stop: Callable[[], bool] = lam
         return 0.5 * float(kept @ w**2 + slack @ (slack / r)), slack
 
     now, slack = value(w)
-    while steps < MOST_STEPS and refined < REFINEMENTS and not stop():
+    while steps < MOST_STEPS and refined < refinements and not stop():
         steps += 1
         on = slack > 0
         M = (V[on] / r[on, None]).T @ V[on]
@@ -139,7 +140,7 @@ def newton(problem: MarginProblem, V: np.ndarray, stop: Callable[[], bool] = lam
 
 def _start(problem: MarginProblem, y: np.ndarray, U: np.ndarray) -> np.ndarray:
     """Weights strictly between their bounds, with equal sums of both classes if there is an intercept."""
-    a = np.minimum(0.5 * U, 1.0 / max(problem.largest, 1e-300))
+    a = np.minimum(0.5 * U, 1.0 / max(problem.largest, TINY))
     if problem.intercept:
         plus = y > 0
         sums = float(a[plus].sum()), float(a[~plus].sum())
@@ -159,7 +160,7 @@ def _reach(*pairs: Any) -> float:
 
 def _rounded(a: np.ndarray, z: np.ndarray, s: np.ndarray, U: np.ndarray, y: np.ndarray | None) -> np.ndarray:
     """Weights at a bound where the multiplier of the bound exceeds the distance from it; y are signs whose sum with a stays 0."""
-    unit = np.where(np.isfinite(U), U, max(float(a.max()), 1e-300))
+    unit = np.where(np.isfinite(U), U, max(float(a.max()), TINY))
     low, high = a / unit < z, np.isfinite(U) & ((U - a) / unit < s)
     out = np.where(low, 0.0, np.where(high, U, a))
     if y is not None:

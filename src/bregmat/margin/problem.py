@@ -13,8 +13,6 @@ from bregmat.kernels import KernelSource
 
 Loss = Literal["hard", "hinge", "squared_hinge"]
 
-RANGE = 1e25  # the largest K_ii must lie between 1 / RANGE and RANGE, so that sums of float32 products cannot overflow
-
 
 @dataclass(frozen=True, eq=False)
 class MarginProblem:
@@ -80,9 +78,10 @@ class MarginProblem:
 
     def check_range(self) -> None:
         """Raise for kernel values that float32 sums cannot hold."""
-        if self.largest != 0 and not 1.0 / RANGE <= self.largest <= RANGE:
+        range = 1e25  # the largest K_ii must lie between 1 / RANGE and RANGE, so that sums of float32 products cannot overflow
+        if self.largest != 0 and not 1.0 / range <= self.largest <= range:
             raise ValueError(
-                f"the largest kernel value k(x, x) must be between {1 / RANGE:g} and {RANGE:g}; got {self.largest:.3g}. "
+                f"the largest kernel value k(x, x) must be between {1 / range:g} and {range:g}; got {self.largest:.3g}. "
                 "Scale the features."
             )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import TINY
 from bregmat.kernels.sources import DOUBLE
 from bregmat.margin.problem import MarginProblem
 
@@ -60,7 +61,7 @@ def _value_errors(machine: Any) -> tuple[np.ndarray, float]:
     excess, _, share = machine.imbalance()
     off = unit * (lengths * float(size @ lengths) + 2.0 * own) + lengths * (excess * float(lengths.max()))
     off += 8.0 * DOUBLE * (np.abs(machine.f) + abs(machine.intercept)) + (8.0 * DOUBLE + share) * own
-    return machine.error + 1.01 * off + 1e-300, share
+    return machine.error + 1.01 * off + TINY, share
 
 
 class _Contributions:
@@ -112,7 +113,7 @@ class _Contributions:
             plus, ball = self.y > 0, ball + 4.0 * DOUBLE * (1.0 + np.abs(f) + ball)
             low = float(np.max((1.0 - f - ball)[plus], initial=-np.inf))
             return low, float(np.min((ball - 1.0 - f)[~plus], initial=np.inf))
-        limit = distance * self.rounds * (1 + 1e-12 + 4.0 * self.share) + 1e-300
+        limit = distance * self.rounds * (1 + 1e-12 + 4.0 * self.share) + TINY
         ends = [self._end(f, ball, b, limit, way) for way in (-1.0, 1.0)]
         return (ends[0], ends[1]) if np.isfinite(ends).all() else (-np.inf, np.inf)
 

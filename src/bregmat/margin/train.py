@@ -25,8 +25,6 @@ from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.typing import MarginSolverName
 
-ROUGH = 2e-3  # violation at which the exact last stage takes over
-
 
 @dataclass(frozen=True)
 class ActiveSet:
@@ -154,6 +152,7 @@ def train_margin(
     -----
     The proof assumes a positive semidefinite kernel, which is not checked here, and does not include the rounding of float64.
     """
+    rough = 2e-3  # violation at which the exact last stage takes over
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
     settings = settings_of(solver)
@@ -166,7 +165,7 @@ def train_margin(
         else:
             search = SupportSearch(
                 problem,
-                settings.violation_tol or ROUGH,
+                settings.violation_tol or rough,
                 rng=np.random.default_rng(random_state),
                 budget=int(settings.cache_mb * 1e6),
                 max_steps=np.inf if max_iter is None else max_iter,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import smo, vectors
+from bregmat.base.tolerances import TINY
 from bregmat.engine.loop import State
 from bregmat.engine.status import ExitReason
 from bregmat.kernels.sources import UNIT
@@ -22,14 +23,11 @@ from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
 
-SINGLE = 4e-7  # typical error of an entry of the float32 kernel
 WHOLE = 900  # number of samples up to which the working set contains all of them
 STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
-EXACT = 1e-7  # violation up to which the weights of Newton's method need no exact last stage
-CLEAR = 1e-5  # the same after an interior-point method
 HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; larger ones are found by the hulls
 
 
@@ -56,7 +54,7 @@ class SupportSearch(State):
     ) -> None:
         self.problem, self.tol, self.rng, self.budget = problem, tol, rng, budget
         self.max_steps, self.late = max_steps, late
-        self.ceiling = HARD / max(problem.largest, 1e-300) if problem.loss == "hard" else np.inf
+        self.ceiling = HARD / max(problem.largest, TINY) if problem.loss == "hard" else np.inf
         most, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
         self.lower, self.upper = np.where(plus, 0.0, -most), np.where(plus, most, 0.0)
         self.cache = RowCache(problem.kernel, budget)
@@ -207,6 +205,8 @@ class SupportSearch(State):
 
     def _solve_by_factor(self) -> None:
         """Set the weights by the interior-point method, or those of a squared hinge by Newton's method."""
+        exact = 1e-7  # violation up to which the weights of Newton's method need no exact last stage
+        clear = 1e-5  # the same after an interior-point method
         V = self.problem.kernel.factor
         assert V is not None
         method = interior_point if self.problem.loss == "hinge" else newton
@@ -216,8 +216,8 @@ class SupportSearch(State):
         self.f = V @ (self.x @ V)
         self._measure(np.empty(self.problem.n), np.ones(self.problem.n, dtype=bool))
         if self.done:
-            self.band = CLEAR
-        if self.problem.loss != "hinge" and self.violation <= EXACT:
+            self.band = clear
+        if self.problem.loss != "hinge" and self.violation <= exact:
             self.exact = Machine(self.problem, self.x, self.f, np.zeros(self.problem.n), self.shift)
 
     def _first_members(self) -> np.ndarray:
@@ -244,9 +244,10 @@ class SupportSearch(State):
 
     def _measure(self, slope: np.ndarray, inside: np.ndarray) -> None:
         """Update the slopes and the violation of all samples, and the intercept from the working set."""
+        single = 4e-7  # typical error of an entry of the float32 kernel
         problem = self.problem
         self.rounds += 1
-        self.noise = SINGLE * float(np.sqrt(self.x @ self.x))
+        self.noise = single * float(np.sqrt(self.x @ self.x))
         np.subtract(problem.signs, self.f, out=slope)
         if problem.ridge.any():
             slope -= problem.ridge * self.x

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.base.checks import check_positive
-from bregmat.base.linalg import EPS, add_diagonal
+from bregmat.base.linalg import add_diagonal
 from bregmat.base.registry import Registry
+from bregmat.base.tolerances import EPS, TINY
 from bregmat.objective.claims import check_divergence
 from bregmat.objective.spectral import LARGEST, SpectralDivergence, eigenpairs
 
@@ -136,7 +137,7 @@ class VonNeumann(SpectralDivergence):
 
         y = wrightomega(np.log(tau) - t)
         # for small y, log x = t + y loses fewer digits than tau / y
-        return np.where(y > 1e-3, tau / np.maximum(y, 1e-300), np.exp(np.minimum(t + y, LARGEST)))
+        return np.where(y > 1e-3, tau / np.maximum(y, TINY), np.exp(np.minimum(t + y, LARGEST)))
 
 
 @dataclass(frozen=True)

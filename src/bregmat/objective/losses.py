@@ -15,12 +15,11 @@ import numpy as np
 from bregmat._kernels import outer_rows
 from bregmat.base.checks import as_choice
 from bregmat.base.registry import Registry
+from bregmat.base.tolerances import TINY
 from bregmat.objective.claims import check_loss
 from bregmat.objective.divergences import DIVERGENCES, Frobenius, LogDet, VonNeumann
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import FAR, LARGEST, STEP, SpectralDivergence, barrier_root, is_unbounded
-
-TINY = 1e-300  # replaces values that rounding made 0 or negative, in logarithms and quotients
 
 
 class Loss(ABC):

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import EPS, sq_norms
+from bregmat.base.linalg import sq_norms
+from bregmat.base.tolerances import EPS
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.rows import ResolvedRows, Terms

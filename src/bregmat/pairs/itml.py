@@ -24,8 +24,6 @@ from bregmat.pairs.tuple_rows import as_bounds, chosen_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_signs
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
-PERCENTILES = (5.0, 95.0)
-
 
 class ItmlProblem(IndexedMetric):
     """What :class:`ITML` and :class:`ITML_Supervised` share: the parameters, and the LogDet problem with its relative slack."""
@@ -202,7 +200,7 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
             self._check_parameters()
             given = self._tuples(pairs, (2,), reset=True).distinct()
             signs = as_signs(y, len(given.index))
-            self.bounds_ = chosen_bounds(bounds, given.points, PERCENTILES)
+            self.bounds_ = chosen_bounds(bounds, given.points)
             rows = pair_rows(given, signs, self.bounds_)
             self.tuples_used_ = rows.used
             self._learn(self._learner(self._prior_of(given.points)), given.points, rows.constraints)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from bregmat.base.checks import as_column, as_percentiles, check_positive
+from bregmat.base.checks import as_column, check_positive
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.engine.loop import Solver
 from bregmat.estimators import MetricLearner
@@ -50,8 +50,6 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     ----------
     divergence, n_components, slack_weight, loss, solver, tol, max_iter, verbose, callback
         As in :class:`bregmat.MetricLearner`. The components are the directions in which the points vary most.
-    percentiles : (float, float)
-        From 0 to 100. The bounds of pairs are these percentiles of the squared distances between their points in the prior metric.
     prior : {"auto", "identity", "variance", "covariance"} or array-like, shape (d, d)
         The prior metric, as in :class:`bregmat.MetricLearner`. "auto" is "variance" (scaled columns) if bounds and margin are
         measured, and "identity" if they are given in the units of the data.
@@ -96,7 +94,6 @@ class PairsLearner(TupleClassifier, BaseEstimator):
     n_components: int | None = None
     slack_weight: float = 1.0
     loss: LossName | Loss | None = None
-    percentiles: tuple[float, float] = (5, 95)
     prior: Literal["auto"] | PointsPrior | Table = "auto"
     solver: SolverName | Solver = "auto"
     tol: float = 1e-4
@@ -128,7 +125,8 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             Pairs: 1 for similar, -1 for dissimilar. Triplets and quadruplets: 1, or -1 if the first pair is the farther one; by
             default 1 for all.
         bounds : array-like of two floats, optional
-            For pairs: squared distances in units of the data. By default by ``percentiles``.
+            For pairs: squared distances in units of the data. By default the 5th and the 95th percentile of the squared distances
+            between the points in the prior metric.
         margin : float, optional
             For triplets and quadruplets: squared distance in units of the data, at least 0. By default the median squared distance of
             the near pairs in the prior metric.
@@ -184,7 +182,6 @@ class PairsLearner(TupleClassifier, BaseEstimator):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        as_percentiles(self.percentiles)
         if isinstance(self.prior, str) and self.prior not in ("auto", *POINTS_PRIORS):
             raise ValueError(
                 'prior must be "auto", "identity", "variance", "covariance" or a (d, d) array, for tuples have no classes; '
@@ -202,7 +199,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         """The constraints of the problem; sets ``bounds_`` or ``margin_``."""
         mapped = points_in_prior(given.points, prior) if bounds is None and margin is None else None
         if given.size == PAIRS:
-            self.bounds_ = chosen_bounds(bounds, mapped, self.percentiles)
+            self.bounds_ = chosen_bounds(bounds, mapped)
             return pair_rows(given, signs, self.bounds_, weight)
         rows = comparison_rows(given, signs, margin, weight, mapped)
         self.margin_ = float(-rows.constraints.bound[0])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.base.checks import as_numbers, generator, rows_text
-from bregmat.base.sampling import differ, sq_distance_percentiles, sq_distances
+from bregmat.base.sampling import PERCENTILES, differ, sq_distance_percentiles, sq_distances
 from bregmat.constraints.constraints import Constraints
 from bregmat.from_labels.neighbors import TOTAL_WEIGHT
 from bregmat.pairs.tuples import PointTuples
@@ -23,11 +23,11 @@ class TupleRows:
     used: np.ndarray
 
 
-def chosen_bounds(bounds: Any, points: Any, percentiles: tuple[float, float]) -> np.ndarray:
-    """The bounds that were given, or these percentiles of the squared distances between the points; shape (2,)."""
+def chosen_bounds(bounds: Any, points: Any) -> np.ndarray:
+    """The bounds of the caller, or the 5th and the 95th percentile of the squared distances between the points; shape (2,)."""
     if bounds is not None:
         return as_bounds(bounds)
-    return np.array(sq_distance_percentiles(points, np.arange(points.shape[0]), percentiles, generator(0)))
+    return np.array(sq_distance_percentiles(points, np.arange(points.shape[0]), PERCENTILES, generator(0)))
 
 
 def as_bounds(bounds: Any) -> np.ndarray:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Group = tuple[Any, str, NDArray[np.bool_], str, str]  # label, name, which points, colour, marker
 
-MOST_CLASSES = 10
-MOST_POINTS = 2000
 COLORS_SUFFICE = 7  # with more classes, their names are also written among the points
 
 
@@ -110,9 +108,10 @@ class EmbeddingDisplay(Display):
         ax : Axes or one for each panel, optional
             Where to draw; one axes is divided.
         """
+        most_points = 2000
         before = before if hasattr(before, "shape") else np.asarray(before)
         n = before.shape[0]
-        rows = sample_rows(n, MOST_POINTS)
+        rows = sample_rows(n, most_points)
         before = _take_rows(before, rows)
         after = after(before) if callable(after) else _take_rows(after, rows)
         if y is not None:
@@ -192,13 +191,14 @@ class EmbeddingDisplay(Display):
 
     def _groups(self) -> list[Group]:
         """Return the groups of points to draw; grey ones come first, so that they are below the others."""
+        most_classes = 10
         everything = np.ones(len(self.before), dtype=bool)
         if self.y is None:
             return [(None, "points", everything, class_colors(1)[0], MARKERS[0])]
         y = np.asarray(self.y, dtype=object)
         missing = np.array([is_missing(label) for label in y], dtype=bool)
         largest = [label for label, _ in Counter(y[~missing]).most_common()]
-        shown = sorted(largest if len(largest) <= MOST_CLASSES else largest[: MOST_CLASSES - 1], key=_order)
+        shown = sorted(largest if len(largest) <= most_classes else largest[: most_classes - 1], key=_order)
         other = ~missing & ~np.array([label in shown for label in y], dtype=bool)
         groups: list[Group] = []
         if missing.any():

@@ -9,8 +9,6 @@ from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from bregmat._kernels import vectors
 
-SHARE = 0.12  # number of changed variables, relative to the free ones, up to which the old factor is used
-
 
 class BlockFactor:
     """Solves with ``A_FF`` for changing F: the Cholesky factor for an old free set, and a Schur complement for what has changed since.
@@ -67,9 +65,10 @@ class BlockFactor:
 
     def _change(self, F: np.ndarray) -> bool:
         """Update the Schur complement for F; False if too many variables changed."""
+        share = 0.12  # number of changed variables, relative to the free ones, up to which the old factor is used
         joined = F[self._place[F] < 0]
         left = np.setdiff1d(self._base, F, assume_unique=True)
-        if len(joined) + len(left) > SHARE * len(F):
+        if len(joined) + len(left) > share * len(F):
             return False
         changed = np.concatenate([joined, left])
         new = np.setdiff1d(changed, self._names)

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from bregmat.base.tolerances import CANCELLED, PERTURBATION, TINY, UNIT_ROUNDOFF
 from bregmat.engine.problem import Certificate
 
 if TYPE_CHECKING:  # programs use this module
     from bregmat.quadratic.program import QuadraticProgram
 
-PERTURBATION = 1e-12  # largest change of the linear term, relative to its unit, that a perturbed bound may assume
 BLOCK = 256  # rows of A that are converted to extended precision at a time
-CANCELLED = 1e-6  # the gap is relative to at least this share of the terms of the objective
 ALONE = 1e-4  # at x = 0 the gap is relative to this share of what single variables could gain
-UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 PROVEN = 1e-9  # residual of the conditions up to which a perturbed bound is computed
 Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 
@@ -103,7 +101,7 @@ class Evidence:
             dual_bound=min(bound, objective),
             upper=objective,
             kkt_residual=residual,
-            size=max(size, 1e-300),
+            size=max(size, TINY),
             bound_perturbation=perturbation,
         )
 
@@ -153,7 +151,7 @@ class Evidence:
         """
         root, unlimited = self.program.root, np.isinf(self.program.implied_upper)
         length, count = float(root @ np.abs(w)), np.count_nonzero(w) + 4
-        low = q - UNIT * count * root * length
+        low = q - UNIT_ROUNDOFF * count * root * length
         rises = low > 0.0
         if (too_low & unlimited & ~rises).any() or not (too_low & rises).any():
             return -np.inf, False
@@ -162,7 +160,7 @@ class Evidence:
             return -np.inf, False
         # z'Az = x'Ax + 2 delta w'Ax + delta^2 w'Aw
         quadratic = self.curved + self.lost + delta * (2.0 * float(w @ self.product) + delta * float(w @ q))
-        quadratic += UNIT * (count + len(w)) * delta * length * (2.0 * self.length + delta * length)
+        quadratic += UNIT_ROUNDOFF * (count + len(w)) * delta * length * (2.0 * self.length + delta * length)
         raised = np.minimum(h + delta * np.minimum(q, low), 0.0)
         return -0.5 * quadratic - constant + float(cap @ raised), not (too_low & ~rises).any()
 
@@ -191,7 +189,7 @@ class Evidence:
     def _curvature(self) -> tuple[float, float]:
         """``x'Ax`` and a bound of its rounding."""
         x, terms = self.x, self.length * self.length
-        value, lost = float(x @ self.product), UNIT * self.count * terms
+        value, lost = float(x @ self.product), UNIT_ROUNDOFF * self.count * terms
         if not self.precise and value > lost:
             return value, lost
         # in float64 the value may be all rounding
@@ -202,7 +200,7 @@ class Evidence:
             rows = support[k : k + BLOCK]
             total += u[k : k + BLOCK] @ (self.program.A[np.ix_(rows, support)].astype(np.longdouble) @ u)
         value = float(total)
-        return value, float(np.finfo(np.longdouble).eps) * self.count * terms + UNIT * abs(value)
+        return value, float(np.finfo(np.longdouble).eps) * self.count * terms + UNIT_ROUNDOFF * abs(value)
 
     def _reduced(self, unlimited: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
         """``A x + b + E'y``, bounds of the rounding of its entries, and ``y'e`` plus its rounding; y are the lifted multipliers."""
@@ -216,11 +214,11 @@ class Evidence:
             terms = terms + np.abs(y) @ np.abs(E)
             # the reduced gradient of a slack variable is a single product
             exact = (root == 0.0) & (self.product == 0.0) & (b == 0.0) & (np.count_nonzero(E, axis=0) == 1)
-        size = np.where(exact, 0.0, UNIT * (self.count + len(E)) * terms)
+        size = np.where(exact, 0.0, UNIT_ROUNDOFF * (self.count + len(E)) * terms)
         if self.precise:
             doubtful = np.flatnonzero((h < size) & ~exact)
             h[doubtful], size[doubtful] = self._extended(y, doubtful, terms[doubtful])
-        return h, size, float(y @ e) + UNIT * (len(e) + 4) * float(np.abs(y) @ np.abs(e))
+        return h, size, float(y @ e) + UNIT_ROUNDOFF * (len(e) + 4) * float(np.abs(y) @ np.abs(e))
 
     def _lifted(self, unlimited: np.ndarray) -> np.ndarray:
         """Multipliers near the given ones that make the reduced gradients of variables with ``A_ii = 0`` nonnegative, if possible."""
@@ -230,7 +228,7 @@ class Evidence:
             return y
         part, b = E[:, flat], program.b[flat]
         alone = (b == 0.0) & (np.count_nonzero(part, axis=0) == 1)
-        noise = UNIT * (len(E) + 4)
+        noise = UNIT_ROUNDOFF * (len(E) + 4)
         for _ in range(4):
             h = b + y @ part
             terms = np.abs(b) + np.abs(y) @ np.abs(part)
@@ -253,4 +251,4 @@ class Evidence:
             h += y.astype(long) @ program.E[:, rows].astype(long)
         rounded = h.astype(np.float64)
         unit = float(np.finfo(long).eps) * (self.count + len(y))
-        return rounded, unit * terms + UNIT * np.abs(rounded)
+        return rounded, unit * terms + UNIT_ROUNDOFF * np.abs(rounded)

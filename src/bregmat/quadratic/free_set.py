@@ -9,11 +9,10 @@ from scipy.linalg import get_lapack_funcs
 
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
+from bregmat.base.tolerances import RANK_TOL, TINY
 
 if TYPE_CHECKING:  # programs use this module
     from bregmat.quadratic.program import QuadraticProgram
-
-SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not join
 
 
 class FreeFactor:
@@ -26,7 +25,7 @@ class FreeFactor:
         E, rho = program.E, 0.0
         if len(E):
             size = float(program.root @ program.root) or float(program.n)
-            rho = size / max(float((E * E).sum()), 1e-300)
+            rho = size / max(float((E * E).sum()), TINY)
         self.problem, self.n = Quadratic(program.A, E, program.upper, program.weights, rho), program.n
         self.n_factor = 0  # factorisations from scratch
         self._potrf, self._pstrf = get_lapack_funcs(("potrf", "pstrf"), dtype=np.float64)
@@ -52,7 +51,7 @@ class FreeFactor:
             d = U.diagonal().copy()
             L, info = self._potrf(U.T, lower=1, overwrite_a=1, clean=0)
             U = L.T
-            if info or not (np.square(U.diagonal()) > SINGULAR * d).all():
+            if info or not (np.square(U.diagonal()) > RANK_TOL * d).all():
                 U, F = self._pivoted(F)
         self.state = FreeSet.of(U, F, self.problem.E.shape)
 
@@ -66,7 +65,7 @@ class FreeFactor:
         inverse = np.where(usable, 1.0 / np.where(usable, scale, 1.0), 0.0)
         M *= inverse
         M *= inverse[:, None]
-        c, pivots, rank, _ = self._pstrf(M.T, lower=1, tol=SINGULAR)
+        c, pivots, rank, _ = self._pstrf(M.T, lower=1, tol=RANK_TOL)
         order = pivots[:rank] - 1
         U = np.ascontiguousarray(c.T[:rank, :rank]) * scale[order]
         return U, F[order]
@@ -85,7 +84,7 @@ class FreeFactor:
         """Add variables to the free set, unless their columns depend on those of the others."""
         for j in new:
             self.grow()
-            free_factor.join_inplace(self.state, self.problem, int(j), SINGULAR)
+            free_factor.join_inplace(self.state, self.problem, int(j), RANK_TOL)
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """``A_FF^-1 rhs``, for a program without rows."""

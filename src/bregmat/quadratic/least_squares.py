@@ -11,6 +11,7 @@ from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.threads import single_thread_blas
+from bregmat.base.tolerances import TINY
 from bregmat.engine.loop import Outcome, RunLog, returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
@@ -132,6 +133,6 @@ def _in_terms_of_data(outcome: Outcome, problem: QuadraticProgram, X: Any, y: np
     if not proof.is_feasible or not proof.dual_bound < 0.0:
         return proof
     # A sum of squares is at least 0, which is better than the dual bound if y is nearly reached.
-    size = max(objective, 0.5 * float(image @ image), 1e-300)
+    size = max(objective, 0.5 * float(image @ image), TINY)
     gap = min(proof.gap, objective / size)
     return replace(proof, dual_bound=0.0, bound_perturbation=0.0, excess=gap * size, size=size)

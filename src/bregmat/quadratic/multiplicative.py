@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.linalg import EPS, add_diagonal
+from bregmat.base.linalg import add_diagonal
+from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.splits import DenseSplit

@@ -10,6 +10,7 @@ import numpy as np
 
 from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
+from bregmat.base.tolerances import TINY
 from bregmat.engine.status import ExitReason
 from bregmat.quadratic.block_factor import BlockFactor
 from bregmat.quadratic.states import QPState
@@ -19,7 +20,6 @@ if TYPE_CHECKING:  # programs use this module
 
 SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
 COARSE = 1e-5  # relative tolerance of the conditions while factors are float32
-REFINEMENTS = 12
 SINGLES = 10  # exchanges of single variables before pivoting gives up
 
 
@@ -45,7 +45,7 @@ def first_sides(program: QuadraticProgram, start: np.ndarray | None) -> tuple[np
         if not gain > 0.0 or changed == 0 or (k >= 3 and gain > 0.6 * last):
             break
         last = gain
-    d = np.maximum(A.diagonal(), 1e-300)
+    d = np.maximum(A.diagonal(), TINY)
     guess = x - g / d
     side = np.where(guess <= 0.0, -1, np.where(guess >= upper, 1, 0))
     side[upper <= 0.0] = -1
@@ -162,12 +162,13 @@ class PivotingState(QPState):
     def _refined(self, wrong: np.ndarray) -> tuple[bool, np.ndarray]:
         """Refine a float32 solution if needed: whether this succeeded, and the variables that violate their conditions then."""
         # If few variables are wrong, or their number does not fall, their signs may be rounding: from then on, refine first.
+        refinements = 12
         if not self.is_refined and (len(wrong) <= max(8, len(self.b) // 20) or len(wrong) >= self.exchanges.fewest):
             self.is_refined = True
             self.exchanges.restart()
         if not self.is_refined:
             return True, wrong
-        is_solved = self._refine(REFINEMENTS)
+        is_solved = self._refine(refinements)
         return is_solved, self._wrong(None) if is_solved else wrong
 
     def _solve(self) -> bool:

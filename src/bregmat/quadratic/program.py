@@ -9,17 +9,16 @@ from typing import Any, Self
 import numpy as np
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS, HALF_DIGITS, TINY, UNIT_ROUNDOFF
 from bregmat.engine.problem import Problem, Proof
 from bregmat.engine.status import Status
 from bregmat.quadratic.arguments import as_equality, as_upper, check_entries, no_rows
-from bregmat.quadratic.certificate import UNIT, Direction, Evidence, QPCertificate
+from bregmat.quadratic.certificate import Direction, Evidence, QPCertificate
 from bregmat.quadratic.equality import EqualityRows, nearest_feasible
 from bregmat.quadratic.free_set import FreeFactor
 from bregmat.quadratic.states import QPState
 
-FEASIBLE = 1e-8  # violation of the rows up to which a point counts as feasible
 PRECISE = 1e-10  # KKT residual below which a gap that is too large probably comes from rounding
 
 
@@ -99,7 +98,7 @@ class QuadraticProgram(Problem):
     def weights(self) -> np.ndarray:
         """``1 / sqrt(A_ii)``, shape (n,), by which gradients are multiplied before they are compared; of the largest A_ii if A_ii = 0."""
         largest = float(self.diagonal.max()) or 1.0
-        return 1.0 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, largest))
+        return 1.0 / np.sqrt(np.where(self.diagonal > TINY, self.diagonal, largest))
 
     def unit(self, h: np.ndarray, *, weighted: bool = False) -> float:
         """The largest relevant entry of the linear term b at the reduced gradient h, optionally times ``weights``; positive.
@@ -119,7 +118,7 @@ class QuadraticProgram(Problem):
     def implied_upper(self) -> np.ndarray:
         """Upper bounds, shape (n,), with those that single equality rows and the box imply."""
         upper = self.upper.copy()
-        noise = UNIT * (self.n + 4)
+        noise = UNIT_ROUNDOFF * (self.n + 4)
         for row, total in zip(self.E, self.e, strict=True):
             for a, t in ((row, total), (-row, -total)):
                 raised, lowered = a > 0.0, a < 0.0
@@ -128,14 +127,14 @@ class QuadraticProgram(Problem):
                 if least == -np.inf or not raised.any():
                     continue
                 most = t - least + noise * (abs(t) - least)
-                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT) / a[raised])
+                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
         return upper
 
     @cached_property
     def bound_at_zero(self) -> float:
         """The lower bound from ``x'Ax >= 0`` alone, ``sum_i u_i min(0, b_i)``: 0 if no b is negative, perhaps -inf otherwise."""
         falling = self.b < 0.0
-        return float((self.implied_upper[falling] * self.b[falling]).sum()) * (1.0 + UNIT * (self.n + 4))
+        return float((self.implied_upper[falling] * self.b[falling]).sum()) * (1.0 + UNIT_ROUNDOFF * (self.n + 4))
 
     # ---------------------------------------------------------------- at a point
     def gradient(self, x: np.ndarray) -> np.ndarray:
@@ -254,7 +253,7 @@ class QuadraticProgram(Problem):
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
         x, violation = state.x, self.given.row_violation(state.x)
-        if violation > FEASIBLE:  # rounding of a linear term that is large beside the rows
+        if violation > HALF_DIGITS:  # rounding of a linear term that is large beside the rows
             nearest = nearest_feasible(self, x)
             new = self.given.row_violation(nearest)
             x, violation = (nearest, new) if new < violation else (x, violation)
@@ -271,7 +270,7 @@ class QuadraticProgram(Problem):
             best,
             equality_dual=best.equality_dual if self.rows is None else self.rows.expand(best.equality_dual),
             max_violation=violation,
-            upper=best.upper if violation <= FEASIBLE else np.inf,
+            upper=best.upper if violation <= HALF_DIGITS else np.inf,
         )
 
     def _improved(self, best: QPCertificate, tol: float) -> QPCertificate:

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from bregmat.base.linalg import EPS, cholesky, cholesky_solve
+from bregmat.base.linalg import cholesky, cholesky_solve
+from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import State
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.status import Status
@@ -17,7 +18,6 @@ from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
 
-CLOSE = 1e-6  # optimality residual below which rounding may hide the proof
 LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
 
 
@@ -238,9 +238,10 @@ class DenseUpdates(SplitProgram):
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
         """The certificate of a state. If rounding may hide the proof, more is done for it each time that the residual is a fourth."""
+        close = 1e-6  # optimality residual below which rounding may hide the proof
         multiplier = np.full(self.problem.m, state.multiplier)
         proof = self.proof(state.point, multiplier)
-        if not proof.gap <= state.tol and state.residual <= min(CLOSE, 0.25 * self.tried):
+        if not proof.gap <= state.tol and state.residual <= min(close, 0.25 * self.tried):
             self.tried = state.residual
             end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)

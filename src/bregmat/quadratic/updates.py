@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bregmat.base.linalg import EPS
+from bregmat.base.tolerances import EPS
 
 
 def factors(b: np.ndarray, *, positive: np.ndarray, negative: np.ndarray) -> np.ndarray:

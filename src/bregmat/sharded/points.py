@@ -15,7 +15,7 @@ import numpy as np
 
 from bregmat.base.checks import check_finite, check_integer
 from bregmat.base.linalg import blocks, sq_norms
-from bregmat.base.sampling import IDENTICAL
+from bregmat.base.tolerances import IDENTICAL
 from bregmat.sharded.cluster import computing_on
 from bregmat.sharded.expressions import SHARD, Expression
 from bregmat.sharded.nearest import BLOCK, check_executor, shards_on

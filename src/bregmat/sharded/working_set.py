@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import FEASIBLE
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.engine.loop import Outcome, RunLog, solve_sequence
-from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves

@@ -16,6 +16,7 @@ import numpy as np
 
 from bregmat.base.linalg import cholesky, cholesky_solve, conjugate_gradients
 from bregmat.base.pivoting import Exchanges, pivot_in_box
+from bregmat.base.tolerances import TINY
 from bregmat.operators.linear_maps import Operator
 
 
@@ -175,7 +176,7 @@ def _until_bound(
     alpha = max(float(distance.min(initial=np.inf)), 0.0)
     if np.isfinite(alpha):
         return alpha
-    far = 1e3 / max(float(np.abs(v * np.sqrt(D)).max()), 1e-300)
+    far = 1e3 / max(float(np.abs(v * np.sqrt(D)).max()), TINY)
     return min(rz / curvature, far) if curvature > 0 else far
 
 

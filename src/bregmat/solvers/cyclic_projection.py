@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bregmat.base.checks import check_flag, check_integer, check_positive
+from bregmat.base.tolerances import TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.losses import RelativeEntropy
 from bregmat.solvers.base import SolverWithNeeds
@@ -110,7 +111,7 @@ class CyclicProjection(SolverWithNeeds):
     def has_settled(self, movement: float, length: float) -> bool:
         """Whether the stopping rule of the paper ends the run: ``movement`` is the change of the multipliers, ``length`` their norm."""
         absolute = self.movement_atol is not None and movement <= self.movement_atol
-        return absolute or (self.movement_tol is not None and movement <= self.movement_tol * max(length, 1e-300))
+        return absolute or (self.movement_tol is not None and movement <= self.movement_tol * max(length, TINY))
 
     def init(self, problem: NearestMatrix, tol: float, start: np.ndarray | None) -> CyclicState:
         """The prior, or the matrix of the given dual weights."""

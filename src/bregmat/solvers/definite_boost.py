@@ -13,6 +13,7 @@ from bregmat._kernels import eigen_update, outer_rows, von_neumann
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
 from bregmat.solvers.base import SolverWithNeeds
@@ -49,7 +50,7 @@ class BoostRows(NamedTuple):
         places = np.arange(len(rows.coef))
         sums = scipy.sparse.csr_array((rows.coef, places, rows.ptr), shape=(len(usable), len(V)))
         share = np.where(usable, total / bounds.unit, 0.0)
-        curvature = np.where(usable, np.maximum(0.25 * (high - low) ** 2, 1e-300), 1.0)
+        curvature = np.where(usable, np.maximum(0.25 * (high - low) ** 2, TINY), 1.0)
         return cls(V, sums, usable, low, high, total, bounds.bound / total, bounds.sense, share, curvature)
 
     def values(self, lam: np.ndarray, Vt: np.ndarray) -> np.ndarray:
@@ -90,7 +91,7 @@ def approximate_step(r: float, low: float, high: float) -> float:
     if r == 0.0:
         return 0.0
     if not low < 0.0:  # only singular matrices satisfy the row: a long step
-        return 10.0 / max(high - low, 1e-300)
+        return 10.0 / max(high - low, TINY)
     if not high > 0.0 or r <= low:
         return -np.inf
     r = min(r, high * (1.0 - 1e-15))  # a finite step, which leaves nothing on the other eigenvalues

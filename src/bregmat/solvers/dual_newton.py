@@ -15,6 +15,7 @@ import numpy as np
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import armijo, eigvalsh
 from bregmat.base.threads import seconds_left
+from bregmat.base.tolerances import TINY
 from bregmat.certificates.problem import NearestMatrix, dual_bound
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator
@@ -174,7 +175,7 @@ class DualNewton(SolverWithNeeds):
             operator=X.astype(np.float32) if single else X,
             weight=None if Psi is None else Psi.astype(dtype),
             slope=slope,
-            diagonal=np.maximum(diagonal, 1e-300),
+            diagonal=np.maximum(diagonal, TINY),
             dtype=dtype,
             flat=1e-6 if single else 1e-10,
         )
@@ -236,11 +237,11 @@ def _first_share(problem: NearestMatrix) -> float:
         return 1.0
     pull = np.zeros(problem.c)
     pull[rows] = L.restrict(rows).derivatives(p[rows])[0]
-    x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), 1e-300))
+    x = np.maximum(x, 1e-12 * max(float(x.max(initial=0.0)), TINY))
     # to first order, T moves by -A*(pull) and M by Psi o A*(pull); relative to the prior, by M0^-1/2 . M0^-1/2
     Psi = problem.divergence.divided(problem.t0)
     force = float(np.abs(eigvalsh(Psi * problem.operator.adjoint(pull) / np.sqrt(np.multiply.outer(x, x)))).max())
-    share = moderate / max(force, 1e-300)
+    share = moderate / max(force, TINY)
     return share if share < 0.1 else 1.0
 
 

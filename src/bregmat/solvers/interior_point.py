@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bregmat.base.checks import check_positive
-from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh, symmetrize
+from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
 from bregmat.solvers.base import MatrixState, SolverWithNeeds
@@ -239,7 +240,7 @@ def _cold_weights(problem: NearestMatrix, half: np.ndarray, s: np.ndarray) -> np
     ``B + A*(mu)`` keeps half of its size, ``B = M0 phi''(M0)``: to first order, a move of T by B doubles M. For LogDet B is
     ``M0^-1``, the boundary of the domain; for von Neumann, where T may be any matrix, the exponential would overflow.
     """
-    prior = np.maximum(np.abs(problem.prior), 1e-3 * max(float(np.abs(problem.prior).max()), 1e-300))
+    prior = np.maximum(np.abs(problem.prior), 1e-3 * max(float(np.abs(problem.prior).max()), TINY))
     B = np.diag(prior * problem.divergence.curvature(prior))
     m = np.zeros(problem.c)
     for sense in (1.0, -1.0):  # "<=" rows first: they enlarge B

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bregmat.base.linalg import EPS
+from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
 from bregmat.solvers.cone_scalings import LogDetScaling, Scaling, SlackScaling, corrections, largest_step
@@ -194,8 +194,8 @@ class PathEquations:
         self._solve = row_system(self.rows, diagonal, self.unit, S, self.linear_tol, at.cg_steps)
         self.cg_steps = 0
         self.worst = float(np.abs(self.rho).max(initial=0.0))
-        self.primal_scale = at.primal_scale or at.tau / max(self.worst, 1e-300)
-        self.link_scale = at.link_scale or at.tau / max(self.scaling.link_defect, 1e-300)
+        self.primal_scale = at.primal_scale or at.tau / max(self.worst, TINY)
+        self.link_scale = at.link_scale or at.tau / max(self.scaling.link_defect, TINY)
 
     def step(self, goal: float, terms: RightSide = NOTHING) -> Step:
         """The direction that aims at ``tau = goal``, with the longest steps that stay inside."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigh, symmetrize
+from bregmat.base.tolerances import TINY
 from bregmat.operators.linear_maps import Operator, smat, svec
 
 Preconditioner = Callable[[np.ndarray], np.ndarray]
@@ -150,7 +151,7 @@ def fourth_moment(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Precondi
     c, V = eigh(symmetrize(C))
     c = np.maximum(c, 0.0)
     # trace of A* h A over that of 2 C E C + tr(C E) C
-    s = float((h * p * p).sum()) / max(N * (c.sum() ** 2 + 2.0 * float(c @ c)), 1e-300)
+    s = float((h * p * p).sum()) / max(N * (c.sum() ** 2 + 2.0 * float(c @ c)), TINY)
     # I + s N (2 C E C + tr(C E) C) = D o X + (s N c.diag X) diag(c); Sherman-Morrison for the rank-one term
     D = 1.0 + 2.0 * s * N * np.multiply.outer(c, c)
     u = c / np.diag(D)

@@ -11,9 +11,10 @@ import scipy.sparse
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult
 from bregmat.base.checks import as_numbers
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
-from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
 
 class CorrelationInput:
@@ -60,10 +61,10 @@ class CorrelationInput:
             found.problem("X is not a finite symmetric matrix", Status.UNKNOWN)
             return False
         residual = float(np.sqrt((np.where(known, X - self.original, 0) ** 2).sum()))
-        found.compare("residual", residual, CLOSE * max(1.0, float(np.abs(X).sum()), residual))
+        found.compare("residual", residual, HALF_DIGITS * max(1.0, float(np.abs(X).sum()), residual))
         values = eigenvalues(X)
         found.figures["smallest eigenvalue"] = (self.result.smallest_eigenvalue, float(values[0]))
-        is_met = bool(values[0] >= self.low - 64 * ROUNDING * self.n * max(1.0, float(values[-1])))
+        is_met = bool(values[0] >= self.low - 64 * EPS * self.n * max(1.0, float(values[-1])))
         return found.check_feasible(is_met, f"an eigenvalue is {float(values[0]):.3g}, below {float(self.low):g}")
 
 
@@ -104,16 +105,16 @@ def _(result: ShrinkResult, problem: Any, found: Verification) -> None:
     # X = alpha T + (1 - alpha) A
     X, alpha, size = result.X.astype(real), result.objective, max(1.0, float(np.abs(A).max()))
     mixed = alpha * T + (1 - alpha) * A
-    found.compare_all("X", mixed, 16 * ROUNDING * size)
-    is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * ROUNDING * size).all() and (np.diag(X) == 1).all())
+    found.compare_all("X", mixed, 16 * EPS * size)
+    is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * EPS * size).all() and (np.diag(X) == 1).all())
     if not (is_feasible := given.check_matrix(found) and is_mixed):
         found.problem(f"X is no mixture of C and the target with eigenvalues of at least {low:g}", Status.UNKNOWN)
     # v'(alpha T + (1 - alpha) A) v >= low v'v requires alpha >= c / (c + t)
     v = result.vector.astype(real)
     square = v @ v
     c, t = low * square - v @ A @ v, v @ T @ v - low * square
-    bound, rounding = (float(c / (c + t)), 16 * n * ROUNDING * size / float(c + t)) if c > 0 and t > 0 else (0.0, 0.0)
-    if not abs(float(np.sqrt(square)) - 1) <= CLOSE:
+    bound, rounding = (float(c / (c + t)), 16 * n * EPS * size / float(c + t)) if c > 0 and t > 0 else (0.0, 0.0)
+    if not abs(float(np.sqrt(square)) - 1) <= HALF_DIGITS:
         found.problem(f"the vector has the length {float(np.sqrt(square)):.9g} instead of 1")
     found.bound_from_below("dual_bound", bound, rounding)
     found.compare("unit", 1.0, 0.0)

@@ -9,12 +9,12 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.threads import cached_property
-from bregmat.coordinates.priors import RANK_TOL
+from bregmat.base.tolerances import EPS, HALF_DIGITS, RANK_TOL
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, numbers, unit_of
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import Verification, check_arguments, recompute
 from bregmat.verification.weighted_correlations import WeightedCorrelation
 from bregmat.verification.written_losses import distance, least_of_lagrangian
 
@@ -71,8 +71,8 @@ class Correlation(EntryProof):
         if not np.isfinite(result.X).all():
             return
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
-        worst, allowed = float(missed.max(initial=0.0)), 16 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
-        found.compare("max_violation", worst, CLOSE + allowed)
+        worst, allowed = float(missed.max(initial=0.0)), 16 * EPS * max(1.0, float(np.abs(self.C).max()))
+        found.compare("max_violation", worst, HALF_DIGITS + allowed)
         is_feasible &= found.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
         self._factors(X, found)
         objective, (bound, lost) = self._distance(X), self._bound(result.dual)
@@ -83,7 +83,7 @@ class Correlation(EntryProof):
         elif self.n_factors is not None and not result.dual.any():
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
-        allowed = CLOSE * size + self._vague(size)
+        allowed = HALF_DIGITS * size + self._vague(size)
         found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
 
     def _entries(self, found: Verification) -> None:
@@ -107,11 +107,11 @@ class Correlation(EntryProof):
         if factor is not None:
             product = factor.astype(self.real) @ factor.astype(self.real).T
             if k is not None:
-                if not float(np.diag(product).max()) <= 1 + 64 * ROUNDING or factor.shape != (self.n, k):
+                if not float(np.diag(product).max()) <= 1 + 64 * EPS or factor.shape != (self.n, k):
                     what = f"factor is no matrix of {k} columns with rows of length at most 1"
                     found.problem(what, Status.UNKNOWN)
                 np.fill_diagonal(product, 1)
-            found.compare_all("X", product, CLOSE * max(1.0, float(np.abs(X).max())))
+            found.compare_all("X", product, HALF_DIGITS * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank:
             values = eigenvalues(X)
             if values[-self.rank - 1] > 1e-8 * values[-1]:
@@ -120,9 +120,9 @@ class Correlation(EntryProof):
     def _vague(self, size: float) -> float:
         """Change of the objective due to rounding of C, which is large if C has small eigenvalues."""
         if self.divergence.takes_indefinite:
-            return 16 * ROUNDING * float(np.abs(self.C).max()) * float(np.abs(self.result.X - self.C).sum())
+            return 16 * EPS * float(np.abs(self.C).max()) * float(np.abs(self.result.X - self.C).sum())
         kept = self._prior[0].astype(float)
-        return 32 * ROUNDING * self.n * float((kept[-1] / kept).max()) * size
+        return 32 * EPS * self.n * float((kept[-1] / kept).max()) * size
 
     @cached_property
     def _prior(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -170,7 +170,7 @@ class Correlation(EntryProof):
                 if m != k and known[m, block].all():
                     block.append(int(m))
             t, U = eigenpairs(B[np.ix_(block, block)].astype(self.real))
-            for u in U[:, t <= 16 * ROUNDING * len(block) * max(1.0, float(t[-1]))].T:
+            for u in U[:, t <= 16 * EPS * len(block) * max(1.0, float(t[-1]))].T:
                 vectors.append(np.zeros(self.n))
                 vectors[-1][block] = u
         if not vectors:
@@ -197,9 +197,9 @@ class Correlation(EntryProof):
             _, Q, d = self._prior
             Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
         size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)
-        if not is_semidefinite(Y, size, 64.0 * self.n * ROUNDING):
+        if not is_semidefinite(Y, size, 64.0 * self.n * EPS):
             found.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
-        limit = 64 * ROUNDING * rows * weight
+        limit = 64 * EPS * rows * weight
         if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
             found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
 

@@ -14,9 +14,7 @@ from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import Verification, check_arguments, recompute
 
-LARGEST = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
 ROOM = 1e-9  # of the heaviest free vertex: rounding of the weights and the target
-MOST_UNITS = 10**6  # largest weight in units, if weights are multiples of a unit only up to rounding
 
 
 @recompute.register
@@ -106,6 +104,7 @@ def _relaxation(A: Any, y: np.ndarray, sides: _Sides, found: Verification) -> fl
     L is the Laplacian of the signed graph in which the terminal stands for the fixed vertices: edges of those on side 0 count
     negatively there, and ``base`` is the weight of the edges that are cut if all free vertices are on side 1.
     """
+    largest = 3000  # number of vertices up to which the bound is recomputed, with a dense Laplacian
     free = np.flatnonzero(sides.fixed < 0)
     m, middle, width = len(free), (sides.low + sides.high) / 2, (sides.high - sides.low) / 2
     has_terminal = bool(m < len(sides.fixed) or middle != 0)
@@ -113,8 +112,8 @@ def _relaxation(A: Any, y: np.ndarray, sides: _Sides, found: Verification) -> fl
     if not (n_slack == 2 or (n_slack == 1 and sides.n_values <= 2) or (n_slack == 0 and sides.n_values == 1)):
         found.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
         return None
-    if max(size, A.shape[0]) > LARGEST:
-        found.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {LARGEST}")
+    if max(size, A.shape[0]) > largest:
+        found.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {largest}")
         return None
     real = arithmetic(60.0 * size**3)
     found.precision = precision_text(real)
@@ -161,12 +160,13 @@ def _rounded_up(A: Any, bound: float, n_side: int | None) -> float:
 
 def _common_unit(weights: np.ndarray) -> float:
     """The largest number of which all weights are multiples, exactly or up to rounding, from ratios as fractions; 0 if none."""
+    most_units = 10**6  # largest weight in units, if weights are multiples of a unit only up to rounding
     if not len(weights):
         return 0.0
     values = [Fraction(value) for value in np.unique(weights).tolist()]
     exact = (value / values[-1] for value in values)
-    rounded = ((value / values[-1]).limit_denominator(MOST_UNITS) for value in values)
-    for ratios, limit in ((exact, 2.0**52 * float(weights.max() / weights.sum())), (rounded, MOST_UNITS)):
+    rounded = ((value / values[-1]).limit_denominator(most_units) for value in values)
+    for ratios, limit in ((exact, 2.0**52 * float(weights.max() / weights.sum())), (rounded, most_units)):
         count = 1  # number of units in the largest weight
         for ratio in ratios:
             count = math.lcm(count, ratio.denominator)

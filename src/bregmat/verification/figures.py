@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.result import Result
 from bregmat.engine.status import Status
 
-ROUNDING = float(np.finfo(float).eps)
-CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
 EXACT = 1e-6  # relative difference that counts as rounding between figures which the result computes from each other
 _RANK = (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL)  # statuses of a point, the weakest first
 
@@ -143,17 +141,17 @@ class Verification:
             Rounding of the values, 16 times which they may differ.
         hard : ndarray of bool, shape (c,)
         """
-        shown = CLOSE * np.maximum(unit, np.abs(p)) + 16.0 * noise
+        shown = HALF_DIGITS * np.maximum(unit, np.abs(p)) + 16.0 * noise
         self.compare_all("values", p, shown)
         self.compare_all("violation", excess / unit, shown / unit)
         worst, vague = (float((x / unit)[hard].max(initial=0.0)) for x in (excess, noise))
-        self.compare("max_violation", worst, CLOSE + 16.0 * vague)
+        self.compare("max_violation", worst, HALF_DIGITS + 16.0 * vague)
 
     def compare_span(self, gamma: np.ndarray) -> None:
         """Compare the ratio of the largest and the smallest finite slack weight, shape (c,)."""
         soft = gamma[np.isfinite(gamma)]
         span = float(soft.max() / soft.min()) if len(soft) else 1.0
-        self.compare("weight_span", span, CLOSE * span)
+        self.compare("weight_span", span, HALF_DIGITS * span)
 
     def conclude(
         self, figures: tuple[float, float, float, float], allowed: float, is_feasible: bool, lost: float = 0.0
@@ -253,7 +251,7 @@ def _consistent(result: Result, found: Verification) -> None:
         found.problem(f"{result.status} with the lower bound {bound:g}")
     if np.isfinite(gap) and result._kind.gap_is_ratio:
         apart = objective - bound
-        rounding = EXACT * abs(apart) + 64 * ROUNDING * (abs(objective) + abs(bound))
+        rounding = EXACT * abs(apart) + 64 * EPS * (abs(objective) + abs(bound))
         if not gap * unit >= apart - rounding:
             found.problem(
                 f"the gap is {apart / (unit or 1.0):.9g} by the objective and the bound; the result says {gap:.9g}"

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.kernels.sources import Precomputed
 from bregmat.margin.hulls import coinciding
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.verification.extended import arithmetic, numbers, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
 LARGEST = 4000  # number of samples up to which the kernel matrix is formed
 
@@ -61,21 +62,21 @@ class WrittenMachine:
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
         found.precision = precision_text(real)
         self.alpha = alpha = result.alpha.astype(real)
-        if (alpha < 0).any() or (alpha > upper * (1 + 4 * ROUNDING)).any():
+        if (alpha < 0).any() or (alpha > upper * (1 + 4 * EPS)).any():
             found.problem("a weight is outside of its box", Status.UNKNOWN)
             return
         x, self.counts = alpha * signs, upper > 0
         sums = K.astype(real) @ x[on]  # decision values without the intercept
         q, size = x @ sums, float(np.abs(x) @ (np.abs(K).astype(real) @ np.abs(x[on])))
         if found.claimed is Status.INFEASIBLE:
-            self._report_hulls(result, float(q), 64 * ROUNDING * size + unit_of(real) * n * size, found)
+            self._report_hulls(result, float(q), 64 * EPS * size + unit_of(real) * n * size, found)
             return
         margins, largest = signs * (sums + result.intercept), float(np.abs(K).max(initial=0.0)) * float(alpha.sum())
         # samples far from the margin may be computed in float32: its rounding of all terms, and a fraction of the distance
         single = 4e-7 * largest + 1e-3 * np.abs(margins - 1)
         if found.claimed is not Status.UNKNOWN:  # which may have no machine
             decision = (signs * margins).astype(float)
-            found.compare_all("decision", decision, single.astype(float) + CLOSE)
+            found.compare_all("decision", decision, single.astype(float) + HALF_DIGITS)
         bounds = np.unique(upper[self.counts])
         price = bounds[0] if len(bounds) == 1 else np.nan
         found.compare_all("price", np.array(price), 0.0)
@@ -96,7 +97,7 @@ class WrittenMachine:
             cost = np.where(np.isfinite(upper), upper, 0) * slack if self.may_err else np.zeros(n, dtype=real)
         is_feasible = self.may_err or self._meets_margins(slack, found)
         errors = float((np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum())
-        rounding = 16 * ROUNDING * size + 64 * ROUNDING * errors * (largest + abs(result.intercept))
+        rounding = 16 * EPS * size + 64 * EPS * errors * (largest + abs(result.intercept))
         gap = _report_values(result, float(q / 2 + cost.sum()), float(dual), rounding, found)
         found.judge(gap, is_feasible)
         self._parts(result, sums, found)
@@ -104,7 +105,7 @@ class WrittenMachine:
     def _report_hulls(self, result: MarginResult, q: float, noise: float, found: Verification) -> None:
         """Check a proof that no margin exists: two points of the hulls, given by the weights, with the squared distance q coincide."""
         total, wanted = float(self.alpha.sum()), 2.0 if self.has_intercept else 1.0
-        if self.has_intercept and not abs(float(self.alpha @ self.signs)) <= 1e3 * ROUNDING * total:
+        if self.has_intercept and not abs(float(self.alpha @ self.signs)) <= 1e3 * EPS * total:
             found.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
         if not abs(total - wanted) <= 1e-9:
             found.problem(f"the weights sum to {total:.9g} instead of {wanted:g}", Status.UNKNOWN)
@@ -116,14 +117,14 @@ class WrittenMachine:
             found.problem(what, Status.UNKNOWN)
         found.named(result.conflict, np.flatnonzero(result.alpha), len(self.signs))
         margin = distance / wanted
-        if not margin <= result.margin_bound * (1 + CLOSE) + np.sqrt(noise):
+        if not margin <= result.margin_bound * (1 + HALF_DIGITS) + np.sqrt(noise):
             found.problem(f"no margin above {margin:.3g} is proven to be impossible, not {result.margin_bound:.3g}")
 
     def _meets_margins(self, slack: np.ndarray, found: Verification) -> bool:
         """Whether every sample of a hard-margin machine is outside of the margin, up to rounding of the weights."""
         missed = float(slack.max())
         lengths = np.sqrt(np.maximum(np.diag(self.kernel), 0))
-        blur = 16 * ROUNDING * float(lengths[self.counts].max()) * float(lengths @ self.alpha)
+        blur = 16 * EPS * float(lengths[self.counts].max()) * float(lengths @ self.alpha)
         vague = "rounding of weights as large hides whether samples are outside the margin"
         text = vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}"
         return found.check_feasible(missed <= 1e-8 + blur < 1, text)
@@ -161,7 +162,7 @@ class WrittenMachine:
         smallest = float(margins[self.counts].min())
         # the machine, and the machine divided by its smallest margin, which has no slack
         for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
-            if (self.alpha > scale * self.upper * (1 + CLOSE)).any():
+            if (self.alpha > scale * self.upper * (1 + HALF_DIGITS)).any():
                 continue
             most = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
             ball = np.sqrt(2 * most * np.maximum(np.diag(self.kernel), 0))
@@ -170,7 +171,7 @@ class WrittenMachine:
                 low, high = self._intercepts(sums / scale, ball, low, most, scale)
             near, far = (np.where(self.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
             near, far = (self.signs * sums / scale + way for way in (near, far))
-            room = CLOSE * (ball + np.abs(near) + np.abs(far) + 1)
+            room = HALF_DIGITS * (ball + np.abs(near) + np.abs(far) + 1)
             never, always = never | (near - ball > 1 - room), always | (far + ball < 1 + room)
         for said, proven, words in ((support, always, "a"), (certified & ~support, never, "no")):
             if (wrong := np.flatnonzero(said & ~proven)).size:
@@ -183,7 +184,7 @@ class WrittenMachine:
             return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
         ends = []
         for way in (-1, 1):
-            inside, step = b, 4 * ball.max() + CLOSE * (1 + abs(b))
+            inside, step = b, 4 * ball.max() + HALF_DIGITS * (1 + abs(b))
             while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= most:
                 inside, step = b + way * step, 4 * step
                 if not step < 1e300:
@@ -201,10 +202,10 @@ def _report_values(result: MarginResult, primal: float, dual: float, rounding: f
     """Compare objective, unit, bound and gap with the primal and dual values and their rounding; return the recomputed gap."""
     unit = abs(primal) or 1.0
     if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
-        found.compare("objective", primal, CLOSE * unit + 16 * rounding)
+        found.compare("objective", primal, HALF_DIGITS * unit + 16 * rounding)
         found.compare("unit", unit, EXACT * unit + 16 * rounding)
-    found.bound_from_below("dual_bound", dual, CLOSE * unit + 16 * rounding)
-    found.check_gap(16 * rounding + 64 * ROUNDING * (abs(result.objective) + abs(result.dual_bound)))
+    found.bound_from_below("dual_bound", dual, HALF_DIGITS * unit + 16 * rounding)
+    found.check_gap(16 * rounding + 64 * EPS * (abs(result.objective) + abs(result.dual_bound)))
     gap = (primal - dual) / unit
     if rounding > result.tol * unit:
         found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")

@@ -12,19 +12,17 @@ import scipy
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
-from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
 from bregmat.verification import extended
 from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
-    CLOSE,
     EXACT,
-    ROUNDING,
     Verification,
     check_arguments,
     check_dual,
@@ -35,7 +33,6 @@ from bregmat.verification.prior import DecomposedPrior
 from bregmat.verification.written_losses import WrittenLosses, distance, least_of_lagrangian
 from bregmat.verification.written_rows import NOISE, WrittenRows
 
-UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, above which the row is not confirmed
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
 OPTIONS = "prior X constraints divergence loss slack_weight"
@@ -136,7 +133,7 @@ class Recomputation:
         if self.is_metric or self.data is None or self.B is None:
             return
         factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
-        if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= CLOSE * size[:, None]).all():
+        if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= HALF_DIGITS * size[:, None]).all():
             found.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
     def outside(self) -> float:
@@ -147,7 +144,9 @@ class Recomputation:
         size = float(np.abs(given).max(initial=0.0)) or 1.0
         lengths = np.sqrt(self.prior.sq_norms * (self.F * self.F).sum(axis=1)).astype(float)
         off = float(np.abs(given - P @ self.F).max(initial=0.0))
-        return off / size if off > CLOSE * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
+        return (
+            off / size if off > HALF_DIGITS * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
+        )
 
     def lifted(self) -> np.ndarray:
         """Rows of the factor of the result at the touched points."""
@@ -164,7 +163,7 @@ class Recomputation:
 
     def _allowed(self, noise: np.ndarray) -> np.ndarray:
         """Violations up to which rows count as met: a fraction of their unit, and 16 rounding errors unless these are large."""
-        return FEASIBLE * self.unit + 16.0 * np.minimum(noise, UNCERTAIN * self.unit)
+        return FEASIBLE * self.unit + 16.0 * np.minimum(noise, CANCELLED * self.unit)
 
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
         """The lower bound that dual weights prove, and its error due to rounding of the arithmetic and of the data."""
@@ -185,7 +184,7 @@ class Recomputation:
         """Change of objective and dual bound due to rounding of the prior, and the further change of the bound."""
         M = (self.F * self.F).sum(axis=1)
         if self.divergence.takes_indefinite:
-            return float(8.0 * ROUNDING * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum()), 0.0
+            return float(8.0 * EPS * float(self.l.max(initial=0)) * (np.abs(M - self.l)).sum()), 0.0
         worth = float((np.minimum(self.prior.vague, 1.0) * np.abs(M - self.l).astype(float)).sum())
         if not self.prior.turned.any():
             return worth, 0.0
@@ -229,7 +228,7 @@ class Recomputation:
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
         gap = (upper + blur / 16.0 - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
-        allowed = CLOSE * self.gap_unit(objective if np.isfinite(objective) else 0.0)
+        allowed = HALF_DIGITS * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
         if is_feasible and claims_objective:
             found.compare("objective", objective, allowed + blur)
@@ -250,7 +249,7 @@ class Recomputation:
         text = f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
         is_feasible = found.check_feasible(not missed.any(), text)
         room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
-        vague = np.flatnonzero(self.hard & (noise > UNCERTAIN * self.unit) & ~(room > 16.0 * noise))
+        vague = np.flatnonzero(self.hard & (noise > CANCELLED * self.unit) & ~(room > 16.0 * noise))
         if len(vague) and found.claimed is not Status.UNKNOWN:
             is_feasible = False
             found.problem(f"row {vague[0]}: its value is nothing but rounding of what it is made of")
@@ -269,7 +268,7 @@ class Recomputation:
         l, e = self.l.astype(float), self.prior.turned * np.sqrt(self.rows.weight_of_turning(y))
         at_prior, none = e * np.sqrt(l), np.zeros_like(N)
         # rounding of the entries of the rows' matrices, which may cancel in the sum
-        entries = NOISE * np.count_nonzero(y) * ROUNDING * self.rows.rounded_entries(y)
+        entries = NOISE * np.count_nonzero(y) * EPS * self.rows.rounded_entries(y)
         entries = entries if WORTH * float(np.diag(entries) @ l) <= -total else none
         share = WORTH * float(at_prior.sum()) ** 2 / -total if total < 0 else 0.0
         if not share or not WORTH * share * float(np.diag(N) @ l) <= -total:

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.coordinates.priors import RANK_TOL, Factor
+from bregmat.base.tolerances import EPS, RANK_TOL, SUM_ROUNDING, TINY
+from bregmat.coordinates.priors import Factor
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED  # part of the problem: it decides which rows are 0
 from bregmat.verification.extended import eigenpairs, numbers
-from bregmat.verification.figures import ROUNDING
-
-DEPENDENT = 1e-14  # combinations of columns of a factor that are shorter, relative to the longest, count as rounding
-FAR = 1e6  # ratio of the longest row of a factor to the shortest above which rows are scaled
 
 
 class DecomposedPrior:
@@ -48,6 +45,7 @@ class DecomposedPrior:
         The identity is restricted to the span of the constrained points. If an eigenvalue is close to the rank tolerance, the
         rank is ``n_kept``, the one of the result.
         """
+        far = 1e6  # ratio of the longest row of a factor to the shortest above which rows are scaled
         invariant = divergence.is_congruence_invariant
         self.is_identity = prior is None
         self.floor: np.ndarray | None = None
@@ -67,7 +65,7 @@ class DecomposedPrior:
         if is_factor and invariant and points is None:
             lengths = np.abs(G).max(axis=1, initial=0.0, keepdims=True)
             lengths = np.where(lengths > 0, lengths, lengths.max(initial=0) or 1)
-            if lengths.max() > FAR * lengths.min():
+            if lengths.max() > far * lengths.min():
                 self.row_scale = np.exp2(-np.round(np.log2(lengths)))
                 G = self.row_scale * G
         if is_factor and (divergence.keeps_range or points is None):
@@ -75,20 +73,20 @@ class DecomposedPrior:
             keep = values > RANK_TOL * values[-1]
             if invariant:  # the range of a factor is exact, but G'G has lost its short columns
                 values = ((G @ V) ** 2).sum(axis=0)
-                keep = values > (DEPENDENT**2) * values.max(initial=0)
+                keep = values > (SUM_ROUNDING**2) * values.max(initial=0)
             values, basis = values[keep], G @ V[:, keep] / np.sqrt(values[keep])
             self.map = V[:, keep] if invariant else V[:, keep] / np.sqrt(values)
         else:
             values, basis = eigenpairs(G @ G.T if is_factor else (G + G.T) / 2)
             if divergence.keeps_range:
                 keep = values > RANK_TOL * values[-1]
-                share = np.maximum(values.astype(float), 1e-300) / (RANK_TOL * float(values[-1]))
+                share = np.maximum(values.astype(float), TINY) / (RANK_TOL * float(values[-1]))
                 if keep.sum() != n_kept and (np.abs(np.log(share)) < 0.1).any():  # close to the tolerance
                     keep = np.arange(len(values)) >= len(values) - n_kept
                 values, basis = values[keep], basis[:, keep]
             if is_factor or values[0] >= -1e-8 * np.abs(values).max():
                 values = np.maximum(values, 0)
-        self.vague = 8.0 * ROUNDING * float(values.max(initial=0)) / np.maximum(values.astype(float), 1e-300)
+        self.vague = 8.0 * EPS * float(values.max(initial=0)) / np.maximum(values.astype(float), TINY)
         if invariant:
             self.P, self.l, self.sq_norms = basis * np.sqrt(values) / self.row_scale, np.ones_like(values), values
         else:

@@ -7,18 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, INDEFINITE, PERTURBATION, TINY
 from bregmat.engine.status import Status
 from bregmat.quadratic.result import QPResult
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
-FEASIBLE = 1e-8  # relative violation of the rows up to which a point counts as feasible
-CANCELLED = 1e-6  # the unit of the gap is at least this fraction of the absolute terms of the objective
-INDEFINITE = 1e-10  # negative eigenvalues of A up to this times sqrt(n) max A_ii count as rounding
-LEAST_UNIT = 1e-300  # smallest unit of a gap that a result claims
 ALONE = 1e-4  # at x = 0, the unit of the gap is this fraction of the gain that a single variable could achieve
-PERTURBED = 1e-12  # relative perturbation of b that a bound may assume if optima lie on a ray
-EPS = unit_of(LONG)
+LONG_EPS = unit_of(LONG)
 SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # variables above this fraction of the largest count as free
 
 
@@ -48,15 +44,15 @@ class Program:
         self.E, self.e = np.atleast_2d(_long(E)), np.atleast_1d(_long(e))
         self.diagonal = np.maximum(np.diag(self.A) if self.A is not None else (self.X**2).sum(axis=0), 0)
         largest = self.diagonal.max(initial=0)
-        self.largest = max(largest, LONG(1e-300))
+        self.largest = max(largest, LONG(TINY))
         # 1 / sqrt(A_ii), with the largest A_ii in place of 0
-        self.weights = 1 / np.sqrt(np.where(self.diagonal > 1e-300, self.diagonal, largest or 1))
+        self.weights = 1 / np.sqrt(np.where(self.diagonal > TINY, self.diagonal, largest or 1))
         # upper bounds, also those implied by rows of one sign: each term of such a row is at most its value
         self.reach = self.upper.astype(LONG)
         sign = np.where(self.E.sum(axis=1) < 0, -1, 1)
         for row, value in zip(self.E * sign[:, None], self.e * sign):
             if (row >= 0).all() and value >= 0:
-                self.reach[row > 0] = np.minimum(self.reach[row > 0], value / row[row > 0] * (1 + 4 * EPS))
+                self.reach[row > 0] = np.minimum(self.reach[row > 0], value / row[row > 0] * (1 + 4 * LONG_EPS))
 
     def times(self, x: np.ndarray) -> np.ndarray:
         """``A x``."""
@@ -92,7 +88,7 @@ class Program:
             return best, 0.0
         # prefer bounds whose perturbation is allowed, then large bounds
         granted = [self._granted(x, z, v, unlimited) for z, v in candidates]
-        return min(granted, key=lambda one: (0.0 if one[1] <= PERTURBED else one[1], -one[0]))
+        return min(granted, key=lambda one: (0.0 if one[1] <= PERTURBATION else one[1], -one[0]))
 
     def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
         """The bound from z if b is perturbed so that no unlimited variable has ``h_i < 0``, and the relative perturbation."""
@@ -105,7 +101,7 @@ class Program:
     def _reduced(self, z: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """``h`` at z, and the negative part of h minus its rounding error."""
         h = self.times(z) + self.b + y @ self.E
-        noise = EPS * (len(z) + 8) * (self.sizes(z) + np.abs(y) @ np.abs(self.E))
+        noise = LONG_EPS * (len(z) + 8) * (self.sizes(z) + np.abs(y) @ np.abs(self.E))
         return h, np.where(h < noise, h - noise, 0)
 
     def _value(self, z: np.ndarray, y: np.ndarray, h: np.ndarray, low: np.ndarray) -> Any:
@@ -129,7 +125,7 @@ class Program:
             return
         eye = np.eye(len(x), dtype=LONG)
         product = np.array([self.times(e) for e in eye])
-        diagonal = np.maximum(np.diag(product), np.diag(product).max(initial=0) * ROUNDING**2)
+        diagonal = np.maximum(np.diag(product), np.diag(product).max(initial=0) * EPS**2)
         scale = np.sqrt(np.where(diagonal > 0, diagonal, 1))
         unit = np.nan_to_num((product / scale / scale[:, None]).astype(float))
         top = (goal / scale).max() or 1
@@ -139,7 +135,7 @@ class Program:
             if not len(rows):
                 continue
             part = unit[np.ix_(rows, rows)]
-            noise = 4 * EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
+            noise = 4 * LONG_EPS * (len(x) + 8) * (self.sizes(x) + np.abs(y) @ np.abs(self.E))
             step = np.zeros(len(x), dtype=LONG)  # makes the gradient of these variables equal to its rounding error
             for _ in range(3):
                 left = (noise - h - product @ step)[rows] / scale[rows]
@@ -176,11 +172,11 @@ class Program:
 
     def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, found: Verification) -> None:
         """Compare the figures at a point x of the box with the multipliers y of the rows."""
-        if not 0 <= result.bound_perturbation <= PERTURBED:
+        if not 0 <= result.bound_perturbation <= PERTURBATION:
             raised = f"{result.bound_perturbation:.1g}"
             found.problem(f"the bound takes a linear term for granted that is raised by {raised}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
-        noise = CLOSE * np.abs(self.b).max(initial=0) + 64 * ROUNDING * gradient_noise
+        noise = HALF_DIGITS * np.abs(self.b).max(initial=0) + 64 * EPS * gradient_noise
         found.compare_all("dual", h, noise)
         is_feasible = self._report_conditions(result, x, h, gradient_noise, found)
         objective, (bound, granted) = self.objective(x), self.bound(x, y)
@@ -193,20 +189,20 @@ class Program:
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0
-        allowed = CLOSE * max(size, abs(float(objective))) + EPS * len(x) ** 2 * float(self.sizes(x) @ x)
-        found.compare("objective", float(objective), min(allowed, CLOSE * max(abs(float(objective)), terms)))
+        allowed = HALF_DIGITS * max(size, abs(float(objective))) + LONG_EPS * len(x) ** 2 * float(self.sizes(x) @ x)
+        found.compare("objective", float(objective), min(allowed, HALF_DIGITS * max(abs(float(objective)), terms)))
         if not is_alone:
             # least squares with the bound 0 may use the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]
             unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", unit, EXACT * unit + allowed + LEAST_UNIT)
+            found.compare("unit", unit, EXACT * unit + allowed + TINY)
         elif self.b.any():  # the unit is the gain of one of the variables
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
             most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
             found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + LEAST_UNIT:
+            if not result.unit <= most * (1 + EXACT) + TINY:
                 found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
-        if granted > PERTURBED:
+        if granted > PERTURBATION:
             bound = LONG(-np.inf)
         elif granted:
             found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
@@ -219,24 +215,24 @@ class Program:
             said = "the bound was not reached: it comes from a point near x that the result does not hold"
             found.unchecked.append(said)
         gap, terms = objective - bound, self.sizes(x) @ x
-        is_rounding = gap <= 16 * ROUNDING**2 * terms or abs(gap) <= 64 * ROUNDING * size
-        found.check_gap(64 * ROUNDING * float(terms))
+        is_rounding = gap <= 16 * EPS**2 * terms or abs(gap) <= 64 * EPS * size
+        found.check_gap(64 * EPS * float(terms))
         found.judge(0.0 if is_rounding else float(gap) / size, is_feasible)
 
     def _report_conditions(
         self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
     ) -> bool:
         """Compare the violations of optimality conditions and rows at x with the reduced gradient h; return whether the rows are met."""
-        conditions, vague = self._missed_conditions(x, h), self._in_units(64 * ROUNDING * gradient_noise, h)
+        conditions, vague = self._missed_conditions(x, h), self._in_units(64 * EPS * gradient_noise, h)
         found.figures["kkt_residual"] = (result.kkt_residual, conditions)
-        if not result.kkt_residual >= conditions * (1 - EXACT) - CLOSE - vague or result.kkt_residual < 0:
+        if not result.kkt_residual >= conditions * (1 - EXACT) - HALF_DIGITS - vague or result.kkt_residual < 0:
             found.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
         terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
         missed = np.abs(self.E @ x - self.e)
-        missed = np.maximum(missed - 16 * ROUNDING * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
+        missed = np.maximum(missed - 16 * EPS * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.compare("max_violation", worst, CLOSE)
-        return found.check_feasible(worst <= FEASIBLE, f"the rows are missed by {worst:.2g}")
+        found.compare("max_violation", worst, HALF_DIGITS)
+        return found.check_feasible(worst <= HALF_DIGITS, f"the rows are missed by {worst:.2g}")
 
     def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
@@ -259,7 +255,7 @@ class Program:
     def _convexity(self, result: QPResult, found: Verification) -> None:
         """Check that A is positive semidefinite up to the tolerance of the result, and that this tolerance is small."""
         delta, n = result.curvature_tolerance, len(self.b)
-        most = INDEFINITE * np.sqrt(n) + n * (n + 2) * ROUNDING
+        most = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
         if not 0 <= delta <= (most if found.claimed is Status.OPTIMAL else np.inf):
             found.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
         elif self.A is not None and np.isfinite(delta) and self.A.any():
@@ -271,13 +267,13 @@ class Program:
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
         """Check that ``y'E x < y'e`` for every x in the box."""
         h = y @ self.E
-        noise = 64 * ROUNDING * (np.abs(y) @ np.abs(self.E))
+        noise = 64 * EPS * (np.abs(y) @ np.abs(self.E))
         unlimited = np.isinf(self.upper)
         if (unlimited & (h > noise)).any():
             what = "the weighted sum of the rows is positive on a variable without an upper bound"
             found.problem(what, Status.UNKNOWN)
         most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
-        least = 64 * ROUNDING * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
+        least = 64 * EPS * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
         found.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
         if not y @ self.e - most > least:
             found.problem("the weighted rows do not contradict the box", Status.UNKNOWN)
@@ -288,7 +284,7 @@ class Program:
             found.problem("UNBOUNDED without a direction", Status.UNKNOWN)
             return
         d = direction.astype(LONG)
-        noise = 256 * ROUNDING * len(d)
+        noise = 256 * EPS * len(d)
         flat = np.abs(self.times(d)) <= noise * (self.sizes(d) - np.abs(self.b) * (self.A is not None))
         level = np.abs(self.E @ d) <= noise * (np.abs(self.E) @ d)
         if (d < 0).any() or (d[np.isfinite(self.upper)] > 0).any():

@@ -10,6 +10,7 @@ import numpy as np
 from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.simplex.nearest import DistributionResult
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import Result
@@ -21,7 +22,7 @@ from bregmat.objective.row_losses import WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.quadratic.result import QPResult
 from bregmat.verification.extended import arithmetic, eigenvalues, evaluate, precision_text
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, own_figures, with_right_signs
+from bregmat.verification.figures import Verification, own_figures, with_right_signs
 from bregmat.verification.written_losses import WrittenLosses, distance
 
 NO_DATA = "the data is not in the file: the dual bound was not recomputed"
@@ -61,7 +62,7 @@ def _history(result: Result, found: Verification) -> None:
     # the objective, and the cost of hard rows that are violated by rounding
     paid = result.dual_bound + result.gap * result.unit
     found.figures["best bound in the history"] = (result.dual_bound, best)
-    if best > max(result.objective, paid) + CLOSE * max(result.unit, abs(result.objective)):
+    if best > max(result.objective, paid) + HALF_DIGITS * max(result.unit, abs(result.objective)):
         found.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")
 
 
@@ -86,7 +87,7 @@ def _(result: RepairedMatrix, model: Any, found: Verification) -> None:
     X = result.X.astype(arithmetic(80.0 * len(result.X) ** 3))
     found.precision = precision_text(X.dtype)
     values = eigenvalues((X + X.T) / 2)
-    found.compare("smallest_eigenvalue", values[0], 64 * ROUNDING * float(values[-1]))
+    found.compare("smallest_eigenvalue", values[0], 64 * EPS * float(values[-1]))
     if (np.diag(result.X) != 1).any() or (result.X != result.X.T).any():
         found.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
 
@@ -109,7 +110,7 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
     found.precision = precision_text(real)
     scale, t0 = float(result.coordinates.scale), result.coordinates.t0.astype(real)
     values = scale * eigenvalues(M.astype(real))
-    allowed = 256 * ROUNDING * len(M) * float(values[-1])
+    allowed = 256 * EPS * len(M) * float(values[-1])
     claimed, least = float(result.spectrum()[0]), float(values[0])
     found.figures["smallest eigenvalue"] = (claimed, least)
     if not abs(claimed - least) <= allowed:
@@ -120,7 +121,7 @@ def _(result: MatrixResult, model: Any, found: Verification) -> None:
         return
     least = scale ** (D.degree or 0) * distance(D, M.astype(real), evaluate(D.inverse_link, t0))
     found.figures["distance from the prior"] = (np.nan, least)
-    room = CLOSE * max(result.unit, abs(least)) + float(result.tol) * 1e-2 * result.unit
+    room = HALF_DIGITS * max(result.unit, abs(least)) + float(result.tol) * 1e-2 * result.unit
     constraints = getattr(model, "constraints_", None)
     costs = [] if constraints is None else _rows(result, model, constraints, found)
     if costs:
@@ -155,8 +156,8 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
     if not (hard & zero).any():
-        found.compare("max_violation", worst, CLOSE)
-    elif worst > result.max_violation + CLOSE:
+        found.compare("max_violation", worst, HALF_DIGITS)
+    elif worst > result.max_violation + HALF_DIGITS:
         found.problem(f"a hard constraint is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
     found.unchecked.append("values of the rows are those of the result")
     if (zero & (hard | (excess > 0))).any():  # their unit depends on the data, and hard ones may have been eliminated

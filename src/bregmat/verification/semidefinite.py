@@ -9,17 +9,15 @@ import numpy as np
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS, REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
 from bregmat.engine.loop import compose
-from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import (
-    CLOSE,
     EXACT,
-    ROUNDING,
     Verification,
     check_arguments,
     check_dual,
@@ -29,11 +27,9 @@ from bregmat.verification.figures import (
 )
 from bregmat.verification.written_rows import WrittenRows
 
-REPEATED = 1e-7  # distance of joined points, relative to the root mean square distance from the mean
 SIZE = 1e-3  # the unit of the gap is at least this times ``|C| max |b_i| / |A_i|``
 SLACK = 64.0  # rounding errors up to which eigenvalues of ``C + A*(mu)`` may be negative, in units of its columns
 LEVEL = 64.0  # rounding errors up to which a row counts as constant along a direction
-CANCELLED = 1e-6  # rounding of an objective, relative to its unit, from which on the point proves nothing
 FALLING = 1e-9  # the objective must decrease along a direction by this fraction of its absolute terms
 
 
@@ -96,13 +92,13 @@ class _Program:
         loss = (gamma * q * q).sum() / 2
         objective, terms = float((self.C * X).sum() + loss), float((np.abs(self.C) * np.abs(X)).sum() + loss)
         size = max(abs(objective), self.natural_size())
-        is_feasible &= ROUNDING * terms <= CANCELLED * size  # an objective made of rounding is none
-        rounding = min(ROUNDING * len(X) * terms, CANCELLED * size) + CLOSE * size
+        is_feasible &= EPS * terms <= CANCELLED * size  # an objective made of rounding is none
+        rounding = min(EPS * len(X) * terms, CANCELLED * size) + HALF_DIGITS * size
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
             found.compare("objective", objective, rounding)
-        found.bound_from_below("dual_bound", bound, lost + CLOSE * size)
+        found.bound_from_below("dual_bound", bound, lost + HALF_DIGITS * size)
         found.compare("unit", size, EXACT * size)
         found.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
@@ -123,12 +119,12 @@ class _Program:
         # The terms have size 1 in every column, so the rounding error is the same in all.
         s = np.abs(C).sum(axis=1) + np.abs(N).sum(axis=1)
         scale = 1 / np.sqrt(np.where(s > 0, s, 1))
-        S, rounding = scale[:, None] * S * scale, SLACK * np.sqrt(1 + np.count_nonzero(mu)) * len(S) * ROUNDING
+        S, rounding = scale[:, None] * S * scale, SLACK * np.sqrt(1 + np.count_nonzero(mu)) * len(S) * EPS
         if not float(eigenvalues((S + S.T) / 2)[0]) >= -rounding:
             return -np.inf, 0.0
         m, b = mu.astype(self.real), self.constraints.bound.astype(self.real)
         soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
-        return -float((m * b + soft).sum()), 16.0 * ROUNDING * float((np.abs(m * b) + soft).sum())
+        return -float((m * b + soft).sum()), 16.0 * EPS * float((np.abs(m * b) + soft).sum())
 
     def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
         """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
@@ -169,12 +165,15 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     found.compare("n_components", given["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
-    if not np.abs(G - G[first][group]).max() <= CLOSE * np.sqrt(lengths.max(initial=0.0)):
+    if not np.abs(G - G[first][group]).max() <= HALF_DIGITS * np.sqrt(lengths.max(initial=0.0)):
         found.problem("repeated points have different places", Status.UNKNOWN)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
-    if not off <= CLOSE * lengths.max(initial=0.0) or (np.diff(lengths) > CLOSE * lengths.max(initial=0.0)).any():
+    if (
+        not off <= HALF_DIGITS * lengths.max(initial=0.0)
+        or (np.diff(lengths) > HALF_DIGITS * lengths.max(initial=0.0)).any()
+    ):
         found.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
-    if not np.abs(G.sum(axis=0)).max() <= CLOSE * np.sqrt(n * lengths.max(initial=0.0)):
+    if not np.abs(G.sum(axis=0)).max() <= HALF_DIGITS * np.sqrt(n * lengths.max(initial=0.0)):
         found.problem("the kernel is not centred", Status.UNKNOWN)
     if found.problems:
         return
@@ -217,7 +216,7 @@ def _are_neighbours(X: np.ndarray, pairs: np.ndarray, k: int) -> bool:
         return False
     D = np.array([((X - x) ** 2).sum(axis=1) for x in X])
     np.fill_diagonal(D, np.inf)
-    reach = np.maximum(np.sort(D, axis=1)[:, k - 1], 1e-300)
+    reach = np.maximum(np.sort(D, axis=1)[:, k - 1], TINY)
     share = D / reach[:, None]  # points at the distance `reach` up to rounding may be neighbours or not
     near, must = share <= 1.0 + 1e-9, share < 1.0 - 1e-9
     joined = np.zeros((n, n), bool)

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.softmax.nearest import SoftmaxResult
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.extended import arithmetic, eigenvalues, precision_text, unit_of
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification, check_arguments, recompute
+from bregmat.verification.figures import Verification, check_arguments, recompute
 from bregmat.verification.written_losses import distance, least_of_lagrangian
 
 
@@ -64,7 +65,11 @@ class _Claims:
     def bound(self, mu: np.ndarray, found: Verification) -> Any:
         """The bound of ``mu = gamma (y - P)`` for the distributions P nearest to the claimed ones."""
         P = self.y - mu / self.gamma[:, None]
-        if (P < -CLOSE).any() or (np.abs(P[~self.allowed]) > CLOSE).any() or (np.abs(P.sum(axis=1) - 1) > CLOSE).any():
+        if (
+            (P < -HALF_DIGITS).any()
+            or (np.abs(P[~self.allowed]) > HALF_DIGITS).any()
+            or (np.abs(P.sum(axis=1) - 1) > HALF_DIGITS).any()
+        ):
             found.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
         P = np.where(self.allowed, np.maximum(P, 0), 0)
         P /= P.sum(axis=1, keepdims=True)
@@ -81,7 +86,7 @@ class _Claims:
             V = np.asarray(span.basis, dtype=self.real)
             W = np.eye(d, dtype=self.real) + V @ (W - np.eye(len(W), dtype=self.real)) @ V.T
         least, largest = eigenvalues(W)[[0, -1]]
-        if not least >= -64 * ROUNDING * d * max(float(largest), 1.0):
+        if not least >= -64 * EPS * d * max(float(largest), 1.0):
             found.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
         v = self.scores(W)
         size = (
@@ -89,8 +94,8 @@ class _Claims:
             + np.abs(self.h) * self.scores_size(np.abs(W))
             + np.abs(self.c)
         )
-        noise = 64 * ROUNDING * d * np.asarray(size, dtype=float)
-        found.compare_all("values", v + self.c, noise + CLOSE)
+        noise = 64 * EPS * d * np.asarray(size, dtype=float)
+        found.compare_all("values", v + self.c, noise + HALF_DIGITS)
         objective = distance(self.divergence, W, np.ones(d, dtype=self.real)) + self.loss(v + self.c)
         bound = self.bound(result.dual.astype(self.real), found)
         counts = self.allowed.sum(axis=1)
@@ -98,7 +103,7 @@ class _Claims:
             abs(float(objective)), 1e-3 * float(self.heat * (self.gamma @ np.log(counts.astype(self.real)))) or 1.0
         )
         gap = float(objective - bound) / unit
-        allowed = float(self.gamma @ noise.max(axis=1)) + 64 * ROUNDING * d * float(np.abs(W).sum()) + CLOSE * unit
+        allowed = float(self.gamma @ noise.max(axis=1)) + 64 * EPS * d * float(np.abs(W).sum()) + HALF_DIGITS * unit
         found.conclude((float(objective), float(bound), unit, gap), allowed, True)
 
     def scores_size(self, W: np.ndarray) -> np.ndarray:

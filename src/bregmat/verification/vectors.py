@@ -9,14 +9,12 @@ import numpy as np
 
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
+from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS, TINY
 from bregmat.constraints.columns import sense_codes
-from bregmat.engine.problem import FEASIBLE
 from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
-    CLOSE,
     EXACT,
-    ROUNDING,
     Verification,
     check_arguments,
     excess_of,
@@ -24,8 +22,7 @@ from bregmat.verification.figures import (
     with_right_signs,
 )
 
-EPS = unit_of(LONG)
-TINY = 1e-300  # losses of perfect hypotheses may underflow in float64
+LONG_EPS = unit_of(LONG)
 
 
 @recompute.register
@@ -34,27 +31,27 @@ def _(result: DistributionResult, problem: Any, found: Verification) -> None:
 
 
 class Distribution:
-    """``KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from the arguments of :func:`bregmat.nearest_distribution`."""
+    """``KL(x, prior)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, from arguments of :func:`bregmat.nearest_distribution`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        check_arguments(arguments, "the arguments x0, A, b and sense of nearest_distribution", "x0 A b sense")
+        check_arguments(arguments, "the arguments prior, A, b and sense of nearest_distribution", "prior A b sense")
         self.A = np.atleast_2d(numbers(arguments["A"])).astype(LONG)
-        self.x0 = numbers(arguments["x0"]).astype(LONG)
+        self.prior = numbers(arguments["prior"]).astype(LONG)
         c = len(self.A)
         self.b = np.broadcast_to(np.asarray(arguments["b"], dtype=float), (c,)).astype(LONG)
         self.sense = sense_codes(arguments["sense"], c).astype(int)
         total = arguments.get("total", 1.0)
         self.total = None if total is None else LONG(total)
-        mass = LONG(1) if self.total is None else self.total / self.x0.sum()
-        unit, size = np.abs(self.b), mass * (np.abs(self.A) @ self.x0)
+        mass = LONG(1) if self.total is None else self.total / self.prior.sum()
+        unit, size = np.abs(self.b), mass * (np.abs(self.A) @ self.prior)
         self.unit = np.where(unit > 0, unit, np.where(size > 0, size, 1))
 
     def report(self, result: DistributionResult, found: Verification) -> None:
         """Compare all figures of the result."""
         found.precision = precision_text(LONG)
-        mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.x0 > 0
-        if len(mu) != len(self.b) or len(x) != len(self.x0):
-            sizes = f"{len(self.x0)} and {len(self.b)}"
+        mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.prior > 0
+        if len(mu) != len(self.b) or len(x) != len(self.prior):
+            sizes = f"{len(self.prior)} and {len(self.b)}"
             raise ValueError(f"the result has {len(x)} entries and {len(mu)} rows; the problem has {sizes}.")
         mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
@@ -62,10 +59,10 @@ class Distribution:
             self._contradiction(mu, found)
             return
         if not np.isfinite(x).all() or (x < 0).any() or (x[~on] > 0).any():
-            found.problem("x is not a nonnegative vector on the support of x0", Status.UNKNOWN)
+            found.problem("x is not a nonnegative vector on the support of prior", Status.UNKNOWN)
             return
         excess = excess_of(self.A @ x - self.b, self.sense)
-        noise = 8 * ROUNDING * (np.abs(self.A) @ x + np.abs(self.b))
+        noise = 8 * EPS * (np.abs(self.A) @ x + np.abs(self.b))
         worst = float((excess / self.unit).max(initial=0.0))
         found.compare_rows(self.A @ x, excess, self.unit, noise / 16, np.ones(len(mu), dtype=bool))
         is_feasible = bool((excess <= FEASIBLE * self.unit + noise).all())
@@ -73,41 +70,41 @@ class Distribution:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
         found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
-        # KL(x, x0) = sum x log(x / x0) - x + x0
-        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.x0, 1)), 0)
-        objective = (entropy - x + self.x0).sum()
+        # KL(x, prior) = sum x log(x / prior) - x + prior
+        entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.prior, 1)), 0)
+        objective = (entropy - x + self.prior).sum()
         bound, lost = self._bound(mu)
-        mass = float(self.x0.sum() if self.total is None else self.total)
+        mass = float(self.prior.sum() if self.total is None else self.total)
         size = max(mass, abs(float(objective)), min(result.unit, 1.0))
         found.compare("unit", size, EXACT * size)
         upper = objective + np.abs(mu) @ excess
-        terms = float((np.abs(entropy) + x + self.x0).sum())
+        terms = float((np.abs(entropy) + x + self.prior).sum())
         if is_feasible:
-            found.compare("objective", float(objective), CLOSE * size + 8 * ROUNDING * terms)
-        found.bound_from_below("dual_bound", float(bound), CLOSE * 1e-2 * size + min(lost, size))
+            found.compare("objective", float(objective), HALF_DIGITS * size + 8 * EPS * terms)
+        found.bound_from_below("dual_bound", float(bound), HALF_DIGITS * 1e-2 * size + min(lost, size))
         found.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:
         """Minimum of the Lagrangian, and its rounding."""
-        on = self.x0 > 0
-        x0, v = self.x0[on], (mu @ self.A)[on]
-        shift = EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
-        linear, terms = mu @ self.b, x0.sum() + np.abs(mu) @ np.abs(self.b)
+        on = self.prior > 0
+        prior, v = self.prior[on], (mu @ self.A)[on]
+        shift = LONG_EPS * (len(mu) + 4) * (np.abs(mu) @ np.abs(self.A))[on]
+        linear, terms = mu @ self.b, prior.sum() + np.abs(mu) @ np.abs(self.b)
         if self.total is None:
-            y = x0 * np.exp(-v)
-            return x0.sum() - y.sum() - linear, float(EPS * len(x0) * (terms + y.sum()) + shift @ y)
-        # total log (sum x0 exp(-v) / total), computed relative to the largest term
-        top = (np.log(x0) - v).max()
-        log_mass = top + np.log(np.exp(np.log(x0) - v - top).sum()) - np.log(self.total)
+            y = prior * np.exp(-v)
+            return prior.sum() - y.sum() - linear, float(LONG_EPS * len(prior) * (terms + y.sum()) + shift @ y)
+        # total log (sum prior exp(-v) / total), computed relative to the largest term
+        top = (np.log(prior) - v).max()
+        log_mass = top + np.log(np.exp(np.log(prior) - v - top).sum()) - np.log(self.total)
         terms = terms + self.total * (1 + abs(log_mass) + abs(top))
-        lost = float(EPS * len(x0) * terms + self.total * shift.max())
-        return x0.sum() - self.total - self.total * log_mass - linear, lost
+        lost = float(LONG_EPS * len(prior) * terms + self.total * shift.max())
+        return prior.sum() - self.total - self.total * log_mass - linear, lost
 
     def _contradiction(self, y: np.ndarray, found: Verification) -> None:
         """Check that ``total min(A'y) > y . b``, which contradicts ``A x <= b``; or for a free sum, ``A'y >= 0`` and ``y . b < 0``."""
-        on = self.x0 > 0
-        v, noise = (y @ self.A)[on], 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
-        least = 16 * ROUNDING * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
+        on = self.prior > 0
+        v, noise = (y @ self.A)[on], 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.A))[on]
+        least = 16 * EPS * np.count_nonzero(y) * (np.abs(y) @ np.abs(self.b))
         value = y @ self.b
         found.figures["y . b"] = (np.nan, float(value))
         if self.total is None:
@@ -135,16 +132,16 @@ def _(result: BoostResult, problem: Any, found: Verification) -> None:
     for k, (row, step) in enumerate(zip(result.rows, result.steps.astype(LONG))):
         weights[row] += step
         losses[k] = (w * np.exp(-y * (H @ weights))).sum()
-    found.compare_all("weights", weights, CLOSE * float(np.abs(result.weights).max(initial=0)))
-    found.compare_all("loss", losses, CLOSE)
-    found.compare("unit", 1.0, CLOSE)  # the initial loss
-    found.compare("gap", result.objective, CLOSE)
+    found.compare_all("weights", weights, HALF_DIGITS * float(np.abs(result.weights).max(initial=0)))
+    found.compare_all("loss", losses, HALF_DIGITS)
+    found.compare("unit", 1.0, HALF_DIGITS)  # the initial loss
+    found.compare("gap", result.objective, HALF_DIGITS)
     margins = y * (H @ result.weights.astype(LONG))
     terms = w * np.exp(-margins)
     loss = terms.sum()  # may be outside of the range of float64 if a hypothesis is perfect
-    slack = 64 * ROUNDING * (1 + float(np.abs(margins).max()))
-    found.compare("objective", float(loss), (CLOSE + slack) * float(loss) + TINY)
+    slack = 64 * EPS * (1 + float(np.abs(margins).max()))
+    found.compare("objective", float(loss), (HALF_DIGITS + slack) * float(loss) + TINY)
     found.bound_from_below("dual_bound", 0.0, 0.0)
-    found.compare_all("sample_weight", terms / (loss if loss > 0 else 1), CLOSE + slack)
-    if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + CLOSE + slack) + TINY).all():
+    found.compare_all("sample_weight", terms / (loss if loss > 0 else 1), HALF_DIGITS + slack)
+    if len(result.bound) != len(losses) or not (losses <= result.bound * (1 + HALF_DIGITS + slack) + TINY).all():
         found.problem(f"the loss is {float(loss):.9g} at the end, and above the bound of Theorem 4.1 after some step")

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
+from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenvalues, numbers, unit_of
-from bregmat.verification.figures import CLOSE, ROUNDING, Verification
+from bregmat.verification.figures import Verification
 
 
 class WeightedCorrelation(EntryProof):
@@ -60,13 +61,13 @@ class WeightedCorrelation(EntryProof):
             return
         is_feasible, X = self.check_matrix(found, self.known), result.X.astype(self.real)
         missed = float(np.maximum(X - self.upper, self.lower - X).max(initial=0.0))
-        is_met = missed <= 64 * ROUNDING * max(1.0, float(np.abs(self.C).max()))
+        is_met = missed <= 64 * EPS * max(1.0, float(np.abs(self.C).max()))
         is_feasible &= found.check_feasible(is_met, f"a bound is missed by {missed:.2g}, which is not allowed")
         objective = float((self.h2 * (X - self.C) ** 2).sum() / 2)
         bound, terms = self._bound(S)
         unit = max(float(self.h2.max(initial=0)) or 1.0, abs(objective))
         lost = unit_of(self.real) * self.n * terms
-        found.conclude((objective, bound, unit, (objective - bound) / unit), CLOSE * unit, is_feasible, lost)
+        found.conclude((objective, bound, unit, (objective - bound) / unit), HALF_DIGITS * unit, is_feasible, lost)
 
     def _multiplier(self) -> np.ndarray:
         """The multiplier S, made semidefinite by raising its smallest eigenvalue to 0 on the rows that are not 0."""
@@ -90,5 +91,5 @@ class WeightedCorrelation(EntryProof):
         self.check_conflict(found)
         most = np.maximum(S * self.lower, S * self.upper).sum() - self.low * np.trace(S)
         found.figures["largest <S, X>"] = (np.nan, float(most))
-        if not float(most) < -64 * ROUNDING * self.n * float(np.abs(S).sum()):
+        if not float(most) < -64 * EPS * self.n * float(np.abs(S).sum()):
             found.problem(f"the largest <S, X> is {float(most):.3g}, which is not below 0", Status.UNKNOWN)

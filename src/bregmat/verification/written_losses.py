@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.tolerances import TINY
 from bregmat.objective.losses import LOSSES, DivergenceSlack, OwnSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
@@ -38,7 +39,7 @@ class WrittenLosses:
                 return np.inf
             scale = L.scale[rows].astype(p.dtype)
             q, c = p[rows] / scale, L.bound[rows] / scale
-            q = np.maximum(q, 1e-300) if loss.is_positive else q
+            q = np.maximum(q, TINY) if loss.is_positive else q
             cost = evaluate(loss.cost, q, c)
             # Near the bound, the difference of phi cancels; Simpson's rule integrates its slope, which is 0 at the bound.
             if isinstance(loss, OwnSlack):

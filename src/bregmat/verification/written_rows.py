@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.base.tolerances import EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
-from bregmat.verification.figures import ROUNDING, Verification
+from bregmat.verification.figures import Verification
 
-# A vector shorter than this fraction of its terms is rounding. The solvers use the same value: it is part of the problem, since rows
-# of such vectors are 0.
-VANISHING = 1e-13
 NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
 # (sign, coefficient) of the squares ``|z_a + sign z_b|^2`` of an entry of a form
 _SQUARES = {"": ((0, 1.0),), "-": ((-1, 1.0),), "+": ((1, 1.0),), ".": ((1, 0.25), (-1, -0.25))}
@@ -45,7 +43,7 @@ class WrittenRows:
         self.constraints, self.real = constraints, P.dtype.type
         self.raw: np.ndarray
         self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
-        self.rounding = ROUNDING if given is None else unit_of(self.real)  # relative, of the vectors of the terms
+        self.rounding = EPS if given is None else unit_of(self.real)  # relative, of the vectors of the terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
@@ -120,10 +118,10 @@ class WrittenRows:
         lengths = np.sqrt((Y * Y).sum(axis=1))
         if B is None:
             size = np.sqrt((G * G).sum(axis=1))
-            blur = ROUNDING * (size[first] + np.abs(sign) * size[second])
+            blur = EPS * (size[first] + np.abs(sign) * size[second])
         else:  # rounding of the vectors and of the entries of B
             entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
-            blur = self.rounding * self.rounded + ROUNDING * np.sqrt(entries)
+            blur = self.rounding * self.rounded + EPS * np.sqrt(entries)
         blur = blur + np.sqrt(((whole - Y) ** 2).sum(axis=1))  # what counts as 0 is rounding
         np.add.at(p, self.owner, self.coef * lengths**2)
         np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
@@ -162,7 +160,7 @@ class WrittenRows:
                 error = moved * (2.0 * pulled + moved * float(size.max(initial=0.0)))
                 vague += abs(float(y[row])) * float(np.abs(C.weights) @ error)
             elif y[row]:
-                vague += ROUNDING * abs(float(y[row])) * float((N * size).sum())
+                vague += EPS * abs(float(y[row])) * float((N * size).sum())
         return vague
 
     def weight_of_turning(self, y: np.ndarray) -> float:
@@ -252,10 +250,10 @@ class WrittenRows:
         found.named(conflict, np.flatnonzero(y), len(b))
         S, N = self.adjoint(y), self.adjoint(y, absolute=True)
         share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
-        if not is_semidefinite(S + more, N + more, NOISE * rows * ROUNDING + share):
+        if not is_semidefinite(S + more, N + more, NOISE * rows * EPS + share):
             found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
-        singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * ROUNDING * rows * float(np.trace(N))
-        if not (total < -NOISE * rows * ROUNDING * size or singular):
+        singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
+        if not (total < -NOISE * rows * EPS * size or singular):
             found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
@@ -284,14 +282,14 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
     """``<C, G G'>``, and its error due to rounding of G."""
     if C is None:
-        return (G * G).sum(), ROUNDING * float((G * G).sum())
+        return (G * G).sum(), EPS * float((G * G).sum())
     if isinstance(C, LowRankMatrix):
         V, w, size = C.vectors, C.weights, np.sqrt((G * G).sum(axis=1)).astype(float)
         Y = V.T.astype(G.dtype) @ G
-        lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), ROUNDING * (np.abs(V).T @ size)
+        lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), EPS * (np.abs(V).T @ size)
         return (w * (Y * Y).sum(axis=1)).sum(), float(np.abs(w) @ (blur * (2.0 * lengths + blur)))
     A = _dense(C).astype(G.dtype)
-    return ((A @ G) * G).sum(), 4.0 * ROUNDING * float(((np.abs(A) @ np.abs(G)) * np.abs(G)).sum())
+    return ((A @ G) * G).sum(), 4.0 * EPS * float(((np.abs(A) @ np.abs(G)) * np.abs(G)).sum())
 
 
 def _absolute(A: np.ndarray) -> np.ndarray:

@@ -195,7 +195,7 @@ def retrieve(
         typer.Argument(metavar="RELEVANT", help=f"Right answers, see below: {TABLES}", show_default=False),
     ] = None,
     out: ModelOut = None,
-    seed: Annotated[int, number("Seed of the held-out queries.", "--seed")] = 0,
+    random_state: Annotated[int, number("Seed of the held-out queries.")] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Learn a map for the embeddings of queries and documents from right answers."""
@@ -203,7 +203,7 @@ def retrieve(
 
     with bad_input():
         check_outputs({"--out": out}, [queries, documents, relevant])
-        code = learn_retrieval(queries, documents, relevant, out, seed=seed, quiet=quiet)
+        code = learn_retrieval(queries, documents, relevant, out, seed=random_state, quiet=quiet)
     raise typer.Exit(code)
 
 

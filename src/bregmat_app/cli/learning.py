@@ -31,7 +31,7 @@ from bregmat_app.cli.measure import (
 )
 from bregmat_app.cli.options import BlockOptions, ColumnOptions, LearnOutput, MetricOptions, check_outputs, number_in
 from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note, warn
-from bregmat_app.report import FoldScores, HeldOut, ReportData
+from bregmat_app.report import FoldScores, ReportData
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
 MOST_SHOWN = 10  # constraints of a contradiction
@@ -116,7 +116,7 @@ def learn_task(task: LearnInput, settings: LearnSettings) -> int:
             task.warnings.append("interrupted while measuring: the model is complete, some measurements are missing")
     _print(task, learner, settings, summary)
     if settings.output.report is not None:
-        shown = held_out if isinstance(held_out, HeldOut) else None
+        shown = None if task.has_values else held_out
         found = {"learner": learner, "summary": summary, "held_out": shown}
         _write_report(task, settings, learner.constraints_, learner.result_, **found)
         show.wrote("report", settings.output.report)
@@ -300,10 +300,8 @@ def _write_report(
         learner=learner,
         settings=asked,
         sample_id=task.sample_id,
-        feature_names=task.feature_names,
         warnings=task.warnings,
         has_hard=is_any_hard(unfitted, rows),
-        class_names=task.class_names or None,
         model_path=settings.output.out,
         **found,
     )

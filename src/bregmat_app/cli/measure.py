@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.metrics import confusion_matrix, normalized_mutual_info_score, r2_score
+from sklearn.metrics import accuracy_score, normalized_mutual_info_score, r2_score
 from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 
@@ -16,7 +16,7 @@ from bregmat.base.html import FEWER_MET, SummaryRow, number
 from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.plots.pairs import share_ordered
-from bregmat_app.report import FoldScores, HeldOut
+from bregmat_app.report import FoldScores
 from bregmat_app.report.data import TOLERANCE
 
 N_NEIGHBORS = 4  # as in the papers
@@ -98,7 +98,7 @@ def held_out_neighbours(
 
     `fit` takes the row numbers of the training part and returns an object with `transform`. The labels are class numbers, or values;
     rows with -1 or NaN are in no fold. There are fewer folds if a class has fewer points, or if there are fewer than two values per
-    fold. The result is `HeldOut` for classes, `FoldScores` for values, and None if that leaves less than two folds.
+    fold. The result is None if that leaves less than two folds.
     """
     has_values = y.dtype.kind == "f"
     rows = np.flatnonzero(np.isfinite(y) if has_values else y >= 0)
@@ -109,27 +109,16 @@ def held_out_neighbours(
         (RepeatedKFold, KNeighborsRegressor) if has_values else (RepeatedStratifiedKFold, KNeighborsClassifier)
     )
     split: Any = kind(n_splits=n_folds, n_repeats=n_repeats, random_state=random_state)
-    classes = np.arange(0 if has_values else int(y.max()) + 1)
+    score = r2_score if has_values else accuracy_score
     scores = np.empty((n_folds * n_repeats, 3))
-    confusion = np.zeros((3, len(classes), len(classes)), dtype=np.int64)
-    predicted, nearest = np.full((2, 3, len(y)), -1)
     for fold, (training, test) in enumerate(split.split(rows, y[rows])):
         training, test = rows[training], rows[test]
         neighbors = neighbors_of(min(N_NEIGHBORS, len(training)))
         for k, G in enumerate((X, scaled(X, X[training]), fit(training).transform(X))):
             answer = neighbors.fit(G[training], y[training]).predict(G[test])
-            if has_values:
-                scores[fold, k] = r2_score(y[test], answer)
-                continue
-            scores[fold, k] = np.mean(answer == y[test])
-            confusion[k] += confusion_matrix(y[test], answer, labels=classes)
-            if fold < n_folds:  # the first repeat, in which each point is held out once
-                predicted[k, test] = answer
-                nearest[k, test] = training[neighbors.kneighbors(G[test], 1, return_distance=False)[:, 0]]
-    found: Any = {"n_neighbors": N_NEIGHBORS, "n_folds": n_folds, "n_repeats": n_repeats, "scores": scores}
-    if has_values:
-        return FoldScores(**found)
-    return HeldOut(**found, labels=y, confusion=confusion, predicted=predicted, nearest=nearest)
+            scores[fold, k] = score(y[test], answer)
+    folds = {"n_neighbors": N_NEIGHBORS, "n_folds": n_folds, "n_repeats": n_repeats}
+    return FoldScores(**folds, scores=scores, has_values=has_values)
 
 
 def k_means_nmi(maps: Sequence[np.ndarray], labels: np.ndarray, *, random_state: int = 0) -> SummaryRow:

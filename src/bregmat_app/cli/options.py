@@ -94,7 +94,8 @@ class ColumnOptions:
     id_column: Annotated[
         Word,
         column(
-            "Column that names the rows. Default: id or sample_id, else an unnamed index, else row numbers.", "--id"
+            "Column that names the rows. Default: id or sample_id, else an unnamed index, else row numbers.",
+            "--sample-id",
         ),
     ] = None
     drop: Annotated[
@@ -146,10 +147,9 @@ class MetricOptions:
     strategy: Annotated[
         str,
         option(
-            "neighbors|softmax|random|uniform",
+            "neighbors|softmax|random",
             "How labels are learned from. neighbors: points of the same class are nearer than the nearest of other classes; softmax: a "
-            "point is likely to be nearest to one of its class; random: bounds for random pairs, half of them of one class; uniform: "
-            "bounds for uniformly drawn pairs.",
+            "point is likely to be nearest to one of its class; random: bounds for random pairs, half of them of one class.",
             shown="auto: as held-out points tell",
             panel=LEARNING,
         ),
@@ -174,9 +174,7 @@ class MetricOptions:
     max_iter: Annotated[
         int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING)
     ] = None
-    random_state: Annotated[
-        int, number("Seed of the pairs drawn from labels, and of the folds.", "--seed", panel=LEARNING)
-    ] = 0
+    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", panel=LEARNING)] = 0
 
     def parameters(self) -> dict[str, Any]:
         """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a slack weight that is none."""

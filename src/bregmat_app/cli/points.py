@@ -79,7 +79,7 @@ class PointTable:
             remark += f"; one-hot encoded with --categorical {quote(','.join(words[:3]))}"
         names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
-            remark += f"; rows are named by their number, or by a column with --id {quote(names_rows[0])}"
+            remark += f"; rows are named by their number, or by a column with --sample-id {quote(names_rows[0])}"
         return [remark]
 
 
@@ -88,7 +88,7 @@ def read_table(path: Path, options: ColumnOptions, *others: str, has_features: b
     columns, known = names_in(options.columns), (*_no_features(options), *others)
     if both := [name for name in columns if name in known]:
         raise ValueError(
-            f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --id, --drop, --categorical)"
+            f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --sample-id, --drop, --categorical)"
         )
     try:
         points = read_points(path, **reading_arguments(options, *others, has_features=has_features))

@@ -23,7 +23,6 @@ UNWRAPPED = 100_000  # characters of a line that is not written to a terminal
 _OPTIONS = re.compile(
     r"(?<![-\w])(slack_weight|loss_budget|max_iter|n_components|n_constraints|min_eig|random_state|sample_id)(?=\W|$)"
 )
-_OTHER_NAMES = {"--random-state": "--seed", "--sample-id": "--id"}
 # ... and these only at the beginning of a message, or with a value.
 _FIRST_WORDS = re.compile(r"^(dim|divergence|encoding|eta|loss|missing|prior|solver|strategy|tol|trace)(?= )")
 _VALUES = re.compile(r"\b(missing|encoding|strategy)=['\"](\w+)['\"]")
@@ -55,8 +54,6 @@ def for_command(text: str) -> str:
     for phrase, own in _PHRASES.items():
         text = text.replace(phrase, own)
     text = _OPTIONS.sub(lambda found: "--" + found[1].replace("_", "-"), text)
-    for name, option in _OTHER_NAMES.items():
-        text = text.replace(name, option)
     return _FIRST_WORDS.sub(r"--\1", _VALUES.sub(r"--\1 \2", text))
 
 

@@ -99,7 +99,6 @@ def _report(
         learner=learner,
         settings=settings,
         sample_id=points.names,
-        feature_names=points.features,
         has_hard=False,
     )
     write_report(path, data)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from bregmat.base.html import SUMMARY_COLUMNS, SummaryRow
 from bregmat.estimators.linear_maps import inverse_deviations
-from bregmat_app.report.held_out import HeldOut
+from bregmat_app.report.held_out import FoldScores
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied
-MOST_FEATURES = 1000  # with more features they are not listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +43,21 @@ class ReportData:
     summary: Sequence[SummaryRow] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the learner: divergence, slack weight, ...
     sample_id: ArrayLike | None = None  # (n,): names of the rows of X, by default their numbers
-    feature_names: Sequence[str] | None = None  # d names; by default those of the data frame, or "column 0", ...
     warnings: Sequence[str] = ()  # remarks at the top of the page
     has_hard: bool | None = None  # whether any constraint must hold; None if that is not known
-    held_out: HeldOut | None = None  # nearest-neighbour test, for the headline, changed neighbours and confused classes
-    class_names: Sequence[Any] | None = None  # of the classes 0, 1, ... of `held_out`
+    held_out: FoldScores | None = None  # nearest-neighbour test of classes, for the headline
     model_path: Any = None  # file of the model, for the lines of Python to copy
 
     def __post_init__(self) -> None:
         if len(getattr(self.X, "shape", ())) != 2:
             raise ValueError(f"X must have shape (n, d); got {np.shape(self.X)}.")
-        n, d = self.X.shape
-        if self.feature_names is None:
-            names = getattr(self.X, "columns", [f"column {k}" for k in range(d)])
-            object.__setattr__(self, "feature_names", [str(name) for name in names])
-        for name, size, what in (("y", n, "row"), ("sample_id", n, "row"), ("feature_names", d, "column")):
+        n = self.X.shape[0]
+        for name in ("y", "sample_id"):
             if (value := getattr(self, name)) is None:
                 continue
             value = np.asarray(value)
-            if value.shape != (size,):
-                raise ValueError(f"{name} must have shape ({size},), one entry per {what} of X; got {value.shape}.")
+            if value.shape != (n,):
+                raise ValueError(f"{name} must have shape ({n},), one entry per row of X; got {value.shape}.")
             object.__setattr__(self, name, value)
         if self.constraints is not None:
             if self.constraints.ids is not None:
@@ -72,14 +66,6 @@ class ReportData:
         for row in self.summary:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")
-        if self.held_out is not None:
-            if self.held_out.labels.shape != (n,):
-                raise ValueError(f"held_out has labels of {len(self.held_out.labels)} rows, but X has {n}.")
-            k = self.held_out.confusion.shape[1]
-            if self.class_names is not None and len(self.class_names) != k:
-                raise ValueError(
-                    f"class_names must have one entry for each of the {k} classes; got {len(self.class_names)}."
-                )
 
     @cached_property
     def points(self) -> Any:
@@ -97,19 +83,6 @@ class ReportData:
         """The points with their columns scaled to unit variance, (n, d); sparse ones stay sparse."""
         scale = inverse_deviations(self.points)
         return self.points @ sp.diags_array(scale) if sp.issparse(self.X) else self.points * scale
-
-    @property
-    def lists_features(self) -> bool:
-        """Whether the report lists features: points are dense, and have two features or more, but not too many."""
-        return not sp.issparse(self.X) and 2 <= self.X.shape[1] <= MOST_FEATURES
-
-    def row_name(self, row: int) -> str:
-        """The name of a point."""
-        return f"row {row}" if self.sample_id is None else str(np.asarray(self.sample_id)[row])
-
-    def class_name(self, code: int) -> str:
-        """The name of a class of `held_out`."""
-        return str(code if self.class_names is None else self.class_names[code])
 
 
 def counted(count: int, noun: str) -> str:

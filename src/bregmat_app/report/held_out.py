@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +20,8 @@ class FoldScores:
     n_neighbors: int
     n_folds: int
     n_repeats: int
-    scores: NDArray[np.float64]  # (n_folds * n_repeats, 3): R² of values, or accuracy of classes (HeldOut)
-
-    what: ClassVar[str] = "R²"
+    scores: NDArray[np.float64]  # (n_folds * n_repeats, 3): R² of values, or accuracy of classes
+    has_values: bool = False
 
     @property
     def accuracy(self) -> tuple[float, float, float]:
@@ -49,31 +48,12 @@ class FoldScores:
     def summary_row(self) -> SummaryRow:
         """The row of the summary, with the standard deviation over folds."""
         before, among_scaled, after = (f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(self.accuracy, self.spread))
+        what = "R²" if self.has_values else "accuracy"
         repeats = f"{self.n_repeats} x " if self.n_repeats > 1 else ""
-        return f"{self.n_neighbors}-NN {self.what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
+        return f"{self.n_neighbors}-NN {what}, {repeats}{self.n_folds}-fold", before, among_scaled, after
 
     def compared(self) -> tuple[int, int, int]:
         """Count the folds in which the learned metric is better than, equal to, and worse than the better one without learning."""
         gain = self.scores[:, 2] - self.scores[:, self.best_without]
         better, worse = int((gain > 0).sum()), int((gain < 0).sum())
         return better, len(gain) - better - worse, worse
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class HeldOut(FoldScores):
-    """A nearest-neighbour test of classes, with confusion matrices."""
-
-    labels: NDArray[np.int64]  # (n,): class numbers 0, 1, ...; -1 for rows without a label, which are in no fold
-    confusion: NDArray[np.int64]  # (3, k, k): points of class a (row) classified as b (column), summed over all folds
-    # In the first repeat, (3, n): the predicted class of each point, and its nearest point in the training part; -1 if none.
-    predicted: NDArray[np.int64]
-    nearest: NDArray[np.int64]
-
-    what: ClassVar[str] = "accuracy"
-
-    def changed(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Points that only the learned metric classifies correctly, and points that only it misclassifies, in the first repeat."""
-        among = self.labels >= 0
-        right = self.predicted == self.labels
-        without, learned = right[self.best_without] & among, right[2] & among
-        return np.flatnonzero(learned & ~without), np.flatnonzero(without & ~learned)

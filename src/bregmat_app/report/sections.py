@@ -14,18 +14,13 @@ from bregmat.plots import (
     ComparisonDisplay,
     ConvergenceDisplay,
     EmbeddingDisplay,
-    MatrixDisplay,
     PairDistanceDisplay,
 )
-from bregmat.plots._style import MARKERS, sample_rows
-from bregmat_app.report.data import MOST_FEATURES, TOLERANCE, ReportData, counted
-from bregmat_app.report.held_out import HeldOut
-from bregmat_app.report.neighbours import neighbours_by_class, neighbours_by_distance
+from bregmat.plots._style import MARKERS
+from bregmat_app.report.data import TOLERANCE, ReportData, counted
 from bregmat_app.report.pictures import picture
 
 WORST = 10
-MOST = 12  # features listed
-MOST_CLASSES = 12  # larger confusion matrices are not legible
 WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
@@ -68,8 +63,7 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
         chosen = (_summary, _certificate, _convergence, _learned)
     else:
         chosen = (
-            _summary, _embedding, _neighbours, _confusion, _features, _matrix, _distances, _comparisons, _violations,
-            _certificate, _convergence, _learned, _code,
+            _summary, _embedding, _distances, _comparisons, _violations, _certificate, _convergence, _learned, _code,
         )  # fmt: skip
     return [section for make in chosen if (section := make(data)) is not None]
 
@@ -109,104 +103,6 @@ def _embedding(data: ReportData) -> SimpleNamespace:
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
     return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
-
-
-def _neighbours(data: ReportData) -> SimpleNamespace | None:
-    held_out = data.held_out
-    found = neighbours_by_distance(data) if held_out is None else neighbours_by_class(data, held_out)
-    return None if found is None else _section("neighbours", "Neighbours that changed", **found)
-
-
-def _confusion(data: ReportData) -> SimpleNamespace | None:
-    held_out = data.held_out
-    if held_out is None or not 2 <= held_out.confusion.shape[1] <= MOST_CLASSES:
-        return None
-    classes = [data.class_name(code) for code in range(held_out.confusion.shape[1])]
-    tables = [(SUMMARY_COLUMNS[k], _shares(held_out, k)) for k in (held_out.best_without, 2)]
-    note = (
-        f"Rows: the class of a held-out point; columns: the class of most of its {held_out.n_neighbors} nearest neighbours. "
-        "Shares of each row; entries off the diagonal are errors."
-    )
-    return _section("confusion", "Which classes are mixed up", classes=classes, tables=tables, note=note)
-
-
-def _shares(held_out: HeldOut, k: int) -> list[list[tuple[float, str]]]:
-    """Share of each class classified as each class, with its text; empty if that never happened."""
-    counts = held_out.confusion[k]
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return [[(share, f"{share:.0%}" if share >= 0.005 else "") for share in row] for row in shares.tolist()]
-
-
-def _features(data: ReportData) -> SimpleNamespace | None:
-    """Share of each feature in the mean squared distance between two points; the largest of both kinds."""
-    if not data.lists_features:
-        return None
-    n, d = data.points.shape
-    rows = sample_rows(n, 5 * MOST_FEATURES)
-    before, learned = feature_shares(data.points[rows], data.mapped[rows])
-    if not (np.isfinite(before).all() and np.isfinite(learned).all()):
-        return None
-    varies = before > 0
-    among_scaled = varies / varies.sum()
-    order = np.argsort(-np.maximum(before, learned), kind="stable")
-    shown = order[: MOST if d > MOST + 1 else d]
-    names, kinds = np.asarray(data.feature_names), (before, among_scaled, learned)
-    most = max(np.abs(share[shown]).max() for share in kinds)
-    table = [
-        (names[k], [(_percent(share[k]), 100 * abs(share[k]) / most, share[k] < 0) for share in kinds]) for k in shown
-    ]
-    others = ""
-    if d > len(shown):
-        rest = [_percent(1 - share[shown].sum()) for share in kinds]
-        others = (
-            f" The other {d - len(shown):,} features together: {rest[0]} as given, {rest[1]} scaled, {rest[2]} learned."
-        )
-    note = (
-        "Share of each feature in the mean squared distance between two points. As given, one feature with large numbers can outweigh all "
-        "others; scaled, all count the same. A share below zero means that the feature mostly compensates "
-        f"others.{others}"
-    )
-    return _section("features", "What distances are made of", header=SUMMARY_COLUMNS, rows=table, note=note)
-
-
-def feature_shares(X: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the columns of `X` in the mean squared distance, before and after a linear map; each sums to 1.
-
-    With ``after = X B``, ``W = B B'`` and C the covariance of `X`, the mean squared distance after is ``2 tr(W C)``;
-    feature f has the diagonal entry f of ``W C`` in it, which is ``sum_k B_fk cov(X_f, after_k)``.
-    """
-    centred, mapped = X - X.mean(axis=0), after - after.mean(axis=0)
-    B = np.linalg.lstsq(centred, mapped, rcond=None)[0]
-    # diag(W C) with C read off the points
-    learned = (B * (centred.T @ mapped)).sum(axis=1)
-    spread = (centred**2).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # all points equal: no distance to share
-        return spread / spread.sum(), learned / learned.sum()
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}".replace("-", "−").replace("−0.0%", "0.0%")
-
-
-def _matrix(data: ReportData) -> SimpleNamespace | None:
-    if not data.lists_features:
-        return None
-    is_own = hasattr(data.learner, "get_mahalanobis_matrix")
-    matrix = data.learner.get_mahalanobis_matrix() if is_own else data.result.metric()
-    if matrix.shape[0] != data.X.shape[1]:
-        return None
-    svg, display = picture(
-        lambda ax: MatrixDisplay.from_data(matrix, names=data.feature_names, deviations=data.points.std(axis=0), ax=ax),
-        name="matrix", size=(WIDE, 4.2), alt="Entries of the learned matrix between features",
-    )  # fmt: skip
-    count = len(display.names)
-    among = f" The {count} features with the largest diagonal entries are shown." if count < display.n_features else ""
-    caption = (
-        "The learned matrix, in units in which each column has variance 1. On the diagonal: how much a feature counts by itself. Off it: "
-        "blue where a difference in both features at once, in the same direction, counts more than the two apart, red where it counts "
-        f"less.{among}"
-    )
-    return _figure("matrix", "The learned matrix", [svg], caption)
 
 
 def _distances(data: ReportData) -> SimpleNamespace | None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.linalg import EPS
+from bregmat.base.tolerances import EPS
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator, RankOneRows

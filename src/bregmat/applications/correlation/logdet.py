@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.base.linalg import EPS, add_diagonal, armijo, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
+from bregmat.base.linalg import add_diagonal, armijo, cholesky, cholesky_inverse, cholesky_solve, logdet_of_factor
+from bregmat.base.tolerances import EPS
 
 
 @dataclass(frozen=True, eq=False)

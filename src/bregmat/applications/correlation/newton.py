@@ -12,7 +12,8 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
-from bregmat.base.linalg import EPS, armijo, conjugate_gradients, eigh
+from bregmat.base.linalg import armijo, conjugate_gradients, eigh
+from bregmat.base.tolerances import EPS
 from bregmat.coordinates.priors import Spectral
 
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
 from bregmat.base.linalg import (
-    EPS,
     cholesky,
     cholesky_inverse,
     eigh,
@@ -20,6 +19,7 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS
 from bregmat.certificates.problem import MODEST, NearestMatrix, dual_bound
 from bregmat.engine.problem import Certificate, Proof
 from bregmat.objective.divergences import Frobenius

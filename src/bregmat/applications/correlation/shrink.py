@@ -13,7 +13,8 @@ from bregmat.applications.correlation.problem import shortfall
 from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
-from bregmat.base.linalg import EPS, eigvalsh
+from bregmat.base.linalg import eigvalsh
+from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import RunLog, compose, returns_result
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import ExitReason, Status

@@ -17,7 +17,8 @@ import numpy as np
 from bregmat.applications.correlation.input import MatrixInput, aligned, read_fixed, read_input
 from bregmat.applications.correlation.problem import CorrelationCertificate, shortfall
 from bregmat.base.checks import Labels, as_matrix, entry_text
-from bregmat.base.linalg import EPS, eigh
+from bregmat.base.linalg import eigh
+from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import State
 from bregmat.engine.problem import Problem, Proof
 

@@ -13,8 +13,8 @@ import scipy
 from bregmat.applications.cut.balance import Balance, read_balance
 from bregmat.applications.cut.units import steps_of
 from bregmat.base.checks import as_matrix, asymmetry, check_finite, rows_text
-from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS
 
 # of the largest weight: rounding of a symmetric matrix; less than in base.checks, because light edges count
 ASYMMETRY = 1e-12

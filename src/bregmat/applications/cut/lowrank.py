@@ -9,10 +9,9 @@ from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import is_above
 from bregmat.applications.cut.rounding import smallest
 from bregmat.base.linalg import conjugate_gradients
+from bregmat.base.tolerances import TINY
 
-RANK = 30  # number of columns at the start; solutions of large sparse graphs had ranks of 3 to 14
 LARGE = 3000  # vertices above which a proof takes long, so that few are computed
-CG_STEPS = 100  # limit on conjugate gradient steps for one step of the method
 FIRST_BOUND = 0.03  # residual below which the first proof is tried
 FIRST_LOOK = 0.5  # the same above LARGE vertices, where a Ritz value comes before a proof
 DEAD = 0.1  # length of a column of R, relative to the longest one, below which it may be removed
@@ -48,10 +47,11 @@ class LowRank:
     proves_every_step = False
 
     def __init__(self, graph: Graph, rng: np.random.Generator) -> None:
+        rank = 30  # number of columns at the start; solutions of large sparse graphs had ranks of 3 to 14
         self.graph = graph
         n = graph.size
         self.coarse = 1.0 if n <= LARGE else 100.0
-        self.R = self._start(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, RANK))))
+        self.R = self._start(rng.normal(size=(n, min(int(np.ceil(np.sqrt(2.0 * n))) + 1, n, rank))))
         self.radius = np.sqrt(n) / 4.0
         self.rng, self.stalled, self.is_new = rng, False, False
         self._due, self.n_steps = (FIRST_BOUND if n <= LARGE else FIRST_LOOK), 0
@@ -153,7 +153,7 @@ class LowRank:
     @property
     def residual(self) -> float:
         """The norm of the gradient over that of LR."""
-        return float(np.linalg.norm(self.gradient)) / max(float(np.linalg.norm(self.LR)), 1e-300)
+        return float(np.linalg.norm(self.gradient)) / max(float(np.linalg.norm(self.LR)), TINY)
 
     def step(self) -> None:
         """One step, after short columns have been removed if they are the majority."""
@@ -195,6 +195,7 @@ class LowRank:
 
     def _newton(self) -> tuple[np.ndarray, float, bool]:
         """Steihaug's conjugate gradients: the step, the change of the quadratic model, and whether the step ends on the edge."""
+        cg_steps = 100  # limit on conjugate gradient steps for one step of the method
         g = self.gradient
         square = self.radius**2
 
@@ -213,7 +214,7 @@ class LowRank:
             lambda d: self._tangent(d, self.y)[0],
             -g,
             goal=float(np.linalg.norm(g)) * FORCING,
-            most=CG_STEPS,
+            most=cg_steps,
             blocked=blocked,
         )
         move, d = end.x, end.direction

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.linalg import EPS
-
-MOST_UNITS = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
+from bregmat.base.tolerances import EPS
 
 
 def steps_of(A: Any, n_side: int | None) -> tuple[float, float, float]:
@@ -37,12 +35,13 @@ def common_unit(weights: np.ndarray) -> tuple[float, bool]:
 
     It is exact for whole numbers and halves, and up to rounding for tenths. It is 0 if there is none.
     """
+    most_units = 1e6  # of the largest weight over a unit that is only known up to rounding: the unit is known to 1e-10
     largest = float(weights[-1])
     # sums and differences of multiples of the grid are exact
     grid = 2.0 ** (np.floor(np.log2(weights.sum())) - 51)
     is_exact = bool((weights == grid * np.rint(weights / grid)).all())
     unit = float(weights[0])
-    while is_exact or unit >= largest / MOST_UNITS:
+    while is_exact or unit >= largest / most_units:
         left = np.abs(weights - unit * np.rint(weights / unit))
         # a unit that is a difference of rounded weights is wrong by the rounding of the largest one
         rounding = 0.0 if is_exact else 4.0 * EPS * weights * (largest / unit)

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
+from bregmat.base.tolerances import EPS, TINY
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
@@ -25,11 +26,9 @@ from bregmat.solvers.base import MatrixState
 from bregmat.solvers.cone_scalings import largest_step
 
 BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary
-PROXIMAL = 1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
 SLOW = 0.9  # factor of the gap above which a step counts as slow
 PATIENCE = 20  # successive slow steps after which the run ends
 MAX_ENTRY = 1e8  # entries of the factor at which the program counts as unbounded
-SHORTEST = 1e-6  # length of a step below which the run ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +110,7 @@ class LogDetPath:
 
     def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
         """A predictor and a corrector, with separate step lengths of the matrix and of the dual weights."""
+        shortest = 1e-6  # length of a step below which the run ends
         system = _NewtonSystem(problem, state)
         if not system.is_definite:
             return replace(state, stalled=True)
@@ -120,7 +120,7 @@ class LogDetPath:
         target = system.tau * min(1.0, max(ahead, 0.0) ** (3.0 if min(ap, ad) > 0.5 else 1.5))
         d = system.direction(target, predictor)
         ap, ad = system.steps(d)
-        new = system.moved(d, ap, ad) if max(ap, ad) > SHORTEST else None
+        new = system.moved(d, ap, ad) if max(ap, ad) > shortest else None
         if new is None:
             return replace(state, stalled=True)
         idle = state.idle + 1 if new.signal > SLOW * state.signal else 0
@@ -134,6 +134,9 @@ class _NewtonSystem:
     """The Newton system at a point, in the coordinates B of Nesterov and Todd: ``X = B diag(sigma) B'``, ``Z = B'^-1 diag(sigma) B^-1``."""
 
     def __init__(self, problem: SemidefiniteProgram, state: PathState) -> None:
+        proximal = (
+            1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
+        )
         self.problem, self.state = problem, state
         P = self.scaled = state.scaled
         s = self.s = problem.rows.losses.sense.astype(float)
@@ -153,9 +156,9 @@ class _NewtonSystem:
         self.ratio = np.where(self.free, 0.0, state.slack / self.lam)
         G = self.operator.gram() / np.multiply.outer(P.unit, P.unit)
         G = add_diagonal(G, self.ratio + P.relaxation)
-        self.scale = 1.0 / np.sqrt(np.maximum(G.diagonal(), 1e-300))
+        self.scale = 1.0 / np.sqrt(np.maximum(G.diagonal(), TINY))
         self.matrix = self.scale[:, None] * G * self.scale
-        self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), PROXIMAL))
+        self.factor, self.is_definite = cholesky(add_diagonal(self.matrix.copy(), proximal))
 
     def solve(self, rhs: np.ndarray) -> np.ndarray:
         """The solution of the system, with two steps of iterative refinement against the proximal term."""

@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.linalg import EPS, eigvalsh
+from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, TINY
 from bregmat.certificates.nearest_matrix import ROUNDED, build_problem
 from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, with_met_rows
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.problem import FEASIBLE, Problem, Proof
+from bregmat.engine.problem import Problem, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
@@ -29,7 +30,6 @@ ROUNDINGS = 8.0  # of a few operations, in units of EPS
 DUE = 1e-2  # estimate of the relative gap below which certificates are computed
 NEGLIGIBLE = 1e-10  # norm of a weighted row, relative to the sum of all and C, below which its weight may be 0
 TRACE = 1e4  # trace for which rounding of S is subtracted, over the largest bound over the norm of its row
-CANCELLED = 1e-6  # rounding of an objective, relative to its unit, from which on the point proves nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +150,7 @@ class SemidefiniteProgram(Problem):
     def trace_weights(self) -> np.ndarray | None:
         """Nonnegative weights y0 (c,) of semidefinite rows with upper bounds and ``A*(y0) >= I``; None if their sum is singular."""
         norms = self.rows.operator.norms()
-        y = np.where(self.is_psd & (self.rows.losses.sense >= 0) & (norms > 0), 1.0 / np.maximum(norms, 1e-300), 0.0)
+        y = np.where(self.is_psd & (self.rows.losses.sense >= 0) & (norms > 0), 1.0 / np.maximum(norms, TINY), 0.0)
         lowest = _lowest(self.rows.operator.adjoint(y), EPS * self.rows.c)
         return y / lowest if lowest > 1e-9 * float(y.sum()) else None
 

@@ -15,19 +15,14 @@ import numpy as np
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.base.linalg import EPS, eigh
+from bregmat.base.linalg import eigh
+from bregmat.base.tolerances import EPS, RANK_TOL, TINY
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.loop import RunLog, solve
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator
 
-RANGE = 1e-6  # eigenvalues of a ray, and values of rows, that count as 0, relative to the largest one
-FORCED = 1e-12  # eigenvalues of a semidefinite row, and norms of sums of rows, that are rounding
-INDEPENDENT = 1e-7  # least singular value of the derivatives of independent rows: its square must be far above rounding
-CLEAR = 1e-6  # least decrease of the objective, relative to the sum of the sizes of its terms
-ROUNDINGS = 16.0  # largest value of a row that has to be 0, in roundings of its terms
-TOL = 1e-6  # of the programs that are solved for a ray
-STEPS = 6  # of Newton's method
+ZERO = 1e-6  # eigenvalues of a ray, and values of rows, that count as 0, relative to the largest one
 MAX_ENTRIES = 5e7  # of the matrices of active rows, 400 MB
 
 
@@ -56,15 +51,18 @@ def find_ray(problem: SemidefiniteProgram, constraints: Constraints, log: RunLog
 
 def _solution(C: np.ndarray, rows: Constraints, P: np.ndarray, log: RunLog) -> np.ndarray:
     """A factor of the solution of a program in the basis P."""
+    tol = 1e-6  # of the programs that are solved for a ray
     program = SemidefiniteProgram.build(C, bind(rows, P), rows, np.inf)
-    return solve(program, LogDetPath(), tol=TOL, log=log.beside(is_quiet=True)).certificate.iterate.F
+    return solve(program, LogDetPath(), tol=tol, log=log.beside(is_quiet=True)).certificate.iterate.F
 
 
 def _is_ray(G: np.ndarray, C: np.ndarray, level: Constraints) -> bool:
     """Whether the objective decreases clearly along ``G G'``, and no row of bound 0 is violated by more than rounding of its terms."""
+    roundings = 16.0  # largest value of a row that has to be 0, in roundings of its terms
+    clear = 1e-6  # least decrease of the objective, relative to the sum of the sizes of its terms
     X = G @ G.T
-    decreases = float(np.vdot(C, X)) < -CLEAR * float(np.vdot(np.abs(C), np.abs(X)))
-    return decreases and bool((level.violation(G) <= ROUNDINGS * EPS).all())
+    decreases = float(np.vdot(C, X)) < -clear * float(np.vdot(np.abs(C), np.abs(X)))
+    return decreases and bool((level.violation(G) <= roundings * EPS).all())
 
 
 def _face(level: Constraints, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,18 +75,18 @@ def _face(level: Constraints, n: int) -> tuple[np.ndarray, np.ndarray]:
             A = _matrix(operator, row)
             t = np.linalg.eigvalsh(A)
             size = float(np.abs(t).max())
-            if size <= FORCED * norms[row]:
+            if size <= RANK_TOL * norms[row]:
                 left[row] = False
                 continue
             # <A, R> <= 0 with A >= 0 means A R = 0
-            side = 1.0 if t[0] >= -FORCED * size else -1.0 if t[-1] <= FORCED * size else 0.0
+            side = 1.0 if t[0] >= -RANK_TOL * size else -1.0 if t[-1] <= RANK_TOL * size else 0.0
             if side and side * level.sense[row] >= 0:
                 forced.append(side * A / size)
                 left[row] = False
         if not forced:
             break
         t, V = eigh(np.sum(forced, axis=0))
-        P = P @ V[:, t <= FORCED * t[-1]]
+        P = P @ V[:, t <= RANK_TOL * t[-1]]
     return P, left
 
 
@@ -99,23 +97,25 @@ def _matrix(operator: Operator, row: int | np.integer) -> np.ndarray:
 
 def _settled(F: np.ndarray, operator: Operator, sense: np.ndarray) -> np.ndarray | None:
     """A factor near F at which active rows are 0 up to rounding; None if such a ray need not exist."""
+    steps = 6  # of Newton's method
+    independent = 1e-7  # least singular value of the derivatives of independent rows: its square is far above rounding
     values, U = eigh(F @ F.T)
-    on = values > RANGE * values[-1]
+    on = values > ZERO * values[-1]
     G = U[:, on] * np.sqrt(values[on])
-    norms = np.maximum(operator.norms(), 1e-300)
-    near = np.abs(operator.congruence(G).values_diagonal(None)) <= RANGE * norms * float(values.sum())
+    norms = np.maximum(operator.norms(), TINY)
+    near = np.abs(operator.congruence(G).values_diagonal(None)) <= ZERO * norms * float(values.sum())
     active = np.flatnonzero((sense == 0) | near)
     if not len(active) or len(active) * operator.r**2 > MAX_ENTRIES:
         return None if len(active) else G
     A = np.array([_matrix(operator, row) / norms[row] for row in active])
-    for _ in range(STEPS):
+    for _ in range(steps):
         # <A_i, (G + D)(G + D)'> = 0 to first order, with D of least norm
         J = 2.0 * (A @ G).reshape(len(A), -1)
         W, sigma, Vt = np.linalg.svd(J, full_matrices=False)
-        strong = sigma > INDEPENDENT * sigma[0]
+        strong = sigma > independent * sigma[0]
         residual = np.einsum("ijk,jk->i", A @ G[None], G)
         G = G - ((W[:, strong].T @ residual / sigma[strong]) @ Vt[strong]).reshape(G.shape)
     weak = np.linalg.svd(J)[0][:, int(strong.sum()) :]
     # A sum of rows that is not 0 but is 0 at the ray: it may be semidefinite, and the ray may not exist.
     sums = np.tensordot(weak.T, A, axes=1)
-    return G if (np.linalg.norm(sums, axis=(1, 2)) <= FORCED).all() else None
+    return G if (np.linalg.norm(sums, axis=(1, 2)) <= RANK_TOL).all() else None

@@ -18,8 +18,6 @@ from bregmat.engine.wording import Kind
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
 
-TOL = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
-
 
 @returns_result
 def boost_hypotheses(
@@ -76,6 +74,7 @@ def boost_hypotheses(
     >>> bool((np.sign(H @ result.weights) == y).all())
     True
     """
+    tol = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
     y = as_column("y", y)
     bad = np.flatnonzero(np.abs(y) != 1)
     if len(bad):
@@ -93,7 +92,7 @@ def boost_hypotheses(
     used = w > 0
     problem = ExponentialLoss((H * y[:, None]).T[:, used], np.log(w[used] / w.sum()))
     log = RunLog(callback, max_seconds)
-    outcome = solve(problem, AdaBoost(), tol=TOL, max_iter=int(n_steps), log=log)
+    outcome = solve(problem, AdaBoost(), tol=tol, max_iter=int(n_steps), log=log)
     weights = outcome.certificate.dual
     steps = {name: np.array(values) for name, values in outcome.state.steps.items()}
     T = problem.log_first - weights @ problem.A

@@ -1,8 +1,8 @@
 """The distribution nearest to a given one in relative entropy under linear constraints: the vector case of (P).
 
-``minimize KL(x, x0) = sum x log(x / x0) - x + x0`` over ``x >= 0``, ``A x <sense> b`` and, by default, ``sum x = total``
+``minimize KL(x, prior) = sum x log(x / prior) - x + prior`` over ``x >= 0``, ``A x <sense> b`` and, by default, ``sum x = total``
 (Kulis 2009, Appendix B, eq. 24). For dual weights mu of feasible signs the minimiser of the Lagrangian is
-``x(mu) ~ x0 exp(-A'mu)``. The solvers change mu; all sums are computed from logarithms.
+``x(mu) ~ prior exp(-A'mu)``. The solvers change mu; all sums are computed from logarithms.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class DistributionResult(Result):
         Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation of each row: over ``|b|``, or if b = 0
         over the size of the row at the prior. For INFEASIBLE, ``dual`` is the proof.
     objective, dual_bound : float
-        KL(x, x0) and its proven lower bound.
+        KL(x, prior) and its proven lower bound.
     max_violation : float
         Largest relative violation.
     status, exit_reason
@@ -62,7 +62,7 @@ class DistributionResult(Result):
 
 @returns_result
 def nearest_distribution(
-    x0: Values,
+    prior: Values,
     A: Points,
     b: Values,
     sense: Senses,
@@ -74,14 +74,14 @@ def nearest_distribution(
     max_seconds: float | None = None,
     callback: Callable[[Record], Any] | None = None,
 ) -> DistributionResult:
-    """Find the vector nearest to ``x0`` in relative entropy that meets linear constraints.
+    """Find the vector nearest to ``prior`` in relative entropy that meets linear constraints.
 
-    ``minimize sum x log(x / x0) - x + x0`` subject to ``A x <sense> b`` and ``sum x = total`` (Kulis 2009, eq. 24).
+    ``minimize sum x log(x / prior) - x + prior`` subject to ``A x <sense> b`` and ``sum x = total`` (Kulis 2009, eq. 24).
 
     Parameters
     ----------
-    x0 : array-like, shape (n,)
-        Prior, >= 0; it need not sum to ``total``. Zeros stay zero.
+    prior : array-like, shape (n,)
+        At least 0; it need not sum to ``total``. Zeros stay zero.
     A : array-like or scipy.sparse, shape (c, n)
     b : float or array-like, shape (c,)
         Right-hand sides, in the units of the rows.
@@ -132,7 +132,7 @@ def nearest_distribution(
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     if total is not None:
         check_positive("total", total, finite=True)
-    problem, support = NearestDistribution.build(x0, A, b, sense, total)
+    problem, support = NearestDistribution.build(prior, A, b, sense, total)
     method = VECTOR_SOLVERS[type(solver)](solver)
     outcome = solve(problem, method, tol=tol, max_iter=max_iter, log=log)
     proof = outcome.certificate

@@ -10,12 +10,12 @@ import scipy
 
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.rows import excess_of
 from bregmat.engine.loop import State
-from bregmat.engine.problem import CLEAR, FEASIBLE, Certificate, Problem, Proof
+from bregmat.engine.problem import CLEAR, Certificate, Problem, Proof
 
 MODEST = 16.0  # roundings of a few operations and of pairwise sums, in units of EPS
 
@@ -62,7 +62,7 @@ class DistributionState(State):
 
 @dataclass(frozen=True, eq=False)
 class NearestDistribution(Problem):
-    """``minimize KL(x, x0)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, on the support of the prior x0.
+    """``minimize KL(x, prior)`` over ``x >= 0``, ``A x <sense> b``, ``sum x = total``, on the support of the prior.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class NearestDistribution(Problem):
         Right-hand sides divided by ``factor``; 1 for "<=", -1 for ">=", 0 for "=="; units of violations.
     factor : ndarray, shape (c,)
         Powers of two, so that the division is exact.
-    x0, log0 : ndarray, shape (n,)
+    prior, log0 : ndarray, shape (n,)
         The prior, positive, and its logarithm.
     total : float or None
         The sum of x; None if it is free.
@@ -83,49 +83,49 @@ class NearestDistribution(Problem):
     sense: np.ndarray
     unit: np.ndarray
     factor: np.ndarray
-    x0: np.ndarray
+    prior: np.ndarray
     log0: np.ndarray
     total: float | None
     # a certificate restores rows, so the signal must fall before the next one
     retries_feasible: ClassVar[bool] = False
 
     @classmethod
-    def build(cls, x0: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Self, np.ndarray]:
-        """Checked rows on the support of x0, and the support.
+    def build(cls, prior: Any, A: Any, b: Any, sense: Any, total: float | None) -> tuple[Self, np.ndarray]:
+        """Checked rows on the support of prior, and the support.
 
         Parameters
         ----------
-        x0, A, b, sense, total
+        prior, A, b, sense, total
             As in :func:`bregmat.nearest_distribution`.
         """
-        x0 = as_column("x0", x0, per="column of A", lowest=0.0)
-        support = x0 > 0
+        prior = as_column("prior", prior, per="column of A", lowest=0.0)
+        support = prior > 0
         if not support.any():
-            raise ValueError(f"x0 must have a positive entry; all {len(x0)} are 0.")
+            raise ValueError(f"prior must have a positive entry; all {len(prior)} are 0.")
         A = as_matrix("A", A, sparse="csr", empty=True)
-        if A.shape[1] != len(x0):
-            raise ValueError(f"A must have one column per entry of x0 ({len(x0)}); got shape {A.shape}.")
+        if A.shape[1] != len(prior):
+            raise ValueError(f"A must have one column per entry of prior ({len(prior)}); got shape {A.shape}.")
         if isinstance(A, np.ndarray):
             A = np.ascontiguousarray(A)
         c = A.shape[0]
         b, sense = as_column("b", b, c, scalar=True), sense_codes(sense, c).astype(float)
         if not support.all():
-            A, x0 = A[:, support], x0[support]
+            A, prior = A[:, support], prior[support]
         largest = abs(A).max(axis=1, initial=0.0) if isinstance(A, np.ndarray) else abs(A).max(axis=1).toarray().ravel()
         factor = np.exp2(np.round(np.log2(np.where(largest > 0, largest, 1.0))))
         A = A / factor[:, None] if isinstance(A, np.ndarray) else scipy.sparse.diags_array(1.0 / factor).tocsr() @ A
         b = b / factor
-        mass = 1.0 if total is None else total / x0.sum()
+        mass = 1.0 if total is None else total / prior.sum()
         unit = np.abs(b)
         if (unit == 0).any():
-            size = mass * np.array([np.abs(A[[j]]) @ x0 for j in np.flatnonzero(unit == 0)])[:, 0]
+            size = mass * np.array([np.abs(A[[j]]) @ prior for j in np.flatnonzero(unit == 0)])[:, 0]
             unit[unit == 0] = np.where(size > 0, size, 1.0)
-        return cls(A, b, sense, unit, factor, x0, np.log(x0), None if total is None else float(total)), support
+        return cls(A, b, sense, unit, factor, prior, np.log(prior), None if total is None else float(total)), support
 
     @property
     def mass(self) -> float:
-        """The natural size of KL(x, x0): the sum of x, or of the prior if that of x is free."""
-        return float(self.x0.sum()) if self.total is None else self.total
+        """The natural size of KL(x, prior): the sum of x, or of the prior if that of x is free."""
+        return float(self.prior.sum()) if self.total is None else self.total
 
     @property
     def sign(self) -> np.ndarray:
@@ -159,7 +159,7 @@ class NearestDistribution(Problem):
         """``A' mu``, without the rows of weight 0."""
         on = np.flatnonzero(mu)
         if len(on) < 0.5 * len(mu):
-            return mu[on] @ self.A[on] if len(on) else np.zeros(len(self.x0))
+            return mu[on] @ self.A[on] if len(on) else np.zeros(len(self.prior))
         return mu @ self.A
 
     def log_point(self, T: np.ndarray) -> np.ndarray:
@@ -174,9 +174,9 @@ class NearestDistribution(Problem):
     def bound(self, mu: np.ndarray, v: np.ndarray) -> float:
         """The dual bound g(mu) with ``v = A'mu``."""
         if self.total is None:
-            return float(-(mu @ self.b) - self.x0 @ np.expm1(-v))
+            return float(-(mu @ self.b) - self.prior @ np.expm1(-v))
         log_mass = log_sum(self.log0 - v) - np.log(self.total)
-        return float(self.x0.sum() - self.total - self.total * log_mass - mu @ self.b)
+        return float(self.prior.sum() - self.total - self.total * log_mass - mu @ self.b)
 
     def bound_rounding(self, mu: np.ndarray, v: np.ndarray) -> float:
         """The largest rounding of :meth:`bound`: of the exponents, weighted with x, and of the sums."""
@@ -185,24 +185,26 @@ class NearestDistribution(Problem):
         if len(on):
             exponents += (MODEST + len(on)) * (np.abs(mu[on]) @ abs(self.A[on]))
         if self.total is None:
-            x, sums = np.exp(self.log0 - v), float(self.x0 @ np.abs(np.expm1(-v)))
+            x, sums = np.exp(self.log0 - v), float(self.prior @ np.abs(np.expm1(-v)))
         else:
             T = self.log0 - v
             x = np.exp(self.log_point(T))
-            sums = float(self.x0.sum()) + self.total * (1.0 + abs(log_sum(T)) + abs(np.log(self.total)))
+            sums = float(self.prior.sum()) + self.total * (1.0 + abs(log_sum(T)) + abs(np.log(self.total)))
         sums += (1.0 + len(on)) * float(np.abs(mu) @ np.abs(self.b))
         return EPS * (float(x @ exponents) + MODEST * sums)
 
     def divergence_rounding(self, logx: np.ndarray) -> float:
         """The largest rounding of :meth:`divergence`."""
         d, x = np.abs(logx - self.log0), np.exp(logx)
-        terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.x0)
+        terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.prior)
         return MODEST * EPS * float(terms.sum())
 
     def divergence(self, logx: np.ndarray) -> float:
-        """KL(x, x0), without cancellation for x near x0."""
+        """KL(x, prior), without cancellation for x near prior."""
         d, x = logx - self.log0, np.exp(logx)
-        return float(np.where(np.abs(d) > 1, x * d - (x - self.x0), self.x0 * (d * np.exp(d) - np.expm1(d))).sum())
+        return float(
+            np.where(np.abs(d) > 1, x * d - (x - self.prior), self.prior * (d * np.exp(d) - np.expm1(d))).sum()
+        )
 
     def excess(self, p: np.ndarray) -> np.ndarray:
         """``sign * (p - b)``: positive for violated inequalities."""
@@ -322,7 +324,7 @@ class NearestDistribution(Problem):
             q = -(self.excess(p) + margin)
             rows = np.flatnonzero(self.varies & (equal | (y > 0) | (q < 0.1 * self.unit)))
             H = self.hessian(rows, x, p)
-            H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + 1e-300
+            H[np.diag_indices_from(H)] += 1e-12 * np.diag(H) + TINY
             d = np.zeros_like(p)
             d[rows] = newton_direction(H, q[rows], y[rows], ~equal[rows])
             y = y + d

@@ -9,8 +9,7 @@ import numpy as np
 
 from bregmat.applications.simplex.problem import MODEST, DistributionState, NearestDistribution
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
-from bregmat.base.linalg import EPS
-from bregmat.engine.problem import FEASIBLE
+from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 
@@ -30,7 +29,7 @@ def _row_step(problem: NearestDistribution, logx: np.ndarray, j: int, tol: float
             off[on] = False
             rest = log_sum(logx[off])
     t = step_to_row(logx[on], a, float(problem.b[j]), problem.total, rest, tol)
-    far = MAX_CHANGE / max(size, 1e-300)
+    far = MAX_CHANGE / max(size, TINY)
     return min(max(t, -far), far)
 
 
@@ -62,11 +61,11 @@ class VectorNewton(_VectorSolver):
         y = sign * state.mu
         rows = np.flatnonzero(problem.varies & ((y != 0) | ~bounded | (q < 0.1 * problem.unit)))
         H = problem.hessian(rows, state.x, state.p)
-        D = np.maximum(np.diag(H), 1e-300 + 1e-14 * np.diag(H).max(initial=0.0))
+        D = np.maximum(np.diag(H), TINY + 1e-14 * np.diag(H).max(initial=0.0))
         move = np.maximum(-q[rows] / D, np.where(bounded, -y, -np.inf)[rows])
         norm = float(np.sqrt(move @ (D * move)))
         largest = max(state.largest, norm)
-        proximal = self.settings.proximal * min(1.0, norm / max(largest, 1e-300)) + 1e-10
+        proximal = self.settings.proximal * min(1.0, norm / max(largest, TINY)) + 1e-10
         # rounding of the gradient would be divided by the curvature of dependent rows, which vanishes as x nears a vertex
         H[np.diag_indices_from(H)] += proximal * D + MODEST * EPS * (
             abs(problem.A[rows]) @ state.x + np.abs(problem.b[rows])
@@ -78,7 +77,7 @@ class VectorNewton(_VectorSolver):
             return replace(state, stalled=True)
         v = problem.adjoint(sign * d)
         reach = float(np.ptp(v) if problem.total is not None else np.abs(v).max())
-        step = min(1.0, MAX_STEP / max(reach, 1e-300))
+        step = min(1.0, MAX_STEP / max(reach, TINY))
         new = self._moved(problem, y, d, step)
         if not (-problem.excess(new.p) @ d <= -0.1 * slope and new.objective >= state.objective):
             alpha = step_to_row(state.logx, v, float(sign * d @ problem.b), problem.total)

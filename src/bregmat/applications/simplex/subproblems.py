@@ -7,10 +7,9 @@ import math
 import numpy as np
 import scipy
 
-from bregmat.base.linalg import EPS, cholesky, cholesky_solve
+from bregmat.base.linalg import cholesky, cholesky_solve
 from bregmat.base.pivoting import Exchanges, pivot_in_box
-
-LARGEST = 1e100  # changes of exponents above this are taken for infinite, long before numbers overflow
+from bregmat.base.tolerances import EPS
 
 
 def log_sum(T: np.ndarray) -> float:
@@ -58,7 +57,7 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
 def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol: float) -> float:
     """The zero t of the decreasing function ``log(sum_k up_k e_k) - log(sum_k down_k e_k)`` with ``e_k = exp(u_k - t a_k)``.
 
-    It is infinite if all weights of one side are 0, or if the zero is above ``LARGEST``.
+    It is infinite if all weights of one side are 0, or if the zero is above 1e100.
 
     Parameters
     ----------
@@ -69,6 +68,7 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
     tol : float
         Accuracy of t.
     """
+    largest = 1e100  # changes of exponents above this are taken for infinite, long before numbers overflow
     weights = np.array([up, down])
     logs = u + np.log(weights, out=np.full(weights.shape, -np.inf), where=weights > 0.0)
     empty = np.isneginf(logs).all(axis=1)
@@ -97,7 +97,7 @@ def balance(u: np.ndarray, a: np.ndarray, up: np.ndarray, down: np.ndarray, tol:
     end = math.copysign(10.0 + float(np.ptp(u)), start)
     while difference(end)[0] * start > 0.0:
         end *= 4.0
-        if abs(end) > LARGEST:
+        if abs(end) > largest:
             return math.copysign(np.inf, start)
     # with disp=False, the last iterate is returned if the limit is reached
     limits = {"xtol": tol, "rtol": 4.0 * EPS, "maxiter": 300, "disp": False}

@@ -25,8 +25,9 @@ import numpy as np
 from scipy.special import xlogy
 
 from bregmat.applications.softmax.scores import PairScores
-from bregmat.base.linalg import EPS, add_diagonal, eigh, sq_norms
+from bregmat.base.linalg import add_diagonal, eigh, sq_norms
 from bregmat.base.threads import cached_property
+from bregmat.base.tolerances import EPS
 from bregmat.certificates.problem import MODEST, MatrixCertificate
 from bregmat.coordinates.priors import Spectral
 from bregmat.engine.problem import Problem

@@ -16,6 +16,7 @@ from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
+from bregmat.base.tolerances import REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
 from bregmat.engine.loop import compose, returns_result, solve
@@ -28,7 +29,6 @@ from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
 DETOUR, TYPICAL_DETOUR = 5.0, 10.0
 SMALLEST_START = 1e-3  # squared distance, over the mean, from which on slacks start at the width of the band
-REPEATED = 1e-7  # distance of points that count as one, relative to their spread: its square is rounding
 
 
 @returns_result
@@ -204,11 +204,11 @@ def _warn_of_short_cuts(X: np.ndarray, names: np.ndarray, n_neighbors: int, pair
     from sklearn.neighbors import kneighbors_graph
 
     lengths, n = np.sqrt(sq), len(X)
-    every = scipy.sparse.csr_array((np.maximum(lengths, 1e-300), tuple(pairs.T.astype(np.int32))), shape=(n, n))
+    every = scipy.sparse.csr_array((np.maximum(lengths, TINY), tuple(pairs.T.astype(np.int32))), shape=(n, n))
     nearest = kneighbors_graph(X, min(n_neighbors, max(3, n_neighbors // 2)), mode="distance")
     tree = scipy.sparse.csgraph.minimum_spanning_tree(every)  # makes the graph connected
     around = scipy.sparse.csgraph.dijkstra(nearest.maximum(nearest.T).maximum(tree), directed=False)[tuple(pairs.T)]
-    ratio = np.where(around > TYPICAL_DETOUR * float(np.median(lengths)), around / np.maximum(lengths, 1e-300), 0.0)
+    ratio = np.where(around > TYPICAL_DETOUR * float(np.median(lengths)), around / np.maximum(lengths, TINY), 0.0)
     if (ratio > DETOUR).any():
         i, j = names[pairs[np.argmax(ratio)]]
         warnings.warn(
