@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -140,6 +141,25 @@ def test_proofs_of_infeasibility_have_room():
     y = result.dual
     assert y[0] + y[1] > 1e-10 * y[0]
     assert y @ rows.bound < 0
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+@pytest.mark.parametrize("apart", [1e-4, 1e-5, 1e-6])
+def test_a_similarity_above_the_trace_is_contradicted_beside_a_near_copy(divergence, apart):
+    """``K_00 <= tr K``: UNKNOWN at matrices of 1e17 where the sum of the points had lost the difference, or weights off by 1e-9."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5, 9))
+        X[1] = X[0] * (1.0 + apart * rng.normal(size=9))
+        total = float((X * X).sum()) / 3.0
+        rows = Constraints.diagonal([total * (1.0 + 10.0 ** rng.uniform(-4, 0))], [0]) + Constraints.trace(total)
+        result = nearest_metric(X, rows, divergence=divergence)
+        assert result.status == "INFEASIBLE"
+        single, trace = map(Fraction, result.dual)
+        # trace (sum of all x x') + single x_0 x_0' is PSD in exact arithmetic, and y . b < 0
+        assert trace > 0 and single >= -trace
+        assert single * Fraction(float(rows.bound[0])) + trace * Fraction(float(rows.bound[1])) < 0
+        assert verify({"X": X, "constraints": rows, "divergence": divergence}, result).holds
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-16, 1e-12, 1e-9, 1e-5, 1e-3])

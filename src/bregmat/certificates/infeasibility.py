@@ -19,6 +19,10 @@ DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
+DISTINCT = (
+    1e-11  # singular values of the positive part of a sum, relative to the largest, above which they are not rounding
+)
+MARGIN = 1e-6  # share by which negative weights of a proof are reduced at most
 CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
 NOISE = 1e3  # factor of safety over rounding errors
 
@@ -26,7 +30,7 @@ NOISE = 1e3  # factor of safety over rounding errors
 def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
     """A proof from multipliers, with as few rows as possible; None if they are no proof."""
     proof = _from_weights(problem, mu)
-    return None if proof is None else irreducible(problem, _pruned(problem, proof))
+    return None if proof is None else _with_margin(problem, irreducible(problem, _pruned(problem, proof)))
 
 
 def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
@@ -36,7 +40,7 @@ def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
     if work(problem, rows) > MOST_WORK:
         return None
     proof = _searched(problem, rows)
-    return None if proof is None else irreducible(problem, proof)
+    return None if proof is None else _with_margin(problem, irreducible(problem, proof))
 
 
 def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
@@ -83,6 +87,19 @@ def irreducible(problem: Nearness, proof: Proof) -> Proof:
         if row in proof.rows:
             proof = _searched(problem, rest) or proof
     return proof
+
+
+def _with_margin(problem: Nearness, proof: Proof) -> Proof:
+    """The proof with smaller negative weights, so that ``A*(y)`` is PSD by more than the rounding of weights; or the proof itself.
+
+    The sum becomes ``(1 - s) A*(y) + s A*(y+)``, and s is at most half of the share at which ``y . b`` would be 0.
+    """
+    y, b = proof.dual, problem.losses.bound
+    minus = np.minimum(y, 0.0)
+    if not minus.any() or not (y > 0).any():
+        return proof
+    given = max(-float(minus @ b), 1e-300)
+    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / given) * minus) or proof
 
 
 def _mended(problem: Nearness, y: np.ndarray) -> Proof | None:
@@ -205,8 +222,8 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     if float(plus @ b) + float(np.minimum(minus * b, 0.0).sum()) >= 0:
         return None  # y . b < 0 needs larger negative weights
     op = _in_own_units(problem.operator, y)
-    values, V = eigh(symmetrize(op.adjoint(plus)))
-    keep = values > 1e-9 * max(values[-1], 1e-300)
+    s, V = _positive_part(op, plus)
+    keep = s > DISTINCT * max(s[0], 1e-300)
     if not keep.any():
         return None
     rows = np.flatnonzero(minus)
@@ -217,11 +234,37 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
         minus[rows[part > 1e-12 * np.maximum(chosen.exact_norms(), 1e-300)]] = 0.0
         if not minus.any():
             return None
-    root = V[:, keep] / np.sqrt(values[keep])
-    top = max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300)
+    inside = op.congruence(V[:, keep] / s[keep])
+    top = max(float(eigvalsh(symmetrize(inside.adjoint(-minus)))[-1]), 1e-300)
     given = float(minus @ b)
     slack = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
     return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
+
+
+def _positive_part(op: Operator, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Descending s (r,) and orthonormal columns V with ``A*(w) = V diag(s^2) V'``; 0 in place of negative eigenvalues.
+
+    The vectors of rows that are sums of squares tell s to one rounding of the largest, and A*(w) tells s^2 so.
+    """
+    on = np.flatnonzero(weight)
+    F, sign = _parts(op.restrict(on), weight[on])
+    if (sign < 0).any():
+        values, V = eigh(symmetrize(op.adjoint(weight)))
+        return np.where(values > 1e-9 * values[-1], np.sqrt(np.maximum(values, 0.0)), 0.0)[::-1], V[:, ::-1]
+    _, s, Vt = np.linalg.svd(np.linalg.qr(F, mode="r"))
+    return np.append(s, np.zeros(op.r - len(s))), Vt.T
+
+
+def _parts(op: Operator, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """F (m, r) and signs (m,) with ``A*(w) = F' diag(sign) F``, from the terms of the rows."""
+    terms = op.outer()
+    share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef
+    V = terms.Z[terms.a] + terms.sign[:, None] * terms.Z[terms.b]
+    F, sign = np.sqrt(np.abs(share))[:, None] * V, np.sign(share)
+    whole = float(weight @ terms.shift)
+    if whole == 0.0:
+        return F, sign
+    return np.vstack([F, np.sqrt(abs(whole)) * np.eye(op.r)]), np.append(sign, np.full(op.r, np.sign(whole)))
 
 
 def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
@@ -284,12 +327,7 @@ def _is_semidefinite_in_parts(op: Operator, weight: np.ndarray) -> bool:
     and a large matrix may meet the rows. So S is not formed. With parts ``sign_t f_t f_t'``, the rows f_t of F, and ``F = Q R`` with
     orthonormal columns of Q, ``S = R' Q' diag(sign) Q R`` is PSD if ``Q' diag(sign) Q`` is.
     """
-    terms = op.outer()
-    share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef
-    V = terms.Z[terms.a] + terms.sign[:, None] * terms.Z[terms.b]
-    whole = float(weight @ terms.shift)
-    F = np.vstack([np.sqrt(np.abs(share))[:, None] * V, np.sqrt(abs(whole)) * np.eye(op.r)])
-    sign = np.concatenate([np.sign(share), np.full(op.r, np.sign(whole))])
+    F, sign = _parts(op, weight)
     size = np.linalg.norm(F, axis=0)
     if not size.any():
         return True

@@ -285,7 +285,11 @@ def _bound_matrices(
             owners.append(row)
             sums.append((vectors, error, C.weights))
             continue
-        if C is None:  # the trace
+        if C is None and len(Z) < Z.shape[1]:  # the trace of few points: the points are its vectors
+            owners.append(row)
+            sums.append((Z, rounding.of_sums(np.eye(len(Z))), np.ones(len(Z))))
+            continue
+        if C is None:
             A = Z.T @ Z
         else:
             C = C if rows is None else C[rows][:, rows]
