@@ -13,10 +13,11 @@ import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
+from bregmat.certificates import infeasibility
 from bregmat.certificates.nearest_matrix import build_reduced_problem
-from bregmat.certificates.problem import Certificate
+from bregmat.certificates.problem import Certificate, Proof
 from bregmat.certificates.restoration import restore
-from bregmat.coordinates.priors import iterate_at_prior, metric_coordinates
+from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.run.loop import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
@@ -246,6 +247,19 @@ def test_time(points, pairs):
     assert result.n_iter == 0
     with pytest.warns(ConvergenceWarning, match="TIME.*max_seconds"):
         check(result)
+
+
+def test_proofs_are_not_improved_when_the_time_is_over():
+    """A proof with rows that it does not need is returned as it is."""
+    row = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.sq_distance(0, 1, 2.0, ">=")
+    rows = row + Constraints.sq_distance([0, 1, 2], [2, 3, 3], 3.0, "<=")
+    logdet = bregmat.LogDet()
+    problem = build_reduced_problem(kernel_coordinates(np.eye(4), logdet), rows, logdet, None, np.inf).problem
+    weights = np.array([1.0, -1.0, 1e-2, 1e-2, 1e-2])
+    proof = Proof(weights, np.arange(5))
+    assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)).rows.tolist() == [0, 1]
+    with time_limit(-1.0):
+        assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)) is proof
 
 
 def test_iterations_inside_of_a_step_keep_the_time_limit(rng):

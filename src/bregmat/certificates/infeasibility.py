@@ -22,6 +22,7 @@ PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their
 DISTINCT = (
     1e-11  # singular values of the positive part of a sum, relative to the largest, above which they are not rounding
 )
+MAX_STACKED = 4  # rows over columns of vectors that are factorised
 MARGIN = 1e-6  # share by which negative weights of a proof are reduced at most
 CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
 NOISE = 1e3  # factor of safety over rounding errors
@@ -63,6 +64,8 @@ def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
 def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
     """A proof that has weights on these rows only, from a search; None if it fails."""
     for y in phase_one(problem, rows):
+        if seconds_left() <= 0:
+            return None
         proof = _from_weights(problem, y)
         if proof is not None:
             return proof
@@ -82,7 +85,7 @@ def irreducible(problem: Nearness, proof: Proof) -> Proof:
     for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
         rest = proof.rows[proof.rows != row]
         left -= work(problem, rest)
-        if not 1 < len(rest) <= MOST_ROWS or left < 0:
+        if not 1 < len(rest) <= MOST_ROWS or left < 0 or seconds_left() <= 0:
             break
         if row in proof.rows:
             proof = _searched(problem, rest) or proof
@@ -168,7 +171,7 @@ def _pruned(problem: Nearness, proof: Proof) -> Proof:
     """The proof without rows that it does not need: blocks of rows with the smallest weights first, then single rows."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
     tries = 0
-    while block >= 1 and tries < MAX_PRUNING:
+    while block >= 1 and tries < MAX_PRUNING and seconds_left() > 0:
         order = np.flatnonzero(proof.dual)
         order = order[np.argsort(np.abs(proof.dual * problem.unit)[order])]
         for first in range(0, len(order), block):
@@ -181,7 +184,7 @@ def _pruned(problem: Nearness, proof: Proof) -> Proof:
             y = proof.dual.copy()
             y[rows] = 0.0
             proof = _mended(problem, y) or proof
-            if tries >= MAX_PRUNING:
+            if tries >= MAX_PRUNING or seconds_left() <= 0:
                 break
         block //= 2
     return proof
@@ -247,7 +250,8 @@ def _positive_part(op: Operator, weight: np.ndarray) -> tuple[np.ndarray, np.nda
     The vectors of rows that are sums of squares tell s to one rounding of the largest, and A*(w) tells s^2 so.
     """
     on = np.flatnonzero(weight)
-    F, sign = _parts(op.restrict(on), weight[on])
+    is_small = len(on) <= MAX_STACKED * op.r  # a factorisation of more vectors costs more than one of the matrix
+    F, sign = _parts(op.restrict(on), weight[on]) if is_small else (weight, np.full(1, -1.0))
     if (sign < 0).any():
         values, V = eigh(symmetrize(op.adjoint(weight)))
         return np.where(values > 1e-9 * values[-1], np.sqrt(np.maximum(values, 0.0)), 0.0)[::-1], V[:, ::-1]
