@@ -24,7 +24,8 @@ from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metri
 from bregmat._kernels import eigen_update
 from bregmat._kernels import secular as secular_kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.certificates.nearest_matrix import NearestMatrix, build_problem
+from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import DIVERGENCES
 
@@ -47,7 +48,7 @@ def metric_problem(pairs: harness.PairProblem, sense: Any = None, scale: Any = 1
     sense = np.where(pairs.similar, "<=", ">=") if sense is None else sense
     constraints = Constraints.sq_distance(pairs.i, pairs.j, pairs.bound * scale, sense)
     divergence = DIVERGENCES.resolve("logdet")
-    coordinates, operator = metric_coordinates(pairs.X, None, divergence).bind(constraints)
+    coordinates, operator, _ = metric_coordinates(pairs.X, None, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, 1.0)
 
 
@@ -67,7 +68,7 @@ def kernel_rows(n: int, rows: int, seed: int = 1) -> tuple[np.ndarray, Constrain
 
 def neumann_problem(prior: np.ndarray, constraints: Constraints) -> NearestMatrix:
     divergence = DIVERGENCES.resolve("vonneumann")
-    coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
+    coordinates, operator, _ = kernel_coordinates(prior, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
 
 

@@ -653,7 +653,13 @@ ENTRIES = {
         signature=bregmat.save,
     ),
     "load": Entry(
-        bregmat.load, None, {"path": dict(PATH.items()) | {"absent": "absent.bm"}}, {"path": "path|No such file"}
+        bregmat.load,
+        None,
+        {
+            "path": dict(PATH.items()) | {"absent": "absent.bm"},
+        },
+        {"path": "path|No such file"},
+        free=("kind",),
     ),
     "register": Entry(
         bregmat.register,
@@ -663,15 +669,15 @@ ENTRIES = {
     ),
     "verify": Entry(
         bregmat.verify,
-        {"problem": {"prior": EYE, "constraints": PAIR}, "result": RESULT},
+        {"result": RESULT, "prior": EYE, "constraints": PAIR},
+        {"result": {"number": 3, "none": None, "thing": Thing(), "array": EYE, "class": bregmat.MatrixResult}},
+        free=("X",),
+    ),
+    "verify with arguments": Entry(
+        lambda problem: bregmat.verify(RESULT, **problem),
+        {"problem": {"prior": EYE, "constraints": PAIR}},
         {
             "problem": {
-                "number": 3,
-                "array": EYE,
-                "list": [EYE, PAIR],
-                "word": "problem",
-                "thing": Thing(),
-                "empty": {},
                 "no constraints": {"prior": EYE},
                 "no prior": {"constraints": PAIR},
                 "unknown": {"prior": EYE, "constraints": PAIR, "divergenz": "logdet"},
@@ -690,7 +696,6 @@ ENTRIES = {
                 "text weight": {"prior": EYE, "constraints": PAIR, "slack_weight": "1"},
                 "points": {"X": X * NAN, "constraints": PAIR},
             },
-            "result": {"number": 3, "none": None, "thing": Thing(), "array": EYE, "class": bregmat.MatrixResult},
         },
         {"problem": "problem|result has|constraints|prior|divergence|loss|slack_weight|X"},
     ),
@@ -729,10 +734,18 @@ ENTRIES = {
             }
         },
     ),
+    "DivergenceSlack": Entry(
+        bregmat.DivergenceSlack, {}, {"divergence": {"word": "best", "number": 3, "thing": Thing()}}
+    ),
     "MultiplicativeUpdates": Entry(
         bregmat.MultiplicativeUpdates,
         {},
-        {"anderson": count(0, none=False), "clamp": number(-1.0, 1.0), "max_iter": count(1, none=False)},
+        {
+            "anderson": count(0, none=False),
+            "clamp": number(-1.0, 1.0),
+            "block": count(1),
+            "max_iter": count(1, none=False),
+        },
     ),
     "Relation": Entry(
         bregmat.Relation,
@@ -747,7 +760,12 @@ ENTRIES = {
     "MetricLearner": Entry(
         with_setting("MetricLearner"),
         {},
-        LEARNER | {"n_components": count(1) | {"many": 7}, "prior": WORD | table(np.eye(3), none=True, square=True)},
+        LEARNER
+        | {
+            "n_components": count(1) | {"many": 7},
+            "prior": WORD | table(np.eye(3), none=True, square=True),
+            "metric": SETTING,
+        },
         free=("unlabeled",),
     ),
     "MetricLearner.fit": Entry(
@@ -920,7 +938,6 @@ ENTRIES |= {
             "spectral_spread": POSITIVE,
             "loss_budget": number(-1.0),
             "instances": SETTING,
-            "mode": SETTING,
             "keep_examples": FLAG,
         },
     ),
@@ -963,12 +980,7 @@ ENTRIES |= {
     "MatrixExponentiatedGradient.regret": Entry(
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
-        {"U": {k: v for k, v in COMPARISON.items() if k != "none"}, "loss_of_U": number(-1.0, none=True)},
-    ),
-    "MatrixExponentiatedGradient.best_in_hindsight": Entry(
-        of_class("MatrixExponentiatedGradient", "best_in_hindsight"),
-        {},
-        {"weight": number(0, -1.0, none=True), "tol": POSITIVE},
+        {"U": COMPARISON, "loss_of_U": number(-1.0, none=True)},
     ),
     "MatrixExponentiatedGradient.mix_with_prior": Entry(
         of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}
@@ -1153,6 +1165,7 @@ COMMANDS = {
             "--solver": NAMES,
             "--prior": NAMES,
             "--strategy": NAMES,
+            "--metric": NAMES,
             "--keep": {"nobody": "nobody"},
             "--categorical": {"nobody": "nobody"},
             "--n-constraints": COUNTS,
@@ -1190,6 +1203,17 @@ COMMANDS = {
             "--port": COUNTS | {"65536": "{}"},
         },
         free=("--demo", "--resume", "--no-browser", "--unlabeled"),
+    ),
+    "retrieve": Command(
+        ["points.csv", "points.csv"],
+        {
+            "queries": FILES,
+            "documents": FILES,
+            "relevant": FILES,
+            "--out": {"absent/m.bm": "absent"},
+            "--seed": COUNTS,
+        },
+        free=("--quiet",),
     ),
     "stream": Command(
         ["pairs.csv", "--dim", "4", "--out", "out.bm"],

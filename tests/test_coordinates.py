@@ -13,7 +13,7 @@ from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates
-from bregmat.coordinates.spans import _orthonormal
+from bregmat.coordinates.spans import orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence
@@ -253,7 +253,7 @@ def dependent_vectors(rng, kind, n=40, d=200):
 @pytest.mark.parametrize("kind", ["cycles", "near copies", "graded"])
 def test_span_of_dependent_vectors(kind, form, rng):
     V, rank = dependent_vectors(rng, kind)
-    coordinates, span = _orthonormal(form(V))
+    coordinates, span = orthonormal(form(V))
     B = span.basis
     assert coordinates.shape == (40, rank)
     assert B.shape == (200, rank)

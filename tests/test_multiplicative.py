@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from bregmat.engine.loop import solve
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
-from bregmat.run.loop import solve
-from bregmat.run.result import ExitReason
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import updated
 
@@ -305,6 +305,10 @@ def test_settings_are_checked():
         MultiplicativeUpdates(anderson=-1)
     with pytest.raises(TypeError, match="max_iter must be an integer; got 2.5"):
         MultiplicativeUpdates(max_iter=2.5)
+    with pytest.raises(ValueError, match="block must be at least 1; got 0"):
+        MultiplicativeUpdates(block=0)
+    with pytest.raises(TypeError, match="block=...\\) needs a program of nnqp without an equality"):
+        nnqp(np.eye(2), [-1.0, 1.0], equality=([1.0, 1.0], 1.0), solver=MultiplicativeUpdates(block=1))
 
 
 def test_violation_is_zero_exactly_at_optimality():

@@ -8,18 +8,17 @@ import pytest
 from scipy import sparse
 from scipy.optimize import lsq_linear, nnls
 
+from bregmat.engine.status import ExitReason, Status
 from bregmat.io import load, save
 from bregmat.quadratic import (
     ExactActiveSet,
     MultiplicativeUpdates,
-    NonnegativeQP,
     QPResult,
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 
 EXACT = 1e-12  # KKT residual promised where A is positive definite
 
@@ -111,7 +110,7 @@ def test_against_every_support(rng, solver):
             assert best == np.inf
             check_infeasible(result, upper, E, e)
         else:
-            check_optimal(result, NonnegativeQP.build(A, b, upper=upper, equality=rows), best)
+            check_optimal(result, QuadraticProgram.build(A, b, upper=upper, equality=rows), best)
     assert seen == {Status.OPTIMAL, Status.UNBOUNDED, Status.INFEASIBLE}
 
 
@@ -271,7 +270,7 @@ def test_bound_holds_for_any_point_and_multiplier(rng):
         A, b, upper, E, e, inside = random_problem(rng)
         if k % 2:
             A = A + np.eye(len(b))
-        problem = NonnegativeQP.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
+        problem = QuadraticProgram.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
         best = least_over_supports(A, b, upper, E, e)
         z, multiplier = rng.standard_normal(len(b)), rng.standard_normal(len(E))
         shift = np.linalg.solve(A, np.sqrt(A.diagonal())) if k % 2 else rng.standard_normal(len(b))
@@ -285,7 +284,7 @@ def test_bound_holds_for_any_point_and_multiplier(rng):
 def test_bound_is_repaired_by_a_shift():
     """At the solution rounded down the reduced gradient is negative: only a shift proves anything."""
     A, b = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-1.0, -1.0])
-    problem = NonnegativeQP.build(A, b)
+    problem = QuadraticProgram.build(A, b)
     x = np.full(2, 1 / 3 - 1e-9)
     assert Evidence(problem, x, np.zeros(0)).bound() == -np.inf
     bound = Evidence(problem, x, np.zeros(0)).bound([(np.ones(2), None)])
@@ -371,7 +370,7 @@ def test_multiplicative_updates(rng):
     X, t = regression(rng, 20)
     A, b = X.T @ X, -X.T @ t
     exact = nnqp(A, b)
-    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10)):
+    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10), MultiplicativeUpdates(block=3)):
         result = nnqp(A, b, solver=solver, tol=1e-4, max_iter=5000)
         assert result.status is Status.OPTIMAL
         assert result.solver.startswith("multiplicative")
@@ -380,6 +379,23 @@ def test_multiplicative_updates(rng):
         assert result.exit_reason is ExitReason.TOLERANCE
         assert result.dual_bound <= exact.objective + 1e-9 * abs(exact.objective)
         assert len(result.history) > 3
+
+
+def test_blocks_of_multiplicative_updates(rng):
+    """With bounds, flat and unbounded directions; small blocks need fewer steps. SciPy's solver is the judge."""
+    X, t = regression(rng, 20)
+    runs = [nnqp(X.T @ X, -X.T @ t, solver=MultiplicativeUpdates(block=k), tol=1e-4) for k in (2, None)]
+    assert 2 * runs[0].n_iter < runs[1].n_iter
+    upper = np.where(np.arange(20) % 3, 0.05, 0.0)
+    boxed = nnqp(X.T @ X, -X.T @ t, upper=upper, solver=MultiplicativeUpdates(block=4), tol=1e-8)
+    judge = lsq_linear(X, t, (0.0, np.maximum(upper, 1e-300)), tol=1e-14)
+    assert boxed.status is Status.OPTIMAL and (boxed.x <= upper).all()
+    assert boxed.objective == pytest.approx(judge.cost - 0.5 * t @ t, rel=1e-7)
+    flat = np.diag([1.0, 0.0, 2.0])
+    assert nnqp(flat, [-1.0, -1.0, 0.0], solver=MultiplicativeUpdates(block=2)).status is Status.UNBOUNDED
+    np.testing.assert_allclose(
+        nnqp(flat, [-1.0, 1.0, 2.0], solver=MultiplicativeUpdates(block=2)).x, [1.0, 0.0, 0.0], atol=1e-8
+    )
 
 
 # ---------------------------------------------------------------- limits
@@ -459,7 +475,7 @@ def test_bound_in_extended_precision(rng):
     A = np.exp(-0.3 * ((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
     result = nnqp(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
     assert result.status is Status.OPTIMAL
-    problem = NonnegativeQP.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    problem = QuadraticProgram.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
     plain = Evidence(problem, result.x, result.equality_dual).bound()
     precise = Evidence(problem, result.x, result.equality_dual, precise=True).bound()
     assert plain < precise <= result.objective + 1e-12 * abs(result.objective)

@@ -8,7 +8,7 @@ import scipy
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.faces import clique_weights
-from bregmat.certificates.problem import Nearness
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.operators.binding import bind
 from cases import DIVERGENCES
 
@@ -157,7 +157,7 @@ def test_planar_cliques_are_solved_on_their_face(divergence, seed):
     assert result.status in ("OPTIMAL", "FEASIBLE")
     assert result.gap <= 1e-5
     assert rows.violation(result.factor).max() <= 1e-9
-    assert verify({"prior": K, "constraints": rows, "divergence": divergence}, result).holds
+    assert verify(result, prior=K, constraints=rows, divergence=divergence).holds
 
 
 def test_logdet_says_that_only_singular_matrices_fit():
@@ -192,7 +192,7 @@ def test_rows_that_vanish_with_a_must_link(divergence, sense):
     result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], 0.5, ">="), divergence=divergence)
     assert result.status == "INFEASIBLE" and result.conflict.tolist() == [0, 2]
     impossible = rows + Constraints.similarity([0], [1], 0.5, ">=")
-    assert verify({"prior": np.eye(3), "constraints": impossible, "divergence": divergence}, result).holds
+    assert verify(result, prior=np.eye(3), constraints=impossible, divergence=divergence).holds
     for bound, its in ((0.5, "<="), (0.0, "==")):
         result = nearest_kernel(np.eye(3), rows + Constraints.similarity([0], [1], bound, its), divergence=divergence)
         assert result.status == "OPTIMAL"
@@ -252,17 +252,17 @@ def test_rows_about_near_copies_are_met_or_not_claimed(divergence):
         claims = result.status in ("OPTIMAL", "FEASIBLE")
         assert not claims or missed <= 1e-6
         met += claims
-        assert verify(arguments, result).status == result.status
+        assert verify(result, **arguments).status == result.status
     assert met >= 5
 
 
 @pytest.mark.parametrize("divergence", NAMES)
 def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
     """The claims of a certificate that takes differences of points as exact."""
-    monkeypatch.setattr(Nearness, "_rounding_of_values", lambda self, *_: np.zeros(self.c))
+    monkeypatch.setattr(NearestMatrix, "_rounding_of_values", lambda self, *_: np.zeros(self.c))
     false = 0
     for result, arguments, missed in near_copies_solved(divergence, range(40)):
         if result.status in ("OPTIMAL", "FEASIBLE") and missed > 1e-6:
             false += 1
-            assert verify(arguments, result).status == "UNKNOWN"
+            assert verify(result, **arguments).status == "UNKNOWN"
     assert false

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import bregmat
 import bregmat.online
 from bregmat import Constraints, MetricLearner, nearest_kernel
-from bregmat.typing import Array
+from bregmat.typing import Array, Frame
 
 X = np.random.default_rng(0).normal(size=(30, 4))
 y = np.arange(30) % 3
@@ -60,7 +60,7 @@ def others() -> None:
     solution = bregmat.nnqp(np.eye(2), [-1.0, -1.0], upper=1.0, solver="pivoting")
     assert_type(solution, bregmat.QPResult)
     print(solution.x, bregmat.nonnegative_least_squares(sp.csr_array(X), X[:, 0]).x)
-    print(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix)
+    assert_type(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix, Array | Frame)
     print(bregmat.balanced_cut(np.ones((4, 4)), random_state=0).labels)
     print(bregmat.nearest_distribution([0.5, 0.5], [[1.0, 0.0]], [0.3], "<=").x)
     assert_type(bregmat.widen_range(bregmat.Factor(X), 0.1), bregmat.Factor)
@@ -70,7 +70,7 @@ def others() -> None:
 
 
 def streams() -> None:
-    online = bregmat.MatrixExponentiatedGradient(30, eta=0.1, loss="squared", instances="pairs", mode="lanczos")
+    online = bregmat.MatrixExponentiatedGradient(30, eta=0.1, loss="squared", instances="pairs")
     online.learn_one((0, 1), 0.5)
     assert_type(online.predict_one((0, 1)), float)
     metric = bregmat.OnlineLogDet(4).partial_fit(X.reshape(-1, 2, 4), np.ones(15), sense="<=")
@@ -80,7 +80,8 @@ def streams() -> None:
 
 def files(path: str) -> None:
     bregmat.save(path, problems(), info={"made": "today"})
-    print(bregmat.load(path), bregmat.verify(np.eye(30), problems()))
+    assert_type(bregmat.load(path, MetricLearner), MetricLearner)
+    print(bregmat.load(path), bregmat.verify(problems()), bregmat.verify(problems(), X=np.eye(30)))
 
 
 # ---------------------------------------------------------------- what is wrong
@@ -102,6 +103,6 @@ def mistakes() -> None:
     problems().optimum  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     bregmat.MarginSVC(kernel="gauss")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.nnqp(np.eye(2), [1.0, 1.0], solver="simplex")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    bregmat.MatrixExponentiatedGradient(mode="fast")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bregmat.MatrixExponentiatedGradient(instances="triples")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.KernelKMeans("3")  # pyright: ignore[reportArgumentType]
     bregmat.save(3, X)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

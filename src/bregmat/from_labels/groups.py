@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_choice, as_rectangular, is_missing, rows_text, to_numpy
+from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
@@ -211,7 +211,7 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     """Class numbers 0, 1, ... in order of first appearance, -1 for rows without a label; int64, shape (n,).
 
     The order does not depend on the names of classes, so neither do pairs that are drawn from them. Raises ``ValueError`` for labels
-    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels.
+    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels. Labels exactly {-1, 0, 1} get a warning.
     """
     values = np.asarray(y)
     if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
@@ -229,11 +229,16 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     if known.dtype.kind in "cf":
         _check_whole(known, rows)
     is_number = isinstance(unlabeled, _NUMBERS) and not isinstance(unlabeled, bool)
-    if is_number and unlabeled == -1 and known.dtype.kind in "if" and set(np.unique(known).tolist()) == {-1, 1}:
-        raise ValueError(
-            "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? "
-            "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
-        )
+    if is_number and unlabeled == -1 and known.dtype.kind in "if":
+        different = set(np.unique(known).tolist())
+        advice = "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
+        if different == {-1, 1}:
+            raise ValueError(
+                f"y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? {advice}"
+            )
+        if different == {-1, 0, 1}:
+            text = "y holds the labels -1, 0 and 1, and unlabeled=-1: rows of label -1 are not used."
+            warn_caller(f"{text} {advice}")
     # a mark of another type than the labels equals none of them: True is not 1, and "1" is not 1
     if known.dtype.kind == "O":
         is_alike = [type(v) is type(unlabeled) or (is_number and _is_number(v)) for v in known]
@@ -290,4 +295,4 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:
     """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
-    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=5)
+    warn_caller(f"{len(rows)} points {why} ({rows_text(rows)}).")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import cached_property
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -165,7 +166,7 @@ class RowLosses:
                 out[rows] = loss.derivatives(b, b, self.gamma[rows], self.scale[rows])[1] * u * u
         return out
 
-    @property
+    @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the dual weights; an end at the steepest slope of a loss is open."""
         lower, upper = np.empty_like(self.bound), np.empty_like(self.bound)
@@ -173,4 +174,6 @@ class RowLosses:
             lower[rows], upper[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
         lower[self.sense > 0] = 0.0
         upper[self.sense < 0] = 0.0
+        for end in (lower, upper):
+            end.setflags(write=False)
         return lower, upper

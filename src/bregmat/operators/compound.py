@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec, weighted_by
 
 CANCELLED = (
     1e-12  # square of a norm, over that of its terms, below which the squares of inner products have lost digits
@@ -45,7 +45,7 @@ class MatrixRows(Operator):
         return MatrixRows(self.A.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        return svec(self.A if S is None else self.A * S)
+        return svec(weighted_by(S, self.A))
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         values, U = np.linalg.eigh(self.A)
@@ -59,8 +59,7 @@ class MatrixRows(Operator):
         return MatrixRows(self.norms()[:, None, None] * np.eye(self.r))
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        squares = self.A * self.A if Psi is None else self.A * self.A * Psi
-        return squares.sum(axis=(1, 2))
+        return weighted_by(Psi, self.A * self.A).sum(axis=(1, 2))
 
     def extents(self, w: np.ndarray) -> np.ndarray:
         S = np.einsum("i,ikl->kl", w, np.abs(self.A))

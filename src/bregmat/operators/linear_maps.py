@@ -141,6 +141,11 @@ class Operator(Protocol):
         return Phi @ Phi.T
 
 
+def weighted_by(S: np.ndarray | None, X: np.ndarray) -> np.ndarray:
+    """``S o X`` for matrices (..., r, r), a new array unless S is None, which stands for 1."""
+    return X if S is None else S * X
+
+
 def drawn_numbers(first: int, count: int, share: float) -> np.ndarray:
     """The numbers in ``first + range(count)`` that are in the sample, less ``first``, by their hashes (SplitMix64, Steele et al. 2014)."""
     x = np.arange(first + 1, first + count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)

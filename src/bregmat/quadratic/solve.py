@@ -9,17 +9,17 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, compose, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.equality import rough_point
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import DenseUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.quadratic.states import Minimum
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)
@@ -56,7 +56,7 @@ class Request:
 
 
 def minimize(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
 ) -> Outcome:
     """Minimise a program with checked data; the certificate is in terms of the given rows, and is the last line of the history.
 
@@ -71,13 +71,13 @@ def minimize(
         rows = problem.rows
         if rows is not None and rows.conflict is not None:
             proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
-            infeasible = _outcome(proof, request, log, ExitReason.CERTIFICATE, "feasibility")
+            infeasible = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, "feasibility")
             outcome = replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
         elif (
             not (problem.b < 0.0).any() and not problem.given.e.any()
         ):  # the objective is at least 0, its value at x = 0
             zero = Minimum(np.zeros(problem.n), tol=request.tol)
-            outcome = _outcome(problem.certify(zero), request, log, ExitReason.TOLERANCE, request.name)
+            outcome = log.outcome(problem.certify(zero), request.tol, ExitReason.TOLERANCE, request.name)
         elif request.updates is not None:
             outcome = _run_updates(problem, start, request, request.updates, log)
         else:
@@ -91,15 +91,7 @@ def minimize(
     return outcome
 
 
-def _outcome(
-    certificate: Any, request: Request, log: RunLog, reason: ExitReason, name: str, n_iter: int = 0
-) -> Outcome:
-    """The outcome of a certificate."""
-    status = certificate.status(request.tol)
-    return Outcome(certificate, status, reason, request.tol, n_iter, log.seconds(), log.history, name)
-
-
-def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
+def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
     most = MAX_ITER if request.max_iter is None else request.max_iter
     limits: dict[str, Any] = {"tol": request.tol, "log": log}
@@ -132,7 +124,7 @@ def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Reques
 
 
 def _run_updates(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
     program = DenseUpdates(problem, is_rough=log.is_late())
@@ -146,24 +138,16 @@ def _run_updates(
     x = found.certificate.x
     if found.status is Status.UNBOUNDED:
         proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)
-        unbounded = _outcome(proof, request, log, ExitReason.CERTIFICATE, name, found.n_iter)
+        unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, found.n_iter)
         return replace(unbounded, status=Status.UNBOUNDED)
     multiplier = np.full(problem.m, found.certificate.state.multiplier)
     end = Minimum(x, multiplier, tol=request.tol, directions=[x, *program.directions])
-    return _outcome(problem.certify(end), request, log, found.exit_reason, name, found.n_iter)
+    return log.outcome(problem.certify(end), request.tol, found.exit_reason, name, found.n_iter)
 
 
-def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
+def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:
     """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
     proof = outcome.certificate
     is_unbounded = outcome.status is Status.UNBOUNDED
-    return QPResult(
-        **outcome.shared(),
-        x=proof.x,
-        dual=problem.gradient(proof.x) if is_unbounded else proof.dual,
-        equality_dual=proof.equality_dual,
-        kkt_residual=proof.kkt_residual,
-        bound_perturbation=proof.bound_perturbation,
-        curvature_tolerance=proof.curvature_tolerance,
-        direction=proof.dual if is_unbounded else None,
-    )
+    ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
+    return compose(QPResult, outcome, **ray)

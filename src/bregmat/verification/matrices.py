@@ -10,15 +10,15 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.points import as_points
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
-from bregmat.run.result import MatrixResult
 from bregmat.verification import extended
 from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
@@ -39,7 +39,6 @@ UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, above 
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
 OPTIONS = "prior X constraints divergence loss slack_weight"
-IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size"
 
 
 @recompute.register
@@ -63,20 +62,21 @@ class Recomputation:
 
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
         wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
-        known = f"{OPTIONS} {IGNORED}".split()
-        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
+        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=OPTIONS.split())
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
-            raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
+            raise TypeError(f"constraints must be Constraints; got {type(self.constraints).__name__}.")
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "logdet"))
         self.is_metric = "X" in arguments
         check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
         prior: Any = arguments.get("prior")
+        if isinstance(prior, Factor) and isinstance(prior.G0, CheckedPoints):  # of a learner
+            prior = Factor(prior.G0.points)
         if prior is not None and not isinstance(prior, Factor):
             prior = as_matrix("prior", prior, symmetric=True, sparse="dense")
         elif prior is None and not self.is_metric:
-            raise TypeError("problem: prior must be a matrix or a Factor; got None.")
+            raise TypeError("prior must be a matrix or a Factor; got None.")
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
         self.constraints.check_range(n)
         order, c = len(result.coordinates.t0), self.constraints.n_constraints

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.certificates.status import Status
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
+from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
 from bregmat.verification.figures import ROUNDING, Verification
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -130,7 +130,9 @@ class MetricOptions:
     loss: Annotated[
         Word,
         named(
-            "relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own", panel=LEARNING
+            "relative_slack, squared, squared_hinge or divergence_slack.",
+            shown="squared_hinge, or the divergence's own",
+            panel=LEARNING,
         ),
     ] = None
     solver: Annotated[str, named("auto, or the name of a solver.", panel=LEARNING)] = "auto"
@@ -190,8 +192,10 @@ class MetricOptions:
         from bregmat.estimators.linear_maps import PRIORS
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.objective.losses import LOSSES
-        from bregmat.run.loop import SOLVERS
+        from bregmat.solvers.base import SOLVERS
+        from bregmat.typing import MetricKind
 
+        as_choice("--metric", self.metric, ("auto", *get_args(MetricKind)))
         as_choice("--prior", self.prior, ("auto", *PRIORS))
         as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))
         as_choice("--solver", self.solver, ("auto", *SOLVERS))

@@ -11,15 +11,14 @@ from bregmat.applications.cut.graph import read_graph
 from bregmat.applications.cut.problem import CENTRAL_PATH, LOW_RANK, SMALL, BalancedCut
 from bregmat.applications.cut.result import CutResult
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_limits, generator
-from bregmat.base.threads import warns_if_interrupted
-from bregmat.run.loop import RunLog, solve_sequence
-from bregmat.run.result import Record
+from bregmat.engine.loop import RunLog, compose, returns_result, solve_sequence
+from bregmat.engine.status import Record
 from bregmat.typing import CutSolverName, Graph, RandomState
 
 FALLBACK = 1500  # vertices up to which the central path is followed if the factor form stalls
 
 
-@warns_if_interrupted
+@returns_result
 def balanced_cut(
     graph: Graph,
     *,
@@ -121,13 +120,6 @@ def balanced_cut(
         methods.append(CENTRAL_PATH)
     plan = [(method, method.max_iter if max_iter is None else int(max_iter)) for method in methods]
     outcome = solve_sequence(problem, plan, tol=tol, log=log)
-    proof = outcome.certificate
-    labels = work.balance.labels(proof.x)
+    labels = work.balance.labels(outcome.certificate.x)
     name = outcome.solver if outcome.n_iter else "certificate of the cut"
-    return CutResult(
-        **outcome.shared() | {"solver": name},
-        labels=labels,
-        imbalance=work.balance.imbalance(labels),
-        relaxation_bound=proof.relaxation_bound,
-        dual=proof.dual,
-    )
+    return compose(CutResult, outcome, solver=name, labels=labels, imbalance=work.balance.imbalance(labels))

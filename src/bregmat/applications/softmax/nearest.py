@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.softmax.newton import SemismoothNewton
+from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
-from bregmat.applications.softmax.scores import PairScores
+from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import MatrixResult, Record, Status
+from bregmat.engine.loop import RunLog, compose, returns_result, solve
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind
+from bregmat.objective.divergences import DIVERGENCES
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.typing import DivergenceName
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
@@ -33,9 +38,12 @@ class SoftmaxResult(MatrixResult):
         scores at the matrix. Model files leave them out.
     """
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    _kind: ClassVar[Kind] = replace(
+        MatrixResult._kind, statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    )
 
 
+@returns_result
 def softmax_metric(
     scores: PairScores,
     targets: np.ndarray,
@@ -43,6 +51,7 @@ def softmax_metric(
     temperature: float,
     weights: np.ndarray | float = 1.0,
     allowed: np.ndarray | None = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
@@ -51,7 +60,7 @@ def softmax_metric(
 ) -> SoftmaxResult:
     """The positive semidefinite matrix nearest to the identity under softmax losses over groups of scores.
 
-    ``minimize 1/2 |W - I|^2 + sum_i gamma_i (temperature * logsumexp_j(v_ij / temperature) - sum_j y_ij v_ij)`` over ``W >= 0``. Use it
+    ``minimize D(W, I) + sum_i gamma_i (temperature * logsumexp_j(v_ij / temperature) - sum_j y_ij v_ij)`` over ``W >= 0``. Use it
     to learn from queries and their answers, or from labelled rows, whose groups are the rows of the same class among all rows. For the
     prior ``kappa I`` multiply the rows of the scores by ``sqrt(kappa)``; the learned matrix is then ``kappa W``.
 
@@ -67,6 +76,8 @@ def softmax_metric(
         Weight gamma of each query; positive.
     allowed : ndarray of bool, shape (n, m), optional
         Which documents are in the group of a query; by default all. Labelled rows exclude themselves.
+    divergence : {"frobenius", "logdet", "vonneumann"} or object
+        Divergence D; "frobenius" is ``1/2 |W - I|^2``.
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -89,7 +100,8 @@ def softmax_metric(
 
     Notes
     -----
-    Semismooth Newton steps (:class:`bregmat.applications.softmax.newton.SemismoothNewton`). If the rows span few dimensions, the problem is
+    Semismooth Newton steps (:class:`bregmat.applications.softmax.newton.SemismoothNewton`) for the Frobenius divergence, otherwise Newton
+    steps in mirror coordinates (:class:`bregmat.applications.softmax.newton.MirrorSteps`). If the rows span few dimensions, the problem is
     solved in their span: W differs from the identity there only.
 
     Examples
@@ -108,21 +120,104 @@ def softmax_metric(
     inside = scores if basis is None else scores.in_basis(basis)
     if basis is not None and start is not None:
         start = basis.T @ start @ basis
-    problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
+    D = DIVERGENCES.resolve(divergence)
+    problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
+    solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
     log = RunLog(callback, max_seconds)
-    outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
-    proof = outcome.certificate
-    prior = np.ones(inside.queries.shape[1])
+    outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
     span = None if basis is None else Span.of_basis(basis)
-    return SoftmaxResult(
-        **outcome.shared(),
-        iterate=proof.iterate,
+    return compose(
+        SoftmaxResult,
+        outcome,
         last=outcome.state.point.iterate,
-        coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
-        dual=proof.dual,
-        values=proof.values,
+        coordinates=Coordinates(None, problem.t0, span=span, identity=True, is_finite=True),
         violation=np.zeros(0),
     )
+
+
+def cosine_metric(
+    queries: np.ndarray,
+    documents: np.ndarray,
+    targets: np.ndarray,
+    *,
+    n_passes: int = 3,
+    start: np.ndarray | None = None,
+    callback: Callable[[Record], Any] | None = None,
+    **settings: Any,
+) -> SoftmaxResult:
+    """A matrix nearest to the identity under softmax losses of cosines, which are not linear in the matrix.
+
+    Each pass solves the convex problem with the cosines linearised at the solution of the pass before. Passes end when the objective with
+    the true cosines no longer falls.
+
+    Parameters
+    ----------
+    queries, documents : ndarray, shapes (n, d) and (m, d)
+    targets : ndarray, shape (n, m)
+        As in :func:`softmax_metric`.
+    n_passes : int
+        Largest number of passes.
+    start : ndarray, shape (d, d), optional
+        The matrix at which cosines are linearised first; by default the identity.
+    callback : callable, optional
+        Called with the records of all passes; ``stage`` of a record is the number of its pass.
+    **settings
+        Further arguments of :func:`softmax_metric`: temperature, weights, allowed, divergence, tol, max_iter.
+
+    Returns
+    -------
+    SoftmaxResult
+        Of the last pass that lowered the objective with the true cosines, with the history of all passes.
+    """
+    W = np.eye(queries.shape[1]) if start is None else start
+    history: list[Record] = []
+    best: SoftmaxResult | None = None
+    value = np.inf if start is None else _true_objective(queries, documents, targets, W, **settings)
+
+    before: Record | None = None  # the last record of the pass before
+
+    def record(row: Record) -> Any:
+        if before is not None:
+            row = replace(
+                row,
+                iteration=before.iteration + 1 + row.iteration,
+                seconds=before.seconds + row.seconds,
+                stage=before.stage + 1,
+            )
+        history.append(row)
+        return None if callback is None else callback(row)
+
+    for _ in range(n_passes):
+        before = history[-1] if history else None
+        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
+        M = found.coordinates.metric(found.iterate)
+        new = _true_objective(queries, documents, targets, M, **settings)
+        is_over = not new < value or found.exit_reason is ExitReason.INTERRUPTED
+        if best is None or new < value or found.exit_reason is ExitReason.INTERRUPTED:
+            best, W, value = found, M, new
+        if is_over:
+            break
+    assert best is not None
+    return replace(best, history=history, n_iter=history[-1].iteration, seconds=history[-1].seconds)
+
+
+def _true_objective(
+    queries: np.ndarray,
+    documents: np.ndarray,
+    targets: np.ndarray,
+    W: np.ndarray,
+    *,
+    temperature: float,
+    weights: np.ndarray | float = 1.0,
+    allowed: np.ndarray | None = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
+    **unused: Any,
+) -> float:
+    """The objective of :func:`cosine_metric` with the true cosines."""
+    weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
+    problem = SoftmaxGroups(PairScores(queries, documents), targets, weights, temperature, allowed)
+    loss, _, _ = problem.loss(cosine_scores(queries, documents, W))
+    return float(DIVERGENCES.resolve(divergence)(W, np.eye(len(W)))) + loss
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:
