@@ -160,7 +160,7 @@ def test_a_similarity_above_the_trace_is_contradicted_beside_a_near_copy(diverge
         # trace (sum of all x x') + single x_0 x_0' is PSD in exact arithmetic, and y . b < 0
         assert trace > 0 and single >= -trace
         assert single * Fraction(float(rows.bound[0])) + trace * Fraction(float(rows.bound[1])) < 0
-        assert verify({"X": X, "constraints": rows, "divergence": divergence}, result).holds
+        assert verify(result, X=X, constraints=rows, divergence=divergence).holds
 
 
 @pytest.mark.parametrize("apart", [0.0, 1e-16, 1e-12, 1e-9, 1e-5, 1e-3])
