@@ -446,3 +446,15 @@ def test_cliques_in_as_many_dimensions_as_they_fill_are_left_alone(rng):
     rows = Constraints.sq_distance(i, j, 2.0 * ((flat[i] - flat[j]) ** 2).sum(axis=1), "==")
     result = nearest_metric(flat[:, :2], rows)
     assert result.status == "OPTIMAL" and result.singular is None
+
+
+def test_norms_of_sums_of_squares_are_those_of_their_matrices(rng):
+    """From inner products of vectors; of points of very different lengths and near copies, whose terms cancel, from matrices."""
+    Z = rng.normal(size=(30, 6)) * 10.0 ** rng.uniform(-8, 3, (30, 1))
+    Z[3] = Z[4] * (1.0 + 1e-9)
+    i, j, k = rng.permutation(30), rng.permutation(30), rng.permutation(30)
+    on = (i != j) & (j != k) & (k != i)
+    rows = Constraints.similarity(i, j, 1.0, "<=") + Constraints.comparison(i[on], j[on], i[on], k[on])
+    op = bind(rows + Constraints.similarity_comparison([3], [1], [4], [1]) + Constraints.trace(3.0), Z)
+    exact = [np.linalg.norm(op.restrict(np.array([row])).adjoint(np.ones(1))) for row in range(op.c)]
+    assert np.allclose(op.exact_norms(), exact, rtol=1e-3, atol=0.0)

@@ -3,6 +3,7 @@
 import itertools
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ import bregmat
 from bregmat import Constraints, ExitReason, Result, SolverError, Status, check, nearest_kernel, nearest_metric, verify
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
+from bregmat.certificates import infeasibility
 from bregmat.certificates.nearest_matrix import build_reduced_problem
 from bregmat.certificates.restoration import restore
-from bregmat.coordinates.priors import iterate_at_prior, metric_coordinates
-from bregmat.engine.problem import Certificate
+from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
+from bregmat.engine.problem import Certificate, Proof
 from bregmat.solvers.base import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
@@ -142,6 +144,25 @@ def test_proofs_of_infeasibility_have_room():
     assert y @ rows.bound < 0
 
 
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+@pytest.mark.parametrize("apart", [1e-4, 1e-5, 1e-6])
+def test_a_similarity_above_the_trace_is_contradicted_beside_a_near_copy(divergence, apart):
+    """``K_00 <= tr K``: UNKNOWN at matrices of 1e17 where the sum of the points had lost the difference, or weights off by 1e-9."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(5, 9))
+        X[1] = X[0] * (1.0 + apart * rng.normal(size=9))
+        total = float((X * X).sum()) / 3.0
+        rows = Constraints.diagonal([total * (1.0 + 10.0 ** rng.uniform(-4, 0))], [0]) + Constraints.trace(total)
+        result = nearest_metric(X, rows, divergence=divergence)
+        assert result.status == "INFEASIBLE"
+        single, trace = map(Fraction, result.dual)
+        # trace (sum of all x x') + single x_0 x_0' is PSD in exact arithmetic, and y . b < 0
+        assert trace > 0 and single >= -trace
+        assert single * Fraction(float(rows.bound[0])) + trace * Fraction(float(rows.bound[1])) < 0
+        assert verify(result, X=X, constraints=rows, divergence=divergence).holds
+
+
 @pytest.mark.parametrize("apart", [0.0, 1e-16, 1e-12, 1e-9, 1e-5, 1e-3])
 @pytest.mark.parametrize("divergence", DIVERGENCES, ids=repr)
 def test_points_that_are_nearly_equal_contradict_nothing(divergence, apart):
@@ -226,6 +247,19 @@ def test_time(points, pairs):
     assert result.n_iter == 0
     with pytest.warns(ConvergenceWarning, match="TIME.*max_seconds"):
         check(result)
+
+
+def test_proofs_are_not_improved_when_the_time_is_over():
+    """A proof with rows that it does not need is returned as it is."""
+    row = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.sq_distance(0, 1, 2.0, ">=")
+    rows = row + Constraints.sq_distance([0, 1, 2], [2, 3, 3], 3.0, "<=")
+    logdet = bregmat.LogDet()
+    problem = build_reduced_problem(kernel_coordinates(np.eye(4), logdet), rows, logdet, None, np.inf).problem
+    weights = np.array([1.0, -1.0, 1e-2, 1e-2, 1e-2])
+    proof = Proof(weights, np.arange(5))
+    assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)).rows.tolist() == [0, 1]
+    with time_limit(-1.0):
+        assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)) is proof
 
 
 def test_iterations_inside_of_a_step_keep_the_time_limit(rng):

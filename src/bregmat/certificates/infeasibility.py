@@ -24,13 +24,16 @@ DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
+DISTINCT = 1e-11  # singular values of the positive part of a sum, relative to the largest, that are not rounding
+MAX_STACKED = 4  # rows over columns of vectors that are factorised
+MARGIN = 1e-6  # share by which negative weights of a proof are reduced at most
 NOISE = 1e3  # factor of safety over rounding errors
 
 
 def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from multipliers, with as few rows as possible; None if they are no proof."""
     proof = _from_weights(problem, mu)
-    return None if proof is None else irreducible(problem, _pruned(problem, proof))
+    return None if proof is None else _with_margin(problem, irreducible(problem, _pruned(problem, proof)))
 
 
 def contradiction_of_few(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
@@ -40,7 +43,7 @@ def contradiction_of_few(problem: NearestMatrix, mu: np.ndarray) -> Proof | None
     if work(problem, rows) > MOST_WORK:
         return None
     proof = _searched(problem, rows)
-    return None if proof is None else irreducible(problem, proof)
+    return None if proof is None else _with_margin(problem, irreducible(problem, proof))
 
 
 def _from_weights(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
@@ -63,6 +66,8 @@ def _from_weights(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
 def _searched(problem: NearestMatrix, rows: np.ndarray) -> Proof | None:
     """A proof that has weights on these rows only, from a search; None if it fails."""
     for y in phase_one(problem, rows):
+        if seconds_left() <= 0:
+            return None
         proof = _from_weights(problem, y)
         if proof is not None:
             return proof
@@ -82,11 +87,24 @@ def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
         rest = proof.rows[proof.rows != row]
         left -= work(problem, rest)
-        if not 1 < len(rest) <= MOST_ROWS or left < 0:
+        if not 1 < len(rest) <= MOST_ROWS or left < 0 or seconds_left() <= 0:
             break
         if row in proof.rows:
             proof = _searched(problem, rest) or proof
     return proof
+
+
+def _with_margin(problem: NearestMatrix, proof: Proof) -> Proof:
+    """The proof with smaller negative weights, so that ``A*(y)`` is PSD by more than the rounding of weights; or the proof itself.
+
+    The sum becomes ``(1 - s) A*(y) + s A*(y+)``, and s is at most half of the share at which ``y . b`` would be 0.
+    """
+    y, b = proof.dual, problem.losses.bound
+    minus = np.minimum(y, 0.0)
+    if not minus.any() or not (y > 0).any():
+        return proof
+    given = max(-float(minus @ b), 1e-300)
+    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / given) * minus) or proof
 
 
 def _mended(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
@@ -155,7 +173,7 @@ def _pruned(problem: NearestMatrix, proof: Proof) -> Proof:
     """The proof without rows that it does not need: blocks of rows with the smallest weights first, then single rows."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
     tries = 0
-    while block >= 1 and tries < MAX_PRUNING:
+    while block >= 1 and tries < MAX_PRUNING and seconds_left() > 0:
         order = np.flatnonzero(proof.dual)
         order = order[np.argsort(np.abs(proof.dual * problem.unit)[order])]
         for first in range(0, len(order), block):
@@ -168,7 +186,7 @@ def _pruned(problem: NearestMatrix, proof: Proof) -> Proof:
             y = proof.dual.copy()
             y[rows] = 0.0
             proof = _mended(problem, y) or proof
-            if tries >= MAX_PRUNING:
+            if tries >= MAX_PRUNING or seconds_left() <= 0:
                 break
         block //= 2
     return proof
@@ -209,8 +227,8 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     if float(plus @ b) + float(np.minimum(minus * b, 0.0).sum()) >= 0:
         return None  # y . b < 0 needs larger negative weights
     op = _in_own_units(problem.operator, y)
-    values, V = eigh(symmetrize(op.adjoint(plus)))
-    keep = values > 1e-9 * max(values[-1], 1e-300)
+    s, V = _positive_part(op, plus)
+    keep = s > DISTINCT * max(s[0], 1e-300)
     if not keep.any():
         return None
     rows = np.flatnonzero(minus)
@@ -221,11 +239,38 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
         minus[rows[part > 1e-12 * np.maximum(chosen.exact_norms(), 1e-300)]] = 0.0
         if not minus.any():
             return None
-    root = V[:, keep] / np.sqrt(values[keep])
-    top = max(float(eigvalsh(root.T @ symmetrize(op.adjoint(-minus)) @ root)[-1]), 1e-300)
+    inside = op.congruence(V[:, keep] / s[keep])
+    top = max(float(eigvalsh(symmetrize(inside.adjoint(-minus)))[-1]), 1e-300)
     given = float(minus @ b)
     slack = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
     return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
+
+
+def _positive_part(op: Operator, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Descending s (r,) and orthonormal columns V with ``A*(w) = V diag(s^2) V'``; 0 in place of negative eigenvalues.
+
+    The vectors of rows that are sums of squares tell s to one rounding of the largest, and A*(w) tells s^2 so.
+    """
+    on = np.flatnonzero(weight)
+    is_small = len(on) <= MAX_STACKED * op.r  # a factorisation of more vectors costs more than one of the matrix
+    F, sign = _parts(op.restrict(on), weight[on]) if is_small else (weight, np.full(1, -1.0))
+    if (sign < 0).any():
+        values, V = eigh(symmetrize(op.adjoint(weight)))
+        return np.where(values > 1e-9 * values[-1], np.sqrt(np.maximum(values, 0.0)), 0.0)[::-1], V[:, ::-1]
+    _, s, Vt = np.linalg.svd(np.linalg.qr(F, mode="r"))
+    return np.append(s, np.zeros(op.r - len(s))), Vt.T
+
+
+def _parts(op: Operator, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """F (m, r) and signs (m,) with ``A*(w) = F' diag(sign) F``, from the terms of the rows."""
+    terms = op.outer()
+    share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef
+    V = terms.Z[terms.a] + terms.sign[:, None] * terms.Z[terms.b]
+    F, sign = np.sqrt(np.abs(share))[:, None] * V, np.sign(share)
+    whole = float(weight @ terms.shift)
+    if whole == 0.0:
+        return F, sign
+    return np.vstack([F, np.sqrt(abs(whole)) * np.eye(op.r)]), np.append(sign, np.full(op.r, np.sign(whole)))
 
 
 def _known_trace(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
@@ -288,12 +333,7 @@ def _is_semidefinite_in_parts(op: Operator, weight: np.ndarray) -> bool:
     and a large matrix may meet the rows. So S is not formed. With parts ``sign_t f_t f_t'``, the rows f_t of F, and ``F = Q R`` with
     orthonormal columns of Q, ``S = R' Q' diag(sign) Q R`` is PSD if ``Q' diag(sign) Q`` is.
     """
-    terms = op.outer()
-    share = np.repeat(weight, np.diff(terms.ptr)) * terms.coef
-    V = terms.Z[terms.a] + terms.sign[:, None] * terms.Z[terms.b]
-    whole = float(weight @ terms.shift)
-    F = np.vstack([np.sqrt(np.abs(share))[:, None] * V, np.sqrt(abs(whole)) * np.eye(op.r)])
-    sign = np.concatenate([np.sign(share), np.full(op.r, np.sign(whole))])
+    F, sign = _parts(op, weight)
     size = np.linalg.norm(F, axis=0)
     if not size.any():
         return True

@@ -286,7 +286,11 @@ def _bound_matrices(
             owners.append(row)
             sums.append((vectors, error, C.weights))
             continue
-        if C is None:  # the trace
+        if C is None and len(Z) < Z.shape[1]:  # the trace of few points: the points are its vectors
+            owners.append(row)
+            sums.append((Z, rounding.of_sums(np.eye(len(Z))), np.ones(len(Z))))
+            continue
+        if C is None:
             A = Z.T @ Z
         else:
             C = C if rows is None else C[rows][:, rows]
@@ -333,7 +337,7 @@ def row_errors(
     if len(t.row) and not are_exact:
         a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
-        squares = np.bincount(t.row, np.abs(t.coef) * size**2, c)
+        squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)
             constant[row] = _size_of_sum(Z[a[on]] + t.sign[on, None] * Z[b[on]], t.coef[on], size[on])

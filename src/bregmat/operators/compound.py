@@ -11,6 +11,9 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat._kernels.arrays import OuterRows
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec, weighted_by
 
+CANCELLED = (
+    1e-12  # square of a norm, over that of its terms, below which the squares of inner products have lost digits
+)
 FEW = 50  # rows that are taken as matrices in a Gram matrix
 
 
@@ -151,6 +154,21 @@ class SignedSums(Operator):
         """Upper bounds of the Frobenius norms, by the triangle inequality."""
         return abs(self.P) @ self.base.values_diagonal(None)  # |v v'| = |v|^2
 
+    def exact_norms(self) -> np.ndarray:
+        """From the inner products of the k vectors of each row; rows whose terms nearly cancel, from their matrices."""
+        out, lost = np.zeros(self.c), np.zeros(self.c, dtype=bool)
+        for part, place in self.blocks():
+            V, coef = self.base.vectors(self.P.indices[place]), self.P.data[place]
+            G = V @ V.transpose(0, 2, 1)
+            # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2, wrong by about 1e-16 natural^2
+            square = np.einsum("is,ist,it->i", coef, G * G, coef)
+            natural = np.einsum("is,iss->i", np.abs(coef), G)
+            out[part], lost[part] = np.sqrt(np.maximum(square, 0.0)), square <= CANCELLED * natural**2
+        rows = np.flatnonzero(lost & (self.norms() > 0))
+        if len(rows):
+            out[rows] = Operator.exact_norms(self.restrict(rows))
+        return out
+
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         """Upper bounds of ``<A_i, Psi o A_i>``, by the triangle inequality ``|sum_t P_it A_t| <= sum_t |P_it| |A_t|``."""
         return (abs(self.P) @ np.sqrt(self.base.squared_norms(Psi))) ** 2
@@ -241,6 +259,9 @@ class Stacked(Operator):
 
     def norms(self) -> np.ndarray:
         return self._each("norms")
+
+    def exact_norms(self) -> np.ndarray:
+        return self._each("exact_norms")
 
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
         return self._each("squared_norms", Psi)

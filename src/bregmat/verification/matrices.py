@@ -222,11 +222,13 @@ class Recomputation:
         ended = self.losses.ended(p, self._allowed(noise))
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
-        (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
         # an infinite objective beside UNKNOWN claims nothing
         claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
-        gap = (upper + blur / 16.0 - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
+        (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
+        # rounding of a singular dense prior decides its range: a bound that differs by no more counts, up to the tolerance
+        known = max(bound, min(float(result.dual_bound), bound + min(turned, result.tol * size)))
+        gap = (upper + blur / 16.0 - known + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = HALF_DIGITS * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())

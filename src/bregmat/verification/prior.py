@@ -10,7 +10,7 @@ from bregmat.base.tolerances import EPS, RANK_TOL, SUM_ROUNDING, TINY
 from bregmat.coordinates.priors import Factor
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import TURNED  # part of the problem: it decides which rows are 0
-from bregmat.verification.extended import eigenpairs, numbers
+from bregmat.verification.extended import eigenpairs, numbers, unit_of
 
 
 class DecomposedPrior:
@@ -24,8 +24,8 @@ class DecomposedPrior:
     vague : ndarray, shape (r,)
         Rounding error of the prior, relative to each eigenvalue.
     turned : ndarray, shape (r,)
-        Errors of the entries of P if rounding of a dense singular prior rotates its range; 0 if the prior has full rank, since P is
-        then only a change of basis.
+        Errors of the entries of P if rounding of a dense singular prior rotates its range, or of the products ``G map`` of a factor; 0 if
+        a dense prior has full rank, since P is then only a change of basis.
     map : ndarray, shape (d, r), or None
         For a factor G (N, d) of a kernel, ``P = G map``; else None.
     is_identity : bool
@@ -93,6 +93,9 @@ class DecomposedPrior:
             self.P, self.l, self.sq_norms = basis, values, np.ones_like(values)
         is_whole = is_factor or len(values) == len(basis)
         self.turned = (not is_whole) * self.vague * np.sqrt(self.sq_norms.astype(float))
+        if self.map is not None:  # rounding of the products of the rows of G with the map
+            error = len(self.map) * unit_of(real) * float(np.sqrt((G * G).sum(axis=1).max(initial=0)))
+            self.turned = error * np.sqrt((self.map**2).sum(axis=0)).astype(float)
         # Rounding of a kernel also rotates its eigenvectors.
         if points is None and not is_factor:
             turned = values.max(initial=0) / values if divergence.keeps_range else np.ones_like(values)

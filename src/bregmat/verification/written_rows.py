@@ -67,7 +67,8 @@ class WrittenRows:
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         # Differences of data are formed before they are mapped.
-        self._write_terms(Z if given is None else given[0][rows].astype(self.real), place, lengths)
+        self.data = Z if given is None else given[0][rows].astype(self.real)  # of the touched points
+        self._write_terms(self.data, place, lengths)
         if given is not None and given[1] is not None:
             self.V = self.raw @ given[1]
         # A vector that is only rounding of its terms is 0.
@@ -125,8 +126,11 @@ class WrittenRows:
         blur = blur + np.sqrt(((whole - Y) ** 2).sum(axis=1))  # what counts as 0 is rounding
         np.add.at(p, self.owner, self.coef * lengths**2)
         np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
+        size = (
+            np.sqrt((G * G).sum(axis=1)) if B is None else np.sqrt(((np.abs(self.data) @ np.abs(B)) ** 2).sum(axis=1))
+        )
         for row, (A, _) in self.matrices.items():
-            p[row], noise[row] = _value(self.constraints.matrix(row), G)
+            p[row], noise[row] = _value(self.constraints.matrix(row), G, EPS * size.astype(float))
             if not A.any():  # it counts as 0, and 0 <= 0 holds
                 p[row], noise[row] = 0.0, (noise[row] + abs(float(p[row]))) * (self.constraints.bound[row] != 0)
         p[self.zero], noise[self.zero] = 0.0, 0.0
@@ -279,17 +283,19 @@ def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return (B if np.abs(B).max(initial=0) > VANISHING * (lengths @ np.abs(A) @ lengths) else np.zeros_like(B)), N
 
 
-def _value(C: Any, G: np.ndarray) -> tuple[Any, float]:
-    """``<C, G G'>``, and its error due to rounding of G."""
+def _value(C: Any, G: np.ndarray, blur: np.ndarray) -> tuple[Any, float]:
+    """``<C, G G'>``, and its error if the rows of G are wrong by ``blur`` (n,)."""
+    lengths = np.sqrt((G * G).sum(axis=1)).astype(float)
     if C is None:
-        return (G * G).sum(), EPS * float((G * G).sum())
+        return (G * G).sum(), float(blur @ (2.0 * lengths + blur))
     if isinstance(C, LowRankMatrix):
-        V, w, size = C.vectors, C.weights, np.sqrt((G * G).sum(axis=1)).astype(float)
+        V, w = C.vectors, C.weights
         Y = V.T.astype(G.dtype) @ G
-        lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), EPS * (np.abs(V).T @ size)
+        lengths, blur = np.sqrt((Y * Y).sum(axis=1)).astype(float), np.abs(V).T @ blur
         return (w * (Y * Y).sum(axis=1)).sum(), float(np.abs(w) @ (blur * (2.0 * lengths + blur)))
     A = _dense(C).astype(G.dtype)
-    return ((A @ G) * G).sum(), 4.0 * EPS * float(((np.abs(A) @ np.abs(G)) * np.abs(G)).sum())
+    sizes = np.abs(A).astype(float)
+    return ((A @ G) * G).sum(), 2.0 * float(blur @ (sizes @ (2.0 * lengths + blur)))
 
 
 def _absolute(A: np.ndarray) -> np.ndarray:
