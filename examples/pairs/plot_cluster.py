@@ -1,11 +1,11 @@
 """
-=======================================
-A metric from a folder, on a cluster
-=======================================
+===================================================
+Learn a metric from Parquet files on a Dask cluster
+===================================================
 
-Comparisons that fill a folder of Parquet files, points in a mapped file, and the workers of a Dask cluster, here four processes of
-this machine. Rows and their dual weights stay with the workers; a step sends matrices of the order of the features. The answer has the same
-bits on any number of workers, and on none.
+The constraints are in a folder of Parquet files, the points in a memory-mapped file, and the work is done by a Dask cluster, here four
+processes of this machine. Constraints and their multipliers stay with the workers, and a step sends matrices of the order of the number
+of features. The result has the same bits for any number of workers, and without a cluster.
 """
 
 # %%
@@ -89,6 +89,7 @@ if __name__ == "__main__":  # worker processes import this file
     weight = np.diag(result.metric())
     assert weight[: d // 2].mean() > 1.5 * weight[d // 2 :].mean()
 
+    # sphinx_gallery_thumbnail_panel = (1, 0)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     left.bar(np.arange(d), np.diag(result.metric()), color="#0072B2")
     left.set(xlabel="feature, by growing noise", ylabel="weight in the metric")
