@@ -346,7 +346,7 @@ def test_identical_points_that_shall_be_apart(divergence, slack_weight):
     """Even with slack this costs infinity; the squared hinge alone has a finite price for it."""
     points = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     rows = pair([0, 0, 2], [1, 2, 0], [1.0, 2.0, 3.0], ">=")
-    with raises(ValueError, r"rows 1, 2: sq_dist\(0, 2\) >= 2 can never hold, because the points are identical"):
+    with raises(ValueError, r"constraints 1, 2: sq_dist\(0, 2\) >= 2 can never hold, because the points are identical"):
         nearest_metric(points, rows, divergence=divergence, slack_weight=slack_weight)
     result = nearest_metric(points, rows, divergence=divergence, slack_weight=1.0, loss=SquaredHinge())
     assert result.status == "OPTIMAL"
@@ -362,7 +362,7 @@ def test_points_that_differ_only_where_the_prior_counts_as_0():
 
 def test_identical_points_with_other_senses():
     points = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
-    with raises(ValueError, r"row 0: sq_dist\(0, 1\) == 2 can never hold"):
+    with raises(ValueError, r"constraint 0: sq_dist\(0, 1\) == 2 can never hold"):
         nearest_metric(points, pair(0, 1, 2.0, "=="))
     assert nearest_metric(points, pair(0, 1, 0.0, ">=")).status == "OPTIMAL"
     assert nearest_metric(points, pair(0, 1, 2.0, "<=")).objective == 0.0

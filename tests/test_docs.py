@@ -62,6 +62,17 @@ def test_example_in_docstring(name, scratch):
     assert runner.tries > 0, f"{name} has no example"
 
 
+WIDEST = 80  # letters of a formula that the reference shows at 1280 pixels without scrolling
+
+
+@pytest.mark.parametrize("name", sorted(LISTED))
+def test_formulas_of_the_reference_are_not_cut(name):
+    module, _, attribute = name.rpartition(".")
+    text = inspect.getdoc(getattr(importlib.import_module(module), attribute)) or ""
+    summary = text.split("\n---")[0]  # indented lines above the first section are shown as they stand
+    assert [line for line in summary.splitlines() if line.startswith("    ") and len(line) > WIDEST] == []
+
+
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")  # whole numbers have to be as printed
 
 

@@ -49,7 +49,7 @@ def test_every_form_of_a_row_that_vanishes_says_the_same(divergence, slack_weigh
             for matrix in (C, scipy.sparse.csr_array(C), (V, weights)):
                 all_rows = rows + Constraints.linear([matrix], [bound], sense)
                 if not held and (np.isinf(slack_weight) or (bound > 0 and divergence != "frobenius")):
-                    with pytest.raises(ValueError, match="row 6: .* its value is 0 for every matrix"):
+                    with pytest.raises(ValueError, match="constraint 6: .* its value is 0 for every matrix"):
                         solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)
                     continue
                 result = solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)

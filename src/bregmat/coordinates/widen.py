@@ -41,7 +41,7 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
         see Notes.
     directions : array-like, shape (n, k), or Constraints, optional
         Columns that the range shall contain. Constraints in row numbers stand for the unit vectors of the points that they name
-        (of all points, if there are linear or trace rows). None: the whole null space.
+        (of all points, if there are linear or trace constraints). None: the whole null space.
 
     Returns
     -------
@@ -76,10 +76,10 @@ def widen_range(prior: Any, eps: float, *, directions: Table | Constraints | Non
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_kernel, widen_range
     >>> line = np.outer([1.0, 2.0], [1.0, 2.0])  # rank one: two points on a line, whose range LogDet keeps
-    >>> rows = Constraints.diagonal([1.0, 1.0])
-    >>> print(nearest_kernel(line, rows).status)
+    >>> constraints = Constraints.diagonal([1.0, 1.0])
+    >>> print(nearest_kernel(line, constraints).status)
     INFEASIBLE
-    >>> print(nearest_kernel(widen_range(line, 0.01), rows).status)
+    >>> print(nearest_kernel(widen_range(line, 0.01), constraints).status)
     OPTIMAL
     """
     check_positive("eps", eps, finite=True)

@@ -31,10 +31,10 @@ RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself
 
 # words for the needs that not every divergence or loss meets, in messages
 WORDS = {
-    "row_projections": "compiled projections onto one row",
+    "row_projections": "compiled projections onto one constraint",
     "keeps_trace": "projections that keep the trace",
     "projection_code": "a compiled projection",
-    "is_smooth": "a finite slack_weight on every row",
+    "is_smooth": "a finite slack_weight on every constraint",
     "is_hard": "hard constraints",
 }
 
@@ -60,7 +60,7 @@ class Checkpoint(ABC):
     def __call__(self, record: Record) -> Any:
         """Raise, because other runs have no intermediate results."""
         raise ValueError(
-            "a checkpoint is for nearest_metric and nearest_kernel over sharded rows: give them block_size or an executor."
+            "a checkpoint is for nearest_metric and nearest_kernel over sharded constraints: give them block_size or an executor."
         )
 
 
@@ -158,7 +158,7 @@ class SolverWithNeeds:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 missing.append(
-                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low)})"
+                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low, 'constraint')})"
                 )
         missing += further
         if missing:

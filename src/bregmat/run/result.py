@@ -55,7 +55,7 @@ class Result:
     solver : str
         Name of the solver, or several joined by " + ".
     conflict : ndarray of int or None
-        Rows that carry the proof of infeasibility.
+        Constraints that carry the proof of infeasibility.
     trace : dict of str to ndarray
         Arrays that only this solver records, by name: see its class.
 
@@ -147,7 +147,7 @@ class Result:
         )
 
     def certificate_rows(self, has_hard: bool | None = None) -> list[tuple[str, str]]:
-        """(name, value) of every number of the certificate, as text; ``has_hard`` says whether a row is hard, if that is known."""
+        """(name, value) of every number of the certificate, as text; ``has_hard`` says whether a constraint is hard, if that is known."""
         return certificate_rows(self, has_hard)
 
     def proof_text(self) -> str:
@@ -171,15 +171,15 @@ _R = TypeVar("_R", bound=Result)
 class SolverError(RuntimeError):
     """A problem has no usable solution; ``.result`` is the result.
 
-    If a fit raised it, ``.constraints`` are the rows whose numbers are in ``result.conflict``; otherwise it is None.
+    If a fit raised it, ``.constraints`` are the constraints whose numbers are in ``result.conflict``; otherwise it is None.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, SolverError, check, nearest_kernel
-    >>> rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 9.0, 1.0], ["<=", ">=", "<="])  # 3 > 1 + 1
+    >>> constraints = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 9.0, 1.0], ["<=", ">=", "<="])  # 3 > 1 + 1
     >>> try:
-    ...     check(nearest_kernel(np.eye(3), rows))
+    ...     check(nearest_kernel(np.eye(3), constraints))
     ... except SolverError as error:
     ...     print(error.result.status, error.result.conflict)
     INFEASIBLE [0 1 2]
@@ -190,7 +190,7 @@ class SolverError(RuntimeError):
         self.constraints: Any = None
         text = f"{result.status}: {result.status.meaning} {result.advice}"
         if result.conflict is not None:
-            text += f" Conflicting rows: {', '.join(str(int(k)) for k in result.conflict[:8])}."
+            text += f" Conflicting constraints: {', '.join(str(int(k)) for k in result.conflict[:8])}."
         super().__init__(text)
 
 
@@ -207,16 +207,16 @@ class MatrixResult(Result):
         The matrix in the coordinates of the solver; :attr:`factor`, :meth:`kernel`, :meth:`metric` and :meth:`transform` convert it.
     last
         The last iterate of the solver: ``result.kernel(result.last)``. It differs from ``iterate`` if the certificate restored hard
-        rows to feasibility, or if an earlier matrix was better. The certificate is not about it.
+        constraints to feasibility, or if an earlier matrix was better. The certificate is not about it.
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
-        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all. For sharded rows
-        these are columns that stay with the rows; ``numpy.asarray`` fetches them, and model files leave them out.
+        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard constraints, ``violation.max()`` over all. For sharded
+        constraints these are columns that stay with the constraints; ``numpy.asarray`` fetches them, and model files leave them out.
     singular : ndarray of int or None
-        Hard rows that, up to rounding, only singular matrices meet, at which the divergence is infinite (LogDet). Only computed if
+        Hard constraints that, up to rounding, only singular matrices meet, at which the divergence is infinite (LogDet). Only computed if
         the status is FEASIBLE or UNKNOWN.
     weight_span : float
-        Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 if there is none.
+        Largest over smallest finite slack weight, each times the weight of its constraint; dimensionless, 1 if there is none.
 
     Examples
     --------
@@ -248,7 +248,7 @@ class MatrixResult(Result):
             return super().advice
         rows = ", ".join(str(int(k)) for k in self.singular[:8]) + (", ..." if len(self.singular) > 8 else "")
         return (
-            f"Up to rounding, rows {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
+            f"Up to rounding, constraints {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
             "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these constraints slack."
         )
 
@@ -259,7 +259,7 @@ class MatrixResult(Result):
         if not self.max_violation > 0 or not len(missed):
             return super()._why_unknown()
         k = int(missed[0])
-        return f"Hard row {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
+        return f"Hard constraint {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
 
     def _why_not_optimal(self) -> str:
         text = super()._why_not_optimal()

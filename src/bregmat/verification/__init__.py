@@ -29,7 +29,7 @@ __all__ = ["Verification", "verify"]
 def verify(problem: Any, result: Any) -> Verification:
     """Recompute all claims of a result from its point and its dual weights alone.
 
-    The code is independent of all solvers and certificates: it decomposes the prior again and writes every row from its formula. It
+    The code is independent of all solvers and certificates: it decomposes the prior again and writes every constraint from its formula. It
     uses the platform's long double if that takes about a second at most, else float64. ``verification.holds`` says whether all
     claims agree, ``verification.problems`` lists those that do not, and ``verification.unchecked`` those that could not be
     recomputed. A claim that is weaker than what is proven holds. A result that is INFEASIBLE or UNBOUNDED claims its proof alone.
@@ -62,14 +62,14 @@ def verify(problem: Any, result: Any) -> Verification:
     Notes
     -----
     The definition of the problem is shared with the solvers: ``phi``, its link and the inverse of the link, the losses, and the
-    rule that assigns losses to rows. A problem of order r with c rows costs about ``60 r^3 + 4 c r^2`` operations.
+    rule that assigns losses to constraints. A problem of order r with c constraints costs about ``60 r^3 + 4 c r^2`` operations.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_kernel, verify
-    >>> K, rows = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
-    >>> found = verify({"prior": K, "constraints": rows}, nearest_kernel(K, rows))
+    >>> K, constraints = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> found = verify({"prior": K, "constraints": constraints}, nearest_kernel(K, constraints))
     >>> print(found.holds, found.status, found.problems)
     True OPTIMAL []
     """

@@ -55,7 +55,7 @@ class Distribution:
         mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.x0 > 0
         if len(mu) != len(self.b) or len(x) != len(self.x0):
             sizes = f"{len(self.x0)} and {len(self.b)}"
-            raise ValueError(f"the result has {len(x)} entries and {len(mu)} rows; the problem has {sizes}.")
+            raise ValueError(f"the result has {len(x)} entries and {len(mu)} constraints; the problem has {sizes}.")
         mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
             found.named(result.conflict, np.flatnonzero(mu), len(self.b))
@@ -72,7 +72,7 @@ class Distribution:
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
-        found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
+        found.check_feasible(is_feasible, f"a constraint is missed by {worst:.2g}")
         # KL(x, x0) = sum x log(x / x0) - x + x0
         entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.x0, 1)), 0)
         objective = (entropy - x + self.x0).sum()
@@ -115,7 +115,7 @@ class Distribution:
         else:
             holds = self.total * (v - noise).min() > value + least
         if not holds:
-            found.problem("the dual weights do not separate the rows from all vectors", Status.UNKNOWN)
+            found.problem("the dual weights do not separate the constraints from all vectors", Status.UNKNOWN)
 
 
 @recompute.register

@@ -102,7 +102,7 @@ def nearest_correlation(
 
     Notes
     -----
-    Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further rows, and the shift ``X = min_eig I + Y`` for a
+    Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further constraints, and the shift ``X = min_eig I + Y`` for a
     smallest eigenvalue. With fixed entries and at most 4000 free ones, 25 such steps are followed by an interior-point method in
     the free entries, if the problem is not solved by then. Von Neumann: Newton's method with another link. LogDet: Newton's method
     with the Hessian ``X o X``; Kulis 2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the
