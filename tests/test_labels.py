@@ -133,6 +133,17 @@ def test_missing_labels_of_lists_masked_arrays_and_frames():
     assert label_codes(np.array([True, False]), unlabeled=False).tolist() == [0, -1]
 
 
+def test_a_class_minus_one_of_three_does_not_disappear_silently(rng):
+    X, y = rng.normal(size=(30, 3)), np.tile([-1, 0, 1], 10)
+    with pytest.warns(UserWarning, match="-1 is read as unlabelled .*10 rows.*unlabeled=None"):
+        codes = label_codes(y)
+    assert codes.tolist() == [-1, 0, 1] * 10
+    with pytest.warns(UserWarning, match="-1 is read as unlabelled"):
+        constraints_from_labels(X, y, random_state=0)
+    assert label_codes(y, unlabeled=None).tolist() == [0, 1, 2] * 10  # no warning
+    assert label_codes([-1, 0, 1, 2]).tolist() == [-1, 0, 1, 2]
+
+
 @pytest.mark.parametrize("y", [[-1, 1] * 5, [-1.0, 1.0] * 5, np.array([-1, 1] * 5, dtype=object), [-1, 1, None] * 4])
 def test_labels_minus_one_and_one_ask(rng, y):
     X = rng.normal(size=(len(y), 2))
@@ -233,7 +244,7 @@ def test_unavoidable_identical_points_name_rows():
         constraints_from_labels(X, [0, 0, 0, 1, 1, 1])
     X[5] = 2.0  # rows 3 to 5 are not labelled
     with pytest.raises(ValueError, match="rows 0, 1, 2"):
-        constraints_from_labels(X, [0, 0, 1, -1, -1, -1])
+        constraints_from_labels(X, [3, 3, 5, -1, -1, -1])
 
 
 def test_one_class_gives_only_near_pairs(blobs):
