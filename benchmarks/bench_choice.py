@@ -114,7 +114,7 @@ class AsClassifier(BaseEstimator):
 METHODS: dict[str, Callable[[], Any]] = {
     "as given": FunctionTransformer,
     "scaled": StandardScaler,
-    "within": lambda: MetricLearner(prior="within", strategy=None),
+    "within": lambda: MetricLearner(prior="within", strategy=None, metric="euclidean"),
     "MetricLearner()": lambda: MetricLearner(random_state=0),
     "LDA": lambda: LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto"),
     "NCA": nca_with_chosen_scaling,

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_diabetes, load_wine
 from sklearn.metrics import jaccard_score
@@ -186,12 +187,14 @@ def test_if_nothing_is_compared_the_first_candidate_that_learns_is_taken():
 
 
 def test_growth_of_slack_weights():
-    def of(n, k):
-        return growth(LabelGroups(np.arange(n) % k))
+    def of(n, k, strategy="neighbors"):
+        return growth(LabelGroups(np.arange(n) % k), strategy)
 
     assert [of(n, 2) for n in (100, 500, 1500, 50_000)] == [1.0, 1.0, 3.0, 5.0]
     assert of(1600, 400) == 1.0  # 4 rows of each class
     assert of(1500, 40) == pytest.approx(1.5)
+    assert [of(n, 400, "softmax") for n in (100, 1500, 50_000)] == [1.0, 3.0, 5.0]
+    assert of(1500, 2, "random") == of(1500, 2, None) == 1.0
 
 
 # ---------------------------------------------------------------- what the learners choose
@@ -300,8 +303,8 @@ def test_groups_reach_the_folds(wine, rng, monkeypatch):
 @pytest.mark.slow
 def test_blocks_choose_as_memory_does(rng):
     X, y = noisy_components(rng, apart=2.0)
-    here = MetricLearner(prior="variance", random_state=0).fit(X, y)
-    there = MetricLearner(prior="variance", random_state=0).fit(X, y, block_size=50)
+    learner = MetricLearner(prior="variance", loss="squared_hinge", random_state=0)  # softmax losses have no blocks
+    here, there = clone(learner).fit(X, y), clone(learner).fit(X, y, block_size=50)
     assert here.selection_["score"].to_numpy() == pytest.approx(there.selection_["score"].to_numpy(), nan_ok=True)
     assert here.strategy_ == there.strategy_
 
@@ -409,6 +412,8 @@ def test_whole_numbers_that_are_numbers():
     assert are_numbers(np.append(y, np.nan)) and not are_numbers(np.append(y, np.inf))
     ids = np.repeat(np.random.default_rng(0).permutation(10_000)[:200], 3)  # numbers of people, three rows each
     assert not are_numbers(ids)
+    changes = np.repeat(np.arange(-20, 21), 8)  # codes of classes are not negative
+    assert are_numbers(changes) and not are_numbers(changes + 19) and not are_numbers(changes[:160])
     assert MetricLearner(target_type="class", strategy="random", random_state=0).fit(X, y).prior_ is not None
 
 

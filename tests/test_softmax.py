@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import logsumexp, xlogy
+from sklearn.datasets import load_wine
+from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat import ExitReason, Status
+from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
+from bregmat.base.linalg import dense
+from bregmat.estimators import softmax as softmax_strategy
+from bregmat.estimators.linear_maps import prior_factor
 from bregmat.run.loop import solve
 
 N, M, DIM = 7, 9, 5
@@ -331,3 +336,122 @@ def test_arguments_are_checked(rng):
         softmax_metric(scores, targets, temperature=0.0)
     with pytest.raises(ValueError, match="weights must be positive and finite"):
         softmax_metric(scores, targets, temperature=1.0, weights=0.0)
+
+
+# ---------------------------------------------------------------- labels: MetricLearner(strategy="softmax")
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("prior", ["identity", "variance", "within"])
+def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):
+    X, y = wine[0][::4], wine[1][::4]
+    learner = MetricLearner(strategy="softmax", metric=metric, prior=prior, slack_weight=0.5, tol=1e-6).fit(X, y)
+    P = None if prior == "identity" else dense(prior_factor(X, prior, y))
+    Z = X if P is None else X @ P
+    if metric == "cosine":
+        scores = PairScores.cosines(Z, Z, np.eye(Z.shape[1]))
+    else:
+        i, j = np.random.default_rng(0).integers(len(Z), size=(2, 10_000))
+        sq = ((Z[i] - Z[j]) ** 2).sum(1)
+        Z = Z * np.sqrt(2.0 / np.median(sq[sq > 0]))
+        scores = PairScores.sq_distances(Z, Z)
+    others = ~np.eye(len(y), dtype=bool)
+    same = others & (y[:, None] == y)
+    # 50 times the mean of -log softmax at the temperature 0.1
+    weights = np.full(len(y), 50.0 / (0.1 * len(y)))
+    M = learner.get_mahalanobis_matrix()
+    W = M if P is None else np.linalg.pinv(P) @ M @ np.linalg.pinv(P).T
+    value = primal(scores, same / same.sum(1, keepdims=True), weights, 0.1, W, others)
+    result = learner.result_
+    assert result.status is Status.OPTIMAL and value == pytest.approx(result.objective, rel=1e-6)
+    assert learner.constraints_ is None and learner.strategy_ == "softmax" and learner.metric_ == metric
+
+
+def test_cosines_compare_rows_of_length_one(wine, tmp_path):
+    X, y = wine
+    learner = MetricLearner(strategy="softmax", metric="cosine", random_state=0).fit(X, y)
+    Z = learner.transform(X)
+    assert np.linalg.norm(Z, axis=1) == pytest.approx(1.0)
+    linear = X @ learner.components_.T
+    assert pytest.approx(linear / np.linalg.norm(linear, axis=1, keepdims=True)) == Z
+    pairs = np.stack([X[:9], X[9:18]], axis=1)
+    apart = np.linalg.norm(Z[:9] - Z[9:18], axis=1)
+    assert learner.pair_distance(pairs) == pytest.approx(apart)
+    assert learner.get_metric()(X[0], X[9]) == pytest.approx(apart[0])
+    save(tmp_path / "wine.bm", learner)
+    again = load(tmp_path / "wine.bm")
+    assert again.metric_ == "cosine" and again.constraints_ is None and again.transform(X) == pytest.approx(Z)
+    assert learner.transform(np.zeros((1, 13))) == pytest.approx(0.0)  # a row without a direction
+    euclidean = MetricLearner(strategy="softmax", random_state=0).fit(X, y)
+    assert euclidean.metric_ == "euclidean"  # the rows of wine have different lengths
+
+
+def test_rows_of_one_length_are_compared_by_cosine(rng):
+    X, y = rng.normal(size=(60, 5)), np.repeat([0, 1], 30)
+    X[:, 0] += 2 * y
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    unit[3] = 0.0  # such as an empty text
+    for learner, metric in (
+        (MetricLearner(prior="identity", strategy="neighbors"), "cosine"),
+        (MetricLearner(prior="identity", strategy="neighbors", metric="euclidean"), "euclidean"),
+    ):
+        assert learner.fit(unit.astype(np.float16), y).metric_ == metric
+        assert learner.fit(X, y).metric_ == "euclidean"
+    rows = Constraints.sq_distance([0, 1], [2, 4], 1.0, "<=")
+    assert MetricLearner().fit(unit, constraints=rows).metric_ == "euclidean"  # bounds of distances
+
+
+def test_wide_rows_are_also_compared_by_cosine(rng):
+    y = np.repeat(np.arange(4), 15)
+    X = (rng.normal(size=(4, 220))[y] + 1.5 * rng.normal(size=(60, 220))) * rng.lognormal(size=(60, 1))
+    learner = MetricLearner(random_state=0).fit(X, y)
+    assert learner.metric_ == "cosine" and "cosine" in list(learner.selection_["candidate"])[-1]
+    assert MetricLearner(metric="euclidean", random_state=0).fit(X, y).metric_ == "euclidean"
+
+
+def test_softmax_of_repeated_rows_single_classes_weights_and_constant_columns(wine, rng):
+    X, y = wine[0][::3].copy(), wine[1][::3].copy()
+    X[5], X[40] = X[4], X[4]  # copies in the same and in another class
+    X[:, 2] = 7.0
+    y[10] = 99  # alone in its class: a wrong answer of others
+    weight = rng.uniform(0.5, 1.5, len(y))
+    weight[20] = 0.0
+    with pytest.warns(UserWarning, match="alone in their class"):
+        learner = MetricLearner(strategy="softmax", prior="variance", tol=1e-6).fit(X, y, sample_weight=weight)
+    assert learner.result_.status is Status.OPTIMAL and np.isfinite(learner.transform(X)).all()
+    assert learner.result_.dual.shape == (len(y) - 2, len(y) - 1)
+    large = MetricLearner(strategy="softmax", prior="identity").fit(1e100 * X, np.where(y == 99, 0, y))
+    small = MetricLearner(strategy="softmax", prior="identity").fit(1e-100 * X, np.where(y == 99, 0, y))
+    assert large.result_.objective == pytest.approx(small.result_.objective, rel=1e-3)
+
+
+def test_softmax_of_many_rows_uses_a_sample(wine, monkeypatch):
+    X, y = wine
+    monkeypatch.setattr(softmax_strategy, "MOST_POINTS", 60)
+    learner = MetricLearner(strategy="softmax", prior="variance", random_state=0).fit(X, y)
+    assert learner.result_.dual.shape == (60, 60) and learner.result_.status is Status.OPTIMAL
+    Z = learner.transform(X)
+    assert KNeighborsClassifier(3).fit(Z, y).score(Z, y) > 0.95
+
+
+def test_softmax_learner_refuses_what_it_cannot_use(wine):
+    X, y = wine
+    for name, value in (("loss", "squared"), ("solver", "dual_newton"), ("divergence", "logdet")):
+        with pytest.raises(ValueError, match=f"{name}='{value}' is not available with strategy=\"softmax\""):
+            MetricLearner(strategy="softmax", **{name: value}).fit(X, y)
+    rows = Constraints.sq_distance([0, 1], [2, 4], 1.0, "<=")
+    with pytest.raises(ValueError, match="learns from labels only: leave out constraints"):
+        MetricLearner(strategy="softmax").fit(X, y, constraints=rows)
+    with pytest.raises(ValueError, match="takes at most 2000 columns; X has 2001"):
+        MetricLearner(strategy="softmax").fit(
+            np.random.default_rng(0).normal(size=(30, 2001)), y[:30] + np.arange(30) % 2
+        )
+    with pytest.raises(ValueError, match="not available where points are processed in blocks"):
+        MetricLearner(strategy="softmax").fit(X, y, block_size=50)
+    with pytest.raises(ValueError, match="strategy must be"):
+        KernelLearner(strategy="softmax").fit(X, y)
+    with pytest.raises(ValueError, match="metric must be"):
+        MetricLearner(metric="angular").fit(X, y)

@@ -57,6 +57,12 @@ def sq_norms(rows: Any) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows) if isinstance(rows, np.ndarray) else row_dot(rows, rows)
 
 
+def unit_rows(X: Any) -> Any:
+    """Rows of a dense matrix divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    sq_length = (X * X).sum(axis=1)[:, None]
+    return X / (sq_length + (sq_length == 0)) ** 0.5
+
+
 def blocks(n: int, width: int, numbers: int) -> list[slice]:
     """Slices of n rows of ``width`` numbers each; a slice has about ``numbers`` numbers and at least one row."""
     step = max(1, numbers // max(1, width))

@@ -96,7 +96,7 @@ class ResultLearner(AllOrNothing):
     """A learner with a ``result_`` and its constraints; model files contain both."""
 
     result_: MatrixResult
-    constraints_: Constraints
+    constraints_: Constraints | None
     n_iter_: int
 
 

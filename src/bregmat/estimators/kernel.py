@@ -164,8 +164,8 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         Keyword arguments for a kernel that is a function.
     rank : int, optional
         Number of columns of K0 to use, 1 to n. None is full rank. See ``captured_trace_``.
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. Except for "logdet", the form decides what it compares: see Notes.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "logdet". Except for "logdet", the form decides what it compares: see Notes.
     percentiles : (float, float)
         Percentiles, 0 to 100, of the squared distances in the *feature space* of k0, or of its approximation if ``rank`` is given. The
         lower one is the upper bound for pairs within a class, the upper one the lower bound for pairs of different classes.

@@ -174,7 +174,7 @@ def kernel_problem(X: Any, base: KernelFunction, learner: Any) -> FactorProblem 
     if (
         rank is None
         and (d > n or sp.issparse(X))
-        and not DIVERGENCES.resolve(learner.divergence).is_congruence_invariant
+        and not DIVERGENCES.resolve(learner._divergence).is_congruence_invariant
     ):
         rank = min(n, d)  # nothing of size d x d is formed
     if rank is None:

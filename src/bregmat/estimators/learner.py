@@ -18,7 +18,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -63,10 +63,10 @@ from bregmat.typing import (
     Form,
     Labels,
     LossName,
+    MetricStrategy,
     Points,
     RandomState,
     SolverName,
-    Strategy,
     TargetType,
     Values,
 )
@@ -77,10 +77,10 @@ from bregmat.typing import (
 class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """A transformer that learns from labels, constraints or both. Subclasses define the problem that is solved."""
 
-    divergence: DivergenceName | SpectralDivergence = "logdet"
+    divergence: Literal["auto"] | DivergenceName | SpectralDivergence = "auto"
     slack_weight: Literal["auto"] | float = "auto"
     loss: LossName | Loss | None = None
-    strategy: Literal["auto"] | Strategy | None = "auto"
+    strategy: Literal["auto"] | MetricStrategy | None = "auto"
     target_type: Literal["auto"] | TargetType = "auto"
     passes: Literal["auto"] | int = "auto"
     n_neighbors: int = 3
@@ -97,6 +97,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     callback: Callable[[Any], Any] | None = None
     random_state: RandomState = None
 
+    _strategies: ClassVar[tuple[str, ...]] = STRATEGIES
+
     # If metadata routing is enabled, these are passed whole without set_fit_request.
     __metadata_request__fit = {"constraints": True, "sample_id": True, "groups": True}
 
@@ -107,6 +109,11 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @property
+    def _divergence(self) -> Any:
+        """The divergence of problems with constraints."""
+        return "logdet" if isinstance(self.divergence, str) and self.divergence == "auto" else self.divergence
+
     # ------------------------------------------------------------------ what subclasses define
     @abstractmethod
     def _checked_points(self, X: Any) -> Any:
@@ -116,8 +123,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _problem(self, task: Task) -> TrainingProblem:
         """The points and their prior."""
 
-    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
-        """The result, and its constraints in row numbers of X."""
+    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
+        """The result, and its constraints in row numbers of X; None with "softmax"."""
         return task.learn(problem)
 
     @abstractmethod
@@ -149,7 +156,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             found = select(self, task, matching(self._candidates(task), **self._asked()), groups)
         best = found.candidates[found.best]
         self._fit_selection: dict[str, list[Any]] = found.table()
-        self.strategy_: Strategy | None = best.strategy
+        self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         if best.strategy is None and self.strategy == "auto":
             warnings.warn(found.nothing_gained, UserWarning, stacklevel=3)
@@ -261,7 +268,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
-                if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform")):
+                if len(shape) == 2 and (shape[1] == 1 or self.strategy in ("random", "uniform", "softmax")):
                     y = column_or_1d(y, warn=True)
                 check_consistent_length(X, y)
             if weight is not None and not weight.all():
@@ -282,10 +289,12 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             self._keep_all(problem, task, *self._learn(problem, task))
         return self
 
-    def _keep_all(self, problem: Any, task: Task, result: MatrixResult, rows: Constraints) -> None:
+    def _keep_all(self, problem: Any, task: Task, result: MatrixResult, rows: Constraints | None) -> None:
         """Set the fitted attributes if the result is usable; constraints name their samples as the caller does."""
         names = task.names
-        if names is not None and names.dtype.kind in "iu" and (names >= 0).all():
+        if rows is None:
+            pass
+        elif names is not None and names.dtype.kind in "iu" and (names >= 0).all():
             rows = replace(rows, index=rows.renumbered(names.__getitem__))
         elif names is not None:
             rows = replace(rows, ids=names)
@@ -296,7 +305,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             raise
         with held_interrupts():
             self._keep(problem, task, result)
-            self.constraints_: Constraints = rows
+            self.constraints_: Constraints | None = rows
             self.n_iter_: int = max(1, result.n_iter)  # scikit-learn wants at least one step
             self.result_: MatrixResult = result
 
@@ -307,12 +316,12 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             check_positive("slack_weight", self.slack_weight)
         if self.loss is not None:
             LOSSES.resolve(self.loss)
-        DIVERGENCES.resolve(self.divergence)
+        DIVERGENCES.resolve(self._divergence)
         if not (isinstance(self.solver, str) and self.solver == "auto"):
             SOLVERS.resolve(self.solver)
         as_choice("target_type", self.target_type, TARGET_TYPES)
         is_open = self.strategy is None or (isinstance(self.strategy, str) and self.strategy == "auto")
-        as_choice("strategy", "neighbors" if is_open else self.strategy, STRATEGIES)
+        as_choice("strategy", "neighbors" if is_open else self.strategy, self._strategies)
         as_percentiles(self.percentiles)
         Drawing(self.n_neighbors, self.n_impostors, self.form)
         if self.passes != "auto":

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.checks import rows_text, to_numpy
-from bregmat.base.linalg import blocks, product
+from bregmat.base.linalg import blocks, product, unit_rows
 from bregmat.base.points import as_array_points, check_numeric
 from bregmat.base.threads import on_one_blas_thread
 from bregmat.estimators.base import validated
 from bregmat.run.result import MatrixResult
-from bregmat.typing import Pairs, Points
+from bregmat.typing import MetricKind, Pairs, Points
 
 CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time
 
@@ -31,10 +31,17 @@ class MahalanobisDistance:
     n_features : int
     mapped : callable
         Rows (n, d) -> their images under the learned map, (n, r).
+    is_cosine : bool
+        Whether images are divided by their lengths.
     """
 
     n_features: int
     mapped: Callable[[Any], Any]
+    is_cosine: bool = False
+
+    def differences(self, U: Any, V: Any) -> Any:
+        """Differences (n, r) of the images of the rows of U and V."""
+        return unit_rows(self.mapped(U)) - unit_rows(self.mapped(V)) if self.is_cosine else self.mapped(U - V)
 
     def __call__(self, u: Any, v: Any, squared: bool = False) -> float:
         """Distance of two 1-D points; its square if asked for."""
@@ -42,14 +49,14 @@ class MahalanobisDistance:
         d = self.n_features
         if u.shape != (d,) or v.shape != (d,):
             raise ValueError(f"u and v must have shape ({d},); got {u.shape} and {v.shape}.")
-        t = self.mapped((u - v)[None])[0]
+        t = self.differences(u[None], v[None])[0]
         sq_distance = float(t @ t)
         return sq_distance if squared else float(np.sqrt(sq_distance))
 
     @classmethod
-    def of_map(cls, components: np.ndarray) -> MahalanobisDistance:
+    def of_map(cls, components: np.ndarray, is_cosine: bool = False) -> MahalanobisDistance:
         """The distance between points mapped by ``components`` (r, d)."""
-        return cls(components.shape[1], partial(product, B=components.T))
+        return cls(components.shape[1], partial(product, B=components.T), is_cosine)
 
 
 @on_one_blas_thread
@@ -60,11 +67,12 @@ class MahalanobisMetric:
     """
 
     _fit_components: np.ndarray | None = None
+    _fit_metric: MetricKind = "euclidean"
     result_: MatrixResult
     n_features_in_: int
 
     def transform(self, X: Points) -> np.ndarray:
-        """Map points so that Euclidean distances are the learned distances.
+        """Map points so that Euclidean distances are the learned distances; with the metric "cosine" to points of length 1.
 
         Parameters
         ----------
@@ -73,9 +81,14 @@ class MahalanobisMetric:
         Returns
         -------
         ndarray, shape (n, r)
-            ``X @ components_.T``; float32 if X is, otherwise float64. If X is an array of torch, CuPy or another library of the array
-            API standard, so is the result, on the same device.
+            ``X @ components_.T``, with the metric "cosine" divided by the lengths of the rows; float32 if X is, otherwise float64. If X
+            is an array of torch, CuPy or another library of the array API standard, so is the result, on the same device.
         """
+        mapped = self._mapped(X)
+        return unit_rows(mapped) if self._fit_metric == "cosine" else mapped
+
+    def _mapped(self, X: Points) -> Any:
+        """``X @ components_.T``."""
         check_is_fitted(self)
         if is_foreign(X):
             X = as_array_points("X", X, self.n_features_in_)
@@ -103,7 +116,8 @@ class MahalanobisMetric:
         Returns
         -------
         torch.nn.Linear
-            Of float64: ``layer(torch.from_numpy(X))`` is ``transform(X)``. ``layer.float()`` makes it one of float32.
+            Of float64: ``layer(torch.from_numpy(X))`` is ``transform(X)``, before rows are divided by their lengths with the metric
+            "cosine". ``layer.float()`` makes it one of float32.
 
         Examples
         --------
@@ -133,8 +147,8 @@ class MahalanobisMetric:
         """
         check_is_fitted(self)
         if self._fit_components is None:  # no (d, d) matrix is formed
-            return MahalanobisDistance(self.n_features_in_, self.result_.transform)
-        return MahalanobisDistance.of_map(self._fit_components)
+            return MahalanobisDistance(self.n_features_in_, self.result_.transform, self._fit_metric == "cosine")
+        return MahalanobisDistance.of_map(self._fit_components, self._fit_metric == "cosine")
 
     def pair_distance(self, pairs: Pairs) -> np.ndarray:
         """Learned distances, *not* squared.
@@ -159,7 +173,7 @@ class MahalanobisMetric:
         space = array_space(given)
         if space is not None:
             flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
-            apart = metric.mapped(flat[:, :d] - flat[:, d:])
+            apart = metric.differences(flat[:, :d], flat[:, d:])
             return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
         out = np.empty(len(given))
         for part in blocks(len(given), d, CHUNK):
@@ -167,7 +181,7 @@ class MahalanobisMetric:
             bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
             if len(bad):
                 raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")
-            out[part] = np.linalg.norm(metric.mapped(some[:, 0] - some[:, 1]), axis=1)
+            out[part] = np.linalg.norm(metric.differences(some[:, 0], some[:, 1]), axis=1)
         return out
 
     def pair_score(self, pairs: Pairs) -> np.ndarray:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.validation import check_is_fitted
 
-from bregmat.base.checks import as_matrix, check_integer, to_numpy
-from bregmat.base.linalg import dense, eigh
+from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
+from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
 from bregmat.constraints.constraints import Constraints
@@ -35,15 +36,16 @@ from bregmat.estimators.linear_maps import (
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.estimators.passes import MANY_POINTS
 from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
+from bregmat.estimators.softmax import has_unit_rows, learn_softmax
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups
-from bregmat.from_labels.neighbors import PointSpace
+from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.run.result import ExitReason, MatrixResult, Status
-from bregmat.typing import DivergenceName, Labels, MetricPrior, Points, Table, Values
+from bregmat.typing import DivergenceName, Labels, MetricKind, MetricPrior, Points, Table, Values
 
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
@@ -52,11 +54,17 @@ FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to th
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
-    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
-    *(Candidate("neighbors", weight, "within") for weight in (0.1, 0.3)),
+    Candidate("neighbors", 0.3, "variance"),
+    Candidate("neighbors", 1.0, "variance"),
+    Candidate("neighbors", 1.0, "identity"),
+    Candidate("neighbors", 0.1, "within"),
+    *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
+    # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
+# For rows of many columns and of different lengths, such as the features of a network, also cosines.
+COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +85,10 @@ class MetricProblem(TrainingProblem):
     def pairs(self, task: Task) -> Constraints:
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
         return task.random_pairs(self.points.points, P=factor_of(self.prior))
+
+    def softmax(self, task: Task) -> MatrixResult:
+        """The result of the strategy "softmax"."""
+        return learn_softmax(task, self.points.points, None if self.prior is None else factor_of(self.prior))
 
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
@@ -104,12 +116,13 @@ class MetricTrials(Trials):
 
     def __call__(self, candidate: Candidate, train: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         Z = self._points(candidate.prior, train)
+        shown = unit_rows if candidate.metric == "cosine" else (lambda Y: Y)
         if candidate.strategy is None:
-            return lambda rows: Z[rows]
+            return lambda rows: shown(Z[rows])
         labels = self.sample.labels.of_rows(train)
         part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
         result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
-        return lambda rows: np.asarray(result.transform(Z[rows]))
+        return lambda rows: shown(np.asarray(result.transform(Z[rows])))
 
     def _points(self, prior: Any, train: np.ndarray) -> np.ndarray:
         """The sample in the coordinates of a prior, shape (n, r)."""
@@ -143,8 +156,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     Parameters
     ----------
-    divergence : {"logdet", "vonneumann", "frobenius"} or object
-        Divergence D from the prior. "logdet" does not depend on the units of the data, keeps W positive definite, and is the fastest.
+    divergence : {"auto", "logdet", "vonneumann", "frobenius"} or object
+        Divergence D from the prior; "auto" is "frobenius" with the strategy "softmax", otherwise "logdet", which does not depend on the
+        units of the data, keeps W positive definite, and is the fastest.
     n_components : int, optional
         Number of components of the learned map to keep, 1 to d; by default all. With the strategy "neighbors" these are the components that
         separate neighbours of the same class best from points of other classes. If truncation loses accuracy, a map of that rank is
@@ -158,13 +172,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "random", "uniform"}
-        How labels become constraints (see :func:`bregmat.constraints_from_labels`). "neighbors" asks that the nearest points of the same
-        class are nearer than the nearest points of other classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape
-        (n, n_labels). The other two bound the distances of random pairs: "random" draws as many pairs within classes as between them,
-        "uniform" gives all pairs the same probability, as in the papers. "auto" compares "neighbors", "random" and not learning (None) on
-        held-out rows, together with the prior and the slack weight. If not learning is best, the result is the prior, and a warning says
-        so. With given constraints nothing is compared.
+    strategy : {"auto", "neighbors", "softmax", "random", "uniform"}
+        How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
+        classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
+        beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
+        ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
+        softmax_j(cos_ij / 0.1)``. It has no constraints, takes at most 2,000 columns, and draws 2,000 of more rows. The other two bound the
+        distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
+        probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
+        rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
+        the prior, and a warning says so. With given constraints nothing is compared.
     passes : "auto" or int
         With "neighbors": number of times that neighbours are searched and constraints drawn; from the second time on, in the metric learned
         so far. "auto" is 1 or 3, as held-out rows tell, if more than 500 rows and ten rows for each column are compared; otherwise it is 1.
@@ -195,6 +212,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
+    metric : {"auto", "euclidean", "cosine"}
+        How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
+        by cosine, and "softmax" learns from cosines, linearised at the prior. "auto" is "cosine" if there are labels and all rows of X have
+        one length, as embeddings often have, or are 0; with 200 columns or more, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -216,13 +237,16 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
         by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
-        ``n_components`` describes the order with "neighbors".
-    constraints_ : Constraints
-        The constraints used, drawn and given. Samples are named by ``sample_id`` if it was given, otherwise by row numbers of X.
+        ``n_components`` describes the order with "neighbors". With the metric "cosine", ``transform`` also divides by lengths.
+    constraints_ : Constraints or None
+        The constraints used, drawn and given; None with "softmax". Samples are named by ``sample_id`` if it was given, otherwise by row
+        numbers of X.
     n_dropped_constraints_ : int
         Number of given constraints that were left out because they name a sample that is not in ``sample_id``.
     prior_ : str
         Name of the prior in use; "given" for an array.
+    metric_ : {"euclidean", "cosine"}
+        How mapped rows are compared.
     strategy_ : str or None
         The strategy in use. None means that not learning was more accurate: the metric is the prior.
     slack_weight_ : float
@@ -259,9 +283,12 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     (178, 13)
     """
 
-    divergence: DivergenceName | SpectralDivergence = field(default="logdet", kw_only=False)
+    divergence: Literal["auto"] | DivergenceName | SpectralDivergence = field(default="auto", kw_only=False)
     n_components: int | None = None
     prior: Literal["auto"] | MetricPrior | Table = "auto"
+    metric: Literal["auto"] | MetricKind = "auto"
+
+    _strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "softmax")
 
     transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
@@ -378,23 +405,74 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             not isinstance(task.labels, LabelGroups) and self.prior == "auto"
         ):  # in blocks there is no covariance within classes
             found = [one for one in found if one.prior != "within"]
-        if task.labels.target_type != "class":  # random pairs need classes
-            found = [one for one in found if one.strategy != "random"]
-        return found
+        metric = self._metric_of(task)
+        found = [replace(one, metric=metric) for one in found]
+        is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
+        if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
+            found += COSINES
+        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+        if self.strategy != "auto":
+            return found
+        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        return [one for one in found if one.strategy not in left_out]
+
+    def _check_softmax(self, task: Task) -> None:
+        """Raise if something is given that the softmax loss has no use for."""
+        if task.given is not None:
+            raise ValueError(
+                'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
+            )
+        if not isinstance(task.labels, LabelGroups):
+            raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
+        if task.X.shape[1] > MOST_FEATURES:
+            raise ValueError(
+                f'strategy="softmax" takes at most {MOST_FEATURES} columns; X has {task.X.shape[1]}. Reduce them first, '
+                "for example with sklearn.decomposition.TruncatedSVD."
+            )
+        for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
+            value: Any = getattr(self, name)
+            if value not in usual:
+                raise ValueError(f'{name}={value!r} is not available with strategy="softmax": leave it out.')
+
+    def _may_use_softmax(self, task: Task) -> bool:
+        """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
+        is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
+        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MANY_POINTS
+        is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
+        return is_plain and is_small and is_class
+
+    def _metric_of(self, task: Task) -> MetricKind:
+        """ "auto" is the cosine if there are labels and all rows have one length."""
+        if self.metric != "auto":
+            return self.metric
+        is_plain = isinstance(task.labels, LabelGroups) and task.given is None
+        return "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
 
     def _asked(self) -> dict[str, Any]:
         prior = self.prior if isinstance(self.prior, str) else "given"
         return super()._asked() | {"prior": prior}
 
+    @property
+    def metric_(self) -> MetricKind:
+        """How mapped rows are compared: "euclidean", or "cosine" if ``transform`` gives rows of length 1."""
+        check_is_fitted(self)
+        return self._fit_metric
+
     def _given_candidate(self) -> Candidate:
-        return matching([Candidate("neighbors", prior="identity", passes=MORE_PASSES)], **self._asked())[0]
+        metric: MetricKind = "euclidean" if self.metric == "auto" else self.metric
+        usual = Candidate("neighbors", prior="identity", passes=MORE_PASSES, metric=metric)
+        return matching([usual], **self._asked())[0]
 
     def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
         return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
+        if self.strategy == "softmax" and task.labels is not None:
+            self._check_softmax(task)
         best = super()._choose(task, groups)
         self.prior_: str = best.prior or "identity"
+        self._fit_metric = best.metric
         return best
 
     def _problem(self, task: Task) -> MetricProblem:
@@ -421,10 +499,10 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             raise ValueError(f"prior must have shape ({d}, {d}) for X with {d} features; got {prior.shape}.")
         return prior
 
-    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints]:
+    def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
         result, rows = task.learn(problem)
-        if self.n_components is None or not DIVERGENCES.resolve(self.divergence).keeps_range:
+        if self.n_components is None or not DIVERGENCES.resolve(self._divergence).keeps_range:
             return result, rows
         if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
             return result, rows
@@ -474,6 +552,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_integer("n_components", self.n_components, 1)
+        as_choice("metric", self.metric, ("auto", *get_args(MetricKind)))
         if isinstance(self.prior, str) and self.prior not in ("auto", *PRIORS):
             raise ValueError(
                 f'prior must be "auto", "identity", "variance", "covariance", "within" or a (d, d) array; got {self.prior!r}.'

@@ -24,7 +24,7 @@ from sklearn.utils import get_tags
 from bregmat.estimators.base import say
 from bregmat.from_labels.groups import LabelGroups
 from bregmat.run.result import SolverError
-from bregmat.typing import Strategy
+from bregmat.typing import MetricKind, MetricStrategy
 
 MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
@@ -71,17 +71,21 @@ class Candidate:
         Name of the prior metric; None if the learner has no such parameter.
     passes : int
         With "neighbors": how often neighbours are searched.
+    metric : str
+        Whether mapped rows are compared by their distance or by their cosine.
     """
 
-    strategy: Strategy | None
+    strategy: MetricStrategy | None
     slack_weight: float = 1.0
     prior: str | None = None
     passes: int = 1
+    metric: MetricKind = "euclidean"
 
     def __str__(self) -> str:
         learned = "not learned" if self.strategy is None else f"{self.strategy}, {self.slack_weight:g}"
         named = learned if self.prior is None else f"{self.prior}, {learned}"
-        return named if self.passes == 1 else f"{named}, {self.passes} passes"
+        named = named if self.passes == 1 else f"{named}, {self.passes} passes"
+        return f"{named}, cosine" if self.metric == "cosine" else named
 
 
 def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
@@ -95,15 +99,18 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
     return list(dict.fromkeys(found)) or [Candidate(**fixed)]
 
 
-def growth(labels: Any) -> float:
-    """Factor of the slack weight of "neighbors" for the rows of some labels, 1 to 5.
+def growth(labels: Any, strategy: str | None) -> float:
+    """Factor of the slack weight for the rows of some labels, 1 to 5; 1 for random pairs.
 
-    The total weight of the constraints drawn from labels does not depend on their number. Without a correction, each row would count less,
-    relative to the prior, the more rows there are. Rows of small classes have few constraints that differ, so the factor also depends on
-    the mean number of rows of a class.
+    The total weight of the constraints or losses of labels does not depend on their number. Without a correction, each row would count
+    less, relative to the prior, the more rows there are. With "neighbors", rows of small classes have few constraints that differ, so
+    the factor also depends on the mean number of rows of a class.
     """
-    n = int(labels.sizes.sum())
-    return float(np.clip(min(n / USUAL_ROWS, n / (USUAL_OF_CLASS * np.count_nonzero(labels.sizes))), 1.0, MOST_GROWTH))
+    if strategy not in ("neighbors", "softmax"):
+        return 1.0
+    n, n_classes = int(labels.sizes.sum()), np.count_nonzero(labels.sizes)
+    per_class = n / (USUAL_OF_CLASS * n_classes) if strategy == "neighbors" else np.inf
+    return float(np.clip(min(n / USUAL_ROWS, per_class), 1.0, MOST_GROWTH))
 
 
 # ---------------------------------------------------------------------- rows and folds

@@ -38,6 +38,10 @@ class TrainingProblem(ABC):
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         """The result of :func:`bregmat.nearest_kernel` or :func:`bregmat.nearest_metric` with these settings."""
 
+    def softmax(self, task: Task) -> MatrixResult:
+        """The result of the strategy "softmax"."""
+        raise NotImplementedError
+
     @abstractmethod
     def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
         """Points, given like the training points, in the learned map."""
@@ -84,17 +88,21 @@ class Task:
     def slack_weight(self, labels: Any = None) -> float:
         """The slack weight for the labels of a part of the points, by default of all points."""
         asked, labels = self.learner.slack_weight, self.labels if labels is None else labels
-        is_growing = isinstance(asked, str) and self.candidate.strategy == "neighbors" and labels is not None
-        return self.candidate.slack_weight * (growth(labels) if is_growing else 1.0)
+        is_growing = isinstance(asked, str) and labels is not None
+        return self.candidate.slack_weight * (growth(labels, self.candidate.strategy) if is_growing else 1.0)
 
-    def learn(self, problem: TrainingProblem, after: MatrixResult | None = None) -> tuple[MatrixResult, Constraints]:
-        """The result and its rows in row numbers: rows drawn from labels, then given ones.
+    def learn(
+        self, problem: TrainingProblem, after: MatrixResult | None = None
+    ) -> tuple[MatrixResult, Constraints | None]:
+        """The result and its rows in row numbers: rows drawn from labels, then given ones; no rows with "softmax".
 
         ``after`` is an earlier result of the same task with another prior. Its passes are counted and stay in the history.
         """
         learner, n_passes = self.learner, self.candidate.passes
-        settings = {name: getattr(learner, name) for name in ("divergence", "loss", "solver", "tol", "max_iter")}
-        settings["slack_weight"] = self.slack_weight()
+        settings = {name: getattr(learner, name) for name in ("loss", "solver", "tol", "max_iter")}
+        settings |= {"slack_weight": self.slack_weight(), "divergence": learner._divergence}
+        if self.candidate.strategy == "softmax":
+            return problem.softmax(self), None
         if self.labels is None or self.candidate.strategy != "neighbors":
             return self._learn_once(problem, settings)
         # if points are drawn, every pass draws the same

@@ -13,6 +13,7 @@ from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
+NEED_CLASSES = ("random", "uniform", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
@@ -133,11 +134,11 @@ def label_groups(
     values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
     if target_type == "auto":
         target_type = "class"
-        if strategy not in ("random", "uniform"):
+        if strategy not in NEED_CLASSES:
             target_type = "sets" if values.ndim == 2 and values.shape[1] > 1 else "class"
             if are_numbers(values):
                 target_type = "number"
-    elif target_type != "class" and strategy in ("random", "uniform"):
+    elif target_type != "class" and strategy in NEED_CLASSES:
         raise ValueError(
             f"strategy={strategy!r} draws pairs within classes, so target_type must be 'class'; got {target_type!r}."
         )
@@ -186,8 +187,8 @@ def are_numbers(values: np.ndarray) -> bool:
     """Whether targets are numbers rather than class labels.
 
     They are if they are finite (or NaN) in one dimension, and either some are not whole, or they look like measured whole numbers:
-    more than 30 different values occur, some between the smallest and the largest do not, and at least a quarter of the different
-    values occur once. Codes of classes, which are consecutive or occur several times each, are classes.
+    more than 30 different values occur, and either some are below -1, or some between the smallest and the largest do not occur and at
+    least a quarter of the different values occur once. Codes of classes, which are consecutive or occur several times each, are classes.
     """
     if values.ndim != 1 or values.dtype.kind not in "fiu" or np.isinf(values).any():
         return False
@@ -196,7 +197,11 @@ def are_numbers(values: np.ndarray) -> bool:
         return True
     different, counts = np.unique(known, return_counts=True)
     n_values = len(different)
-    if n_values <= MANY_VALUES or float(different[-1]) - float(different[0]) + 1 == n_values:
+    if n_values <= MANY_VALUES:
+        return False
+    if different[0] < -1:
+        return True
+    if float(different[-1]) - float(different[0]) + 1 == n_values:
         return False
     return bool((counts == 1).sum() >= SINGLE_VALUES * n_values)
 

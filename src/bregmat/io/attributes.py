@@ -43,7 +43,7 @@ def _local_array(name: str) -> Callable[[Any], Any]:
 def _named_constraints(learner: Any) -> Any:
     """The constraints, unless sample ids have a type that files cannot contain, such as dates."""
     constraints = vars(learner).get("constraints_", LEFT_OUT)
-    ids = None if constraints is LEFT_OUT else constraints.ids
+    ids = None if constraints is LEFT_OUT or constraints is None else constraints.ids
     is_plain = ids is None or ids.dtype != object or all(isinstance(name, str | int | float) for name in ids)
     return constraints if is_plain else LEFT_OUT
 

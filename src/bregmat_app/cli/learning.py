@@ -168,8 +168,8 @@ def _not_learned(learner: Any) -> str:
 def _agreement(task: LearnInput, learner: Any, maps: Sequence[np.ndarray]) -> list[SummaryRow]:
     """Rows of the summary: how far the points agree with the constraints, as given, scaled and learned."""
     rows = learner.constraints_
-    if learner.strategy_ is None and task.constraints is None:
-        return []  # nothing was asked of the metric
+    if learner.strategy_ in (None, "softmax") and task.constraints is None:
+        return []  # no constraint was asked of the metric
     has_hard = is_any_hard(learner, rows)
     is_scaled = learner.prior_ == "variance"  # then the bounds have the units of scaled columns
     in_units = (None, *maps[1:]) if is_scaled else (maps[0], None, maps[2])
@@ -218,8 +218,10 @@ def _test_neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | 
         return held_out_neighbours(fit_part, task.X, task.labels, n_folds, settings.n_repeats, random_state=seed)
 
 
-def is_any_hard(learner: Any, rows: Constraints) -> bool:
+def is_any_hard(learner: Any, rows: Constraints | None) -> bool:
     """Whether a constraint of a learner must hold."""
+    if rows is None:
+        return False
     weight = getattr(learner, "slack_weight_", learner.slack_weight)
     return bool((weight != "auto" and np.isinf(weight)) or np.isinf(rows.weight).any())
 
@@ -277,7 +279,7 @@ def _prior_text(learner: Any, task: LearnInput) -> str:
 
 
 def _write_report(
-    task: LearnInput, settings: LearnSettings, rows: Constraints, result: Any, learner: Any = None, **found: Any
+    task: LearnInput, settings: LearnSettings, rows: Constraints | None, result: Any, learner: Any = None, **found: Any
 ) -> None:
     """Write the HTML report of a fit with its summary and test (`found`), or of a proof that there is no solution."""
     from bregmat_app.report import write_report  # its template engine is loaded for a report only
@@ -317,9 +319,10 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
             raise ValueError("--prior must be identity with --points")
         metric.check_words()
         given = "1" if metric.slack_weight == "auto" else metric.slack_weight
-        names = ("divergence", "loss", "solver", "tol", "max_iter")
+        names = ("loss", "solver", "tol", "max_iter")
         settings: dict[str, Any] = {name: getattr(metric, name) for name in names}
         settings["slack_weight"] = number_in("--slack-weight", given, "a number or inf")
+        settings["divergence"] = "logdet" if metric.divergence == "auto" else metric.divergence
         assert blocks.points_file is not None
         X, rows = open_points(blocks.points_file), open_constraints(pairs)
         if (path := blocks.checkpoint) is not None:

@@ -115,7 +115,14 @@ class ColumnOptions:
 class MetricOptions:
     """Parameters of the metric learner."""
 
-    divergence: Annotated[str, named("logdet, vonneumann, frobenius, or a registered one.", panel=LEARNING)] = "logdet"
+    divergence: Annotated[
+        str,
+        named(
+            "logdet, vonneumann, frobenius, or a registered one.",
+            shown="logdet; frobenius with softmax",
+            panel=LEARNING,
+        ),
+    ] = "auto"
     slack_weight: Annotated[
         str,
         number("Weight of violated bounds against the distance to the prior; inf: bounds must hold.", panel=LEARNING),
@@ -137,10 +144,20 @@ class MetricOptions:
     strategy: Annotated[
         str,
         option(
-            "neighbors|random|uniform",
-            "Which constraints are drawn from labels. neighbors: points of the same class are nearer than the nearest of other "
-            "classes; random: bounds for random pairs, half of them of one class; uniform: bounds for uniformly drawn pairs.",
-            shown="auto: neighbors, unless random pairs or not learning is better",
+            "neighbors|softmax|random|uniform",
+            "How labels are learned from. neighbors: points of the same class are nearer than the nearest of other classes; softmax: a "
+            "point is likely to be nearest to one of its class; random: bounds for random pairs, half of them of one class; uniform: "
+            "bounds for uniformly drawn pairs.",
+            shown="auto: as held-out points tell",
+            panel=LEARNING,
+        ),
+    ] = "auto"
+    metric: Annotated[
+        str,
+        option(
+            "euclidean|cosine",
+            "Whether mapped points are compared by distance or by cosine.",
+            shown="auto: cosine for points of one length",
             panel=LEARNING,
         ),
     ] = "auto"
@@ -176,7 +193,7 @@ class MetricOptions:
         from bregmat.run.loop import SOLVERS
 
         as_choice("--prior", self.prior, ("auto", *PRIORS))
-        as_choice("--divergence", self.divergence, DIVERGENCES)
+        as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))
         as_choice("--solver", self.solver, ("auto", *SOLVERS))
         if self.loss is not None:
             as_choice("--loss", self.loss, LOSSES)

@@ -35,7 +35,7 @@ class ReportData:
     title: str  # heading of the page, e.g. "Metric learned from wine.csv"
     result: MatrixResult
     X: Any  # array, scipy.sparse or data frame (n, d): the points as they were passed to the learner
-    constraints: Constraints  # of the problem, in row numbers of X; see Constraints.locate
+    constraints: Constraints | None  # of the problem, in row numbers of X (see Constraints.locate); None if it has none
     # (n,): labels of any dtype for the colours of the embedding; points with None or NaN are drawn in grey
     y: ArrayLike | None = None
     learner: Any = None  # has transform(X), the learned map; by default `result`
@@ -65,9 +65,10 @@ class ReportData:
             if value.shape != (size,):
                 raise ValueError(f"{name} must have shape ({size},), one entry per {what} of X; got {value.shape}.")
             object.__setattr__(self, name, value)
-        if self.constraints.ids is not None:
-            raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
-        self.constraints.check_range(n)
+        if self.constraints is not None:
+            if self.constraints.ids is not None:
+                raise TypeError("constraints must be in row numbers; call constraints.locate(sample_id) first.")
+            self.constraints.check_range(n)
         for row in self.summary:
             if isinstance(row, str) or len(row) != 1 + len(SUMMARY_COLUMNS):
                 raise TypeError(f"a row of summary is (name, before, scaled, after); got {row!r}.")

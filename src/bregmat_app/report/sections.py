@@ -37,8 +37,11 @@ def headline(data: ReportData) -> list[str]:
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         return ["No matrix could be learned from these statements."]
     held_out = data.held_out
+    if held_out is None and data.constraints is None:
+        return ["The metric was learned from classes, without constraints."]
     if held_out is None:
         n_met = int((np.asarray(data.result.violation) <= TOLERANCE).sum()) if data.result.violation is not None else 0
+        assert data.constraints is not None
         count = data.constraints.n_constraints
         return [f"The learned metric agrees with {n_met:,} of {counted(count, 'statement')} ({n_met / count:.0%})."]
     before, among_scaled, after = (f"{value:.1%}" for value in held_out.accuracy)
@@ -207,7 +210,7 @@ def _matrix(data: ReportData) -> SimpleNamespace | None:
 
 
 def _distances(data: ReportData) -> SimpleNamespace | None:
-    if not data.constraints.where("is_sq_distance").any():
+    if data.constraints is None or not data.constraints.where("is_sq_distance").any():
         return None
     svg, _ = picture(
         lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, tol=TOLERANCE, ax=ax),
@@ -222,7 +225,7 @@ def _distances(data: ReportData) -> SimpleNamespace | None:
 
 def _comparisons(data: ReportData) -> SimpleNamespace | None:
     c = data.constraints
-    if not (c.where("is_comparison") & (c.sense != 0)).any():
+    if c is None or not (c.where("is_comparison") & (c.sense != 0)).any():
         return None
     svg, _ = picture(
         lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, tol=TOLERANCE, ax=ax),
@@ -235,8 +238,10 @@ def _comparisons(data: ReportData) -> SimpleNamespace | None:
     return _figure("comparisons", "Comparisons before and after", [svg], caption)
 
 
-def _violations(data: ReportData) -> SimpleNamespace:
+def _violations(data: ReportData) -> SimpleNamespace | None:
     c = data.constraints
+    if c is None:
+        return None
     # if the prior scales columns, bounds drawn from labels have the units of scaled columns
     start = data.scaled if getattr(data.learner, "prior_", None) == "variance" else data.points
     before, violation = c.violation(start), c.violation(data.mapped)
@@ -289,6 +294,13 @@ def _convergence(data: ReportData) -> SimpleNamespace:
 def _learned(data: ReportData) -> SimpleNamespace:
     n, d = data.X.shape
     c = data.constraints
+    settings = [(name, number(value)) for name, value in data.settings.items()]
+    if c is None:
+        lead = (
+            f"From the classes of {n:,} points with {d:,} features, a positive semidefinite matrix was learned: a linear map of the points "
+            "after which a point is likely to be nearest to one of its own class, while the matrix stays close to where it started."
+        )
+        return _section("learned", "What was learned", lead=lead, kinds=[], settings=settings)
     counts = np.bincount(c.relation, minlength=len(c.relations))
     kinds = []
     for relation, count in zip(c.relations, counts):
@@ -312,7 +324,6 @@ def _learned(data: ReportData) -> SimpleNamespace:
         else f"{said} {'was' if c.n_constraints == 1 else 'were'} made about {n:,} points with {d:,} features. "
         "No matrix could be learned from them."
     )
-    settings = [(name, number(value)) for name, value in data.settings.items()]
     return _section("learned", "What was learned", lead=lead, kinds=kinds, settings=settings)
 
 
@@ -331,7 +342,7 @@ def _code(data: ReportData) -> SimpleNamespace | None:
 
 def _conflict(data: ReportData) -> SimpleNamespace | None:
     rows = data.result.conflict
-    if rows is None or not len(rows):
+    if rows is None or not len(rows) or data.constraints is None:
         return None
     cells = [(int(row), data.constraints.describe(int(row), data.sample_id)) for row in rows]
     return _section("conflict", "Constraints that contradict each other", rows=cells)
