@@ -391,7 +391,7 @@ def test_history(points, pairs, name, divergence):
         (
             "cyclic_projection",
             divergence not in ("logdet", "vonneumann"),
-        ): "needs compiled projections onto one row .* .got '",
+        ): "needs compiled projections onto one constraint .* .got '",
         ("mirror_descent", divergence == "frobenius"): "needs soft rows and a link that is one to one",
     }
     if (name, True) in refusals:
