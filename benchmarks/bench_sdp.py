@@ -51,7 +51,7 @@ def compare(
     start = time.perf_counter()
     result = semidefinite_program(C, rows, tol=tol)
     seconds = time.perf_counter() - start
-    checked = verify({"C": C, "constraints": rows}, result).verdict if is_checked else ""
+    checked = verify(result, C=C, constraints=rows).verdict if is_checked else ""
     text = f"{name:<12} {rows.n_constraints:>5} rows  bregmat {result.status} {result.objective:.9g} "
     text += f"gap {result.gap:.0e} {seconds:.2f} s {checked}"
     for rival in rivals:

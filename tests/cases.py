@@ -26,7 +26,7 @@ from bregmat import (
 from bregmat.objective.losses import ItakuraSaito, RelativeEntropy
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import PairGraph, RankOneRows
-from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
+from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
 from toy_divergence import EntropyWithBarrier
 from toy_loss import PseudoHuber
 from toy_relation import MIDPOINT

@@ -29,15 +29,26 @@ sharded
 margin
 quadratic
 solvers
-run
 certificates
 coordinates
 operators
-constraints objective kernels
+constraints objective kernels engine
 base
 typing _kernels
 """
 LEVEL = {name: k for k, line in enumerate(TREE.split("\n")) for name in line.split()}
+ROOMS_OF_P = dict.fromkeys(["coordinates", "operators", "certificates", "solvers", "sharded", "nearest"], "(P)")
+# (kind of problem, the kind that it is built on)
+BUILT_ON = {
+    ("correlation", "(P)"),
+    ("correlation", "semidefinite"),
+    ("margin", "quadratic"),  # multiplicative updates of the dual of a machine, which is a quadratic program
+    ("semidefinite", "(P)"),  # its rows are bound to points, and restored, as those of (P)
+    ("simplex", "(P)"),  # settings of the same names, which users pass as objects
+    ("softmax", "(P)"),  # the result is a matrix in the coordinates of a prior
+    ("unfolding", "(P)"),
+    ("unfolding", "semidefinite"),
+}
 IN_THE_ROOT = {"__init__", "__main__", "nearest", "typing"}
 OPTIONAL = {"dask", "distributed", "zarr", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
 ARRAY_LIBRARIES = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
@@ -112,6 +123,25 @@ def imports_go_down():
                     yield name, TEXTS[name].count("\n", 0, match.start()) + 1, "imports a public name; name its module"
 
 
+def kind(name: str) -> str | None:
+    """The kind of problem that a module belongs to; None for modules that belong to none or to all of them."""
+    parts = name.split(".")
+    if len(parts) > 2 and parts[:2] == ["bregmat", "applications"]:
+        return parts[2]
+    return ROOMS_OF_P.get(room(name), room(name) if room(name) in ("quadratic", "margin") else None)
+
+
+def problems_stay_apart():
+    """The engine imports no kind of problem, and these import each other only where one is built on the other."""
+    for name in LIBRARY:
+        for other, line in IMPORTS[name].items():
+            if room(name) == "engine" and room(other) not in (None, "engine", "base", "typing"):
+                yield name, line, f"imports {other}; the engine is what every kind of problem shares"
+            mine, its = kind(name), kind(other)
+            if mine and its not in (None, mine) and (mine, its) not in BUILT_ON:
+                yield name, line, f"imports {other}; {mine} is not built on {its}"
+
+
 def imports_are_absolute():
     for name in FILES:
         for node in ast.walk(TREES[name]):
@@ -119,8 +149,18 @@ def imports_are_absolute():
                 yield name, node.lineno, "relative import"
 
 
+def lines_for_annotations(name: str) -> set[int]:
+    """The lines under ``if TYPE_CHECKING``, which are not run."""
+    blocks = [n for n in ast.walk(TREES[name]) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING"]
+    return {line for block in blocks for line in range(block.lineno, (block.end_lineno or block.lineno) + 1)}
+
+
 def no_cycles():
-    graph = {name: {other for other in IMPORTS[name] if room(other)} for name in LIBRARY if room(name)}
+    """No module imports itself by way of others; imports for annotations do not count."""
+    graph = {}
+    for name in (one for one in LIBRARY if room(one)):
+        unused = lines_for_annotations(name)
+        graph[name] = {other for other, line in IMPORTS[name].items() if room(other) and line not in unused}
     try:
         list(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -294,6 +334,7 @@ def the_page_names_every_room():
 RULES = (
     rooms_are_known,
     imports_go_down,
+    problems_stay_apart,
     imports_are_absolute,
     no_cycles,
     packages_stand_beside_each_other,

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, make_classification, make_moons
 
-from bregmat.run.result import ExitReason, Status
+from bregmat.engine.status import ExitReason, Status
 
 EXACT = 1e-10  # gap asked for; float64 leaves 1e-12 and less up to C = 1e4
 

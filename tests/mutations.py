@@ -26,6 +26,7 @@ LIKELY = {
     "objective/losses.py": ("contracts", "oracles"),
     "certificates/problem.py": ("dual_newton", "outcomes"),
     "certificates/infeasibility.py": ("dual_newton",),
+    "engine/problem.py": ("dual_newton", "outcomes"),
     "certificates/restoration.py": ("dual_newton",),
     "solvers/mirror_newton.py": ("mirror_newton", "contracts"),
     "solvers/dual_newton.py": ("contracts",),
@@ -90,7 +91,7 @@ MUTATIONS = (
     ),
     (
         "certificates/problem.py",
-        "if met.violation <= FEASIBLE and not np.isinf(objective):",
+        "if met.max_violation <= FEASIBLE and not np.isinf(objective):",
         "if not np.isinf(objective):",
     ),
     (
@@ -99,12 +100,12 @@ MUTATIONS = (
         "self.offset + met.iterate.value()",
     ),
     (
-        "certificates/problem.py",
+        "engine/problem.py",
         "if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:",
         "if self.gap <= 10 * tol:",
     ),
     (
-        "certificates/problem.py",
+        "engine/problem.py",
         "is_proven = np.isfinite(self.upper) and not excess < -CROSSED * unit",
         "is_proven = True",
     ),
@@ -124,13 +125,17 @@ MUTATIONS = (
         "return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit",
         "return excess_of(p, self.losses.bound, self.losses.sense) / self.unit",
     ),
-    ("solvers/mirror_newton.py", "B = -R if S is None else -(S * R)", "B = -R"),
+    ("solvers/mirror_newton.py", "B = -weighted_by(S, R)", "B = -R"),
     (
         "solvers/mirror_newton.py",
-        "excess = 0.5 * float(np.linalg.norm(R if S is None else S * R)) ** 2",
+        "excess = 0.5 * float(np.linalg.norm(weighted_by(S, R))) ** 2",
         "excess = 0.0",
     ),
-    ("solvers/dual_newton.py", "return smooth + float(problem.losses.conjugate(mu).sum())", "return smooth"),
+    (
+        "solvers/dual_newton.py",
+        "return iterate.conjugate() + float(problem.losses.conjugate(mu).sum())",
+        "return iterate.conjugate()",
+    ),
     ("solvers/dual_newton.py", "signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())", "signal = L.value(p)"),
     (
         "solvers/box_qp.py",

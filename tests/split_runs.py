@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from bregmat.engine.loop import RunLog
 from bregmat.quadratic import SplitProgram, run_updates
-from bregmat.run.loop import RunLog
 
 
 def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):

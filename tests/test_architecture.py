@@ -2,13 +2,16 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import bregmat
+from bregmat.io.classes import SAVABLE, class_named
 from conftest import NOT_NUMERICAL
 
 # The part of the planned public surface that exists; what is added to it is added here.
@@ -64,12 +67,30 @@ def test_public_names_are_documented(name):
 
 
 def test_members_of_constraints_and_results():
-    known = {*dir(bregmat.MatrixResult), *bregmat.MatrixResult.__annotations__, *bregmat.Result.__annotations__}
+    known = {*dir(bregmat.MatrixResult), *(f.name for f in fields(bregmat.MatrixResult))}
     assert [name for name in RESULT.split() if name not in known] == []
     members = f"{CONSTRUCTORS} select n_constraints values satisfied locate __add__ to_frame __iter__ _repr_html_"
     assert [name for name in members.split() if not hasattr(bregmat.Constraints, name)] == []
     # scikit-learn's cross-validation slices whatever has the length of X
     assert not {"__len__", "shape", "__array__", "__getitem__"} & set(dir(bregmat.Constraints))
+
+
+def result_classes():
+    known = [class_named(name) for name in SAVABLE]
+    return [cls for cls in known if issubclass(cls, bregmat.Result)]
+
+
+@pytest.mark.parametrize("cls", result_classes(), ids=lambda cls: cls.__name__)
+def test_results_hold_documented_names_only(cls):
+    """Each public name is a field in a section Attributes, or a property or method with a docstring."""
+    sections = [re.split(r"\nAttributes\n-+\n", inspect.getdoc(base) or "")[1:] for base in cls.__mro__]
+    lines = [line for section in sections for part in section for line in re.findall(r"^\w.*", part, re.M)]
+    listed = {name for line in lines for name in re.split(r", ", line.split(" :")[0])}
+    public = [name for name in {*dir(cls), *(f.name for f in fields(cls))} if not name.startswith("_")]
+    for name in set(public) - listed:
+        member = inspect.getattr_static(cls, name)
+        assert not isinstance(member, str | int | float | bool | frozenset | dict | tuple | None), name
+        assert len(inspect.getdoc(member)) > 15, name
 
 
 def test_signatures():

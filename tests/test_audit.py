@@ -272,7 +272,7 @@ def test_homogeneous_rows_are_met_by_their_own_size():
         if result.status == "OPTIMAL":
             rounding = 1e-13 * result.x.max()  # of the largest variable
             assert (np.abs(E @ result.x) <= 1e-8 * np.abs(E) @ result.x + rounding).all(), seed
-            assert verify({"A": A, "b": b, "equality": (E, np.zeros(m))}, result).holds, seed
+            assert verify(result, A=A, b=b, equality=(E, np.zeros(m))).holds, seed
 
 
 @pytest.mark.parametrize("solver", ["auto", "active_set", "multiplicative", MultiplicativeUpdates(anderson=0)])
@@ -304,7 +304,7 @@ def test_a_cut_of_a_graph_with_duplicate_entries_is_confirmed(form):
     kept = graph.copy()
     result = balanced_cut(graph, random_state=0)
     assert (str(result.status), result.cut, result.lower_bound) == ("OPTIMAL", 4.0, 4.0)
-    found = verify({"graph": graph}, result)
+    found = verify(result, graph=graph)
     assert found.holds, found.problems
     assert (graph.data == kept.data).all() and graph.nnz == kept.nnz
 
@@ -330,7 +330,7 @@ def test_a_row_against_its_own_multiple_is_confirmed_to_be_infeasible(divergence
         arguments = {"prior": np.eye(8) + 0.1, "constraints": own_multiple(seed), "divergence": divergence}
         result = nearest_kernel(arguments["prior"], arguments["constraints"], divergence=divergence)
         assert result.status == "INFEASIBLE"
-        found = verify(arguments, result)
+        found = verify(result, **arguments)
         assert found.holds, (seed, found)
 
 
@@ -340,7 +340,7 @@ def test_another_row_is_no_multiple():
     result = nearest_kernel(np.eye(2), rows)
     assert result.status == "OPTIMAL"
     claim = {"status": Status.INFEASIBLE, "dual": np.array([1.0, -1.0]), "conflict": np.arange(2), "gap": np.inf}
-    assert not verify({"prior": np.eye(2), "constraints": rows}, replace(result, **claim)).holds
+    assert not verify(replace(result, **claim), prior=np.eye(2), constraints=rows).holds
 
 
 # ---------------------------------------------------------------- balanced cuts of weights with a common unit
@@ -354,7 +354,7 @@ def test_a_balanced_cut_is_proven_in_any_unit_of_the_weights(unit, rng):
         result = balanced_cut(A, random_state=0)
         solved += result.is_optimal
         assert result.lower_bound >= result.relaxation_bound
-        found = verify({"graph": A}, result)
+        found = verify(result, graph=A)
         assert found.holds, found.problems
     assert solved == balanced_solved()
 
@@ -594,9 +594,9 @@ def test_a_claim_says_how_indefinite_a_matrix_may_be(n, negative, solver, rng):
         value = (matrix[0] * u * u + 2 * matrix[1] * u * v + matrix[3] * v * v) / 2 + linear[0] * u + linear[1] * v
         reach = u * u + v * v + sum(z * z for z in x[2:])
         assert value + rest >= Fraction(result.dual_bound) - delta * reach / 2
-    assert verify({"A": A, "b": b}, result).holds
+    assert verify(result, A=A, b=b).holds
     claim = replace(result, status=Status.OPTIMAL, curvature_tolerance=0.0)
-    assert verify({"A": A, "b": b}, claim).holds <= (negative == 0.0)
+    assert verify(claim, A=A, b=b).holds <= (negative == 0.0)
 
 
 def test_a_matrix_that_is_more_indefinite_is_refused():
@@ -619,7 +619,7 @@ def test_points_close_together_are_never_proven_inseparable(points, solver, kern
     result = train_margin(problem, solver=solver, max_iter=200)
     assert result.status != "INFEASIBLE"
     claim = replace(result, status=Status.INFEASIBLE, alpha=np.r_[1.0, 1.0, np.zeros(len(y) - 2)], margin_bound=1e-7)
-    assert not verify(problem, claim).holds
+    assert not verify(claim, problem=problem).holds
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         MarginSVC(kernel=kernel, gamma=1.0, C=np.inf, solver=solver, max_iter=200).fit(X, y)
@@ -648,7 +648,7 @@ def test_hulls_that_meet_are_proven_so_exactly(intercept, rng):
         problem = MarginProblem.build(source, signs, C=np.inf, intercept=intercept)
         result = train_margin(problem)
         assert result.status == "INFEASIBLE"
-        assert verify(problem, result).holds
+        assert verify(result, problem=problem).holds
 
 
 # ---------------------------------------------------------------- differences and products of the data as given
@@ -708,7 +708,7 @@ def test_nearly_equal_rows_of_a_factor(seed, gap):
     v = [Fraction(float(x)) - Fraction(float(y)) for x, y in zip(G[0], G[1], strict=True)]
     image = [sum(x * Fraction(float(b)) for x, b in zip(v, column, strict=True)) for column in result.B.T]
     assert float(sum(x * x for x in image) / Fraction(float(rows.bound[0]))) <= 1 + 1e-8
-    assert verify({"prior": Factor(G), "constraints": rows, "divergence": "frobenius"}, result).holds
+    assert verify(result, prior=Factor(G), constraints=rows, divergence="frobenius").holds
 
 
 @pytest.mark.parametrize("size", [1e7, 1e8, 1e9])

@@ -126,8 +126,10 @@ def test_learn_where_neighbours_are_decided(bregmat, points, pairs):
     assert "drawn from the labels: sq_dist(p" in done.stderr
 
 
-def test_learning_helps_on_held_out_folds(bregmat, points):
-    done = bregmat("learn", points, "--labels", "kind")
+def test_learning_helps_on_held_out_folds(bregmat, tmp_path, data, rng):
+    X = np.column_stack([data[0], rng.normal(size=(60, 6))])
+    write_points(tmp_path / "noisy.csv", X, names=list("abcdefghij"), columns={"kind": data[1]})
+    done = bregmat("learn", tmp_path / "noisy.csv", "--labels", "kind")
     (line,) = [line for line in done.stdout.splitlines() if "4-NN" in line]
     before, scaled, after = (float(cell.split("±")[0]) for cell in line.split("│")[-4:-1])
     assert before < 0.75 and after > 0.85 and after > scaled
@@ -288,7 +290,7 @@ def test_triplets(bregmat, points, tmp_path):
     ("option", "message"),
     [
         (("--prior", "varience"), "--prior must be one of 'auto', 'identity', .*; got 'varience'; is it 'variance'?"),
-        (("--divergence", "logdt"), "--divergence must be one of 'logdet', .*; got 'logdt'; is it 'logdet'?"),
+        (("--divergence", "logdt"), "--divergence must be one of 'auto', 'logdet', .*; got 'logdt'; is it 'logdet'?"),
         (("--loss", "squard"), "--loss must be one of 'relative_slack', .*; got 'squard'; is it 'squared'?"),
         (("--solver", "newton"), "--solver must be one of 'auto', .*; got 'newton'"),
         (("--strategy", "neighbor"), "--strategy must be .*; got 'neighbor'; is it 'neighbors'?"),
@@ -676,7 +678,8 @@ def test_help_describes_the_constraints_file(bregmat):
 
 
 @pytest.mark.parametrize(
-    "command", ["learn", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None]
+    "command",
+    ["learn", "retrieve", "label", "stream", "transform", "inspect", "correlation", "demo", "reproduce", None],
 )
 def test_help_says_what_goes_where(bregmat, command):
     """No type in the words of a programming language, no brackets twice, no word for a value that there is none of.
@@ -1029,7 +1032,7 @@ class Seconds:
 
 @pytest.mark.parametrize("terminal", [False, True])
 def test_progress(monkeypatch, capsys, terminal):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -1050,7 +1053,7 @@ def test_progress(monkeypatch, capsys, terminal):
 
 
 def test_quick_runs_show_no_progress(capsys):
-    from bregmat.run.result import Record
+    from bregmat.engine.status import Record
 
     with show.Progress("learning") as progress:
         progress(Record(iteration=1, seconds=0.0, objective=3.0, dual_bound=2.0, gap=0.3, violation=0.0))

@@ -15,7 +15,7 @@ from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import smat, svec
-from bregmat.run.loop import SOLVERS as SOLVER_CLASSES
+from bregmat.solvers.base import SOLVERS as SOLVER_CLASSES
 from cases import (
     DIVERGENCES,
     INFEASIBLE,

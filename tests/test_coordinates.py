@@ -13,7 +13,7 @@ from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates
-from bregmat.coordinates.spans import _orthonormal
+from bregmat.coordinates.spans import orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from bregmat.objective.spectral import SpectralDivergence
@@ -155,7 +155,7 @@ class TestCoordinates:
         place, lift, W0 = coordinates_of(form, D, rng)
         iterate = an_iterate(D, place.t0, rng)
         constraints = all_relations(rng, lift @ W0 @ lift.T)
-        _, operator = place.bind(constraints)
+        _, operator, _ = place.bind(constraints)
         G = place.factor(iterate)
         values = place.scale * operator.values(iterate.matrix())
         assert np.allclose(constraints.values(G), values, rtol=1e-9, atol=1e-9)
@@ -253,7 +253,7 @@ def dependent_vectors(rng, kind, n=40, d=200):
 @pytest.mark.parametrize("kind", ["cycles", "near copies", "graded"])
 def test_span_of_dependent_vectors(kind, form, rng):
     V, rank = dependent_vectors(rng, kind)
-    coordinates, span = _orthonormal(form(V))
+    coordinates, span = orthonormal(form(V))
     B = span.basis
     assert coordinates.shape == (40, rank)
     assert B.shape == (200, rank)
@@ -343,7 +343,7 @@ class TestElimination:
         X = rng.normal(size=(6, 4))
         place = metric_coordinates(X, positive(rng, 4), D)
         constraints = Constraints.sq_distance([0, 2, 4], [1, 3, 5], [0.0, 1.0, 1.0], "<=")
-        place, operator = place.bind(constraints)
+        place, operator, _ = place.bind(constraints)
         reduced = eliminate(place, operator, np.array([0]), D, np.ones(3, bool))
         iterate = an_iterate(D, reduced.coordinates.t0, rng)
         W = reduced.coordinates.metric(iterate)
@@ -373,7 +373,7 @@ def test_the_dual_of_must_links_proves_the_bound(rng, divergence):
             [2, 4, 6], [3, 5, 7], [1.0, 2.0, 1.0], ["<=", ">=", "=="]
         )
         result = nearest_metric(X, rows, divergence=divergence)
-        place, operator = metric_coordinates(X, None, divergence).bind(rows, in_span=False)
+        place, operator, _ = metric_coordinates(X, None, divergence).bind(rows, in_span=False)
         whole = build_problem(divergence, place.t0, operator, rows, None, np.inf)
         assert result.status == "OPTIMAL"
         assert result.dual_bound <= dual_bound(whole, result.dual)[0] + 1e-13 * abs(result.objective)

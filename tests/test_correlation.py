@@ -54,6 +54,15 @@ def clipped(C):
     return (C + C.T) / 2
 
 
+def accurate_cholesky(A):
+    """The lower Cholesky factor in extended precision."""
+    L = np.zeros(A.shape, np.longdouble)
+    for k in range(len(A)):
+        L[k:, k] = A[k:, k] - L[k:, :k] @ L[k, :k]
+        L[k:, k] /= np.sqrt(L[k, k])
+    return L
+
+
 def definite(rng, n):
     X = rng.normal(size=(n, 2 * n))
     return X @ X.T / (2 * n)
@@ -434,7 +443,7 @@ def test_logdet_always_arrives(rng):
     """Priors with tiny eigenvalues, and variables of very different scale: every one allows a unit diagonal."""
     C = np.array([[1, 1.6, 1.3], [1.6, 1, 2.2], [1.3, 2.2, 1]])
     result = nearest_correlation(clipped(C), divergence="logdet")
-    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton")
+    assert (result.status, result.solver) == ("OPTIMAL", "logdet_newton + interior_point")
     for _ in range(40):
         A = rng.normal(size=(6, 6))
         A = (A + A.T) / 2
@@ -552,7 +561,7 @@ def test_the_message_on_an_indefinite_matrix_says_how_to_clip_it(rng, divergence
         nearest_correlation(C, divergence=divergence)
     values, Q = np.linalg.eigh(C)
     result = nearest_correlation((Q * values.clip(1e-6)) @ Q.T, divergence=divergence, scale=False)
-    assert result.status == "OPTIMAL" and verify({"C": clipped(C), "divergence": divergence}, result).holds
+    assert result.status == "OPTIMAL" and verify(result, C=clipped(C), divergence=divergence).holds
 
 
 # ---------------------------------------------------------------- frames, files, limits
@@ -584,7 +593,7 @@ def test_polars(rng):
     result = nearest_correlation(frame)
     assert isinstance(result.matrix, pl.DataFrame) and result.matrix.columns == names
     assert (result.matrix.to_numpy() == nearest_correlation(C).X).all()
-    assert verify({"C": frame}, result).holds
+    assert verify(result, C=frame).holds
     weighted = nearest_correlation(frame, weights=pl.DataFrame(1 + C**2, schema=names))
     assert (weighted.matrix.to_numpy() == nearest_correlation(C, weights=1 + C**2).X).all()
     with pytest.raises(ValueError, match="weights must have the columns of C"):
@@ -600,7 +609,7 @@ def test_a_covariance_keeps_its_variances(rng, tmp_path, weighted):
     assert list(result.covariance.columns) == list(result.covariance.index) == names
     assert_allclose(np.diag(result.covariance), d**2, rtol=1e-14)
     assert_allclose(result.covariance / np.outer(d, d), result.X, atol=1e-14)
-    assert verify(problem, result).holds
+    assert verify(result, **problem).holds
     save(tmp_path / "covariance.npz", result)
     assert_allclose(load(tmp_path / "covariance.npz").covariance, result.covariance, rtol=0)
     with pytest.raises(ValueError, match="There is no covariance: .*scale=True"):
@@ -612,7 +621,7 @@ def test_fixed_may_include_the_diagonal(rng):
     mask = mask_of(6, [(0, 1)])
     whole = mask | np.eye(6, dtype=bool)
     assert (nearest_correlation(C, fixed=whole).X == nearest_correlation(C, fixed=mask).X).all()
-    assert verify({"C": C, "fixed": whole}, nearest_correlation(C, fixed=whole)).holds
+    assert verify(nearest_correlation(C, fixed=whole), C=C, fixed=whole).holds
     C[2, 2] = 1.05
     with pytest.raises(ValueError, match=r"fixed is True at \[2, 2\], where C has 1.05"):
         nearest_correlation(C, fixed=whole)
@@ -658,7 +667,7 @@ def test_weights_and_bounds_against_their_conditions(rng, case, scale):
     slope = H**2 * (X - known) - S  # >= 0 where X is at its lower bound, <= 0 at its upper one, 0 between
     inside = off & (np.minimum(X - lower, upper - X) > 1e-4)
     assert np.abs(slope[inside]).max() <= 1e-3 * scale**2
-    assert verify({"C": C, **settings}, result).holds
+    assert verify(result, C=C, **settings).holds
 
 
 def test_an_unknown_entry_costs_nothing():
@@ -669,7 +678,7 @@ def test_an_unknown_entry_costs_nothing():
         result = nearest_correlation(frame, weights=weights)
         assert result.status == "OPTIMAL" and result.objective <= 1e-8
         assert_allclose(result.X[0], C[0], atol=1e-4)
-        assert verify({"C": frame, "weights": weights}, result).holds
+        assert verify(result, C=frame, weights=weights).holds
     with pytest.raises(ValueError, match="C must be finite|C has|NaN|nan"):
         nearest_correlation(frame, weights=np.ones((3, 3)))
 
@@ -679,11 +688,11 @@ def test_bounds_that_the_identity_does_not_meet(rng, min_eig):
     problem = {"C": broken(rng, 20), "bounds": (0.05, None), "min_eig": min_eig}
     result = nearest_correlation(**problem)
     assert result.status == "OPTIMAL" and result.X.min() >= 0.05
-    assert verify(problem, result).holds
+    assert verify(result, **problem).holds
     stopped = nearest_correlation(**problem, max_iter=0)
-    assert stopped.status == "UNKNOWN" and verify(problem, stopped).holds
+    assert stopped.status == "UNKNOWN" and verify(stopped, **problem).holds
     none = nearest_correlation(**problem | {"min_eig": 0.96})  # the smallest eigenvalue is at most 0.95
-    assert none.status == "INFEASIBLE" and verify(problem | {"min_eig": 0.96}, none).holds
+    assert none.status == "INFEASIBLE" and verify(none, **(problem | {"min_eig": 0.96})).holds
 
 
 def test_singular_fixed_blocks_and_weights_claim_nothing(rng):
@@ -692,7 +701,7 @@ def test_singular_fixed_blocks_and_weights_claim_nothing(rng):
     C[:3, :3] = 1.0
     problem = {"C": C, "fixed": mask_of(8, [(0, 1), (0, 2), (1, 2)]), "weights": 1 + C**2}
     result = nearest_correlation(**problem, max_iter=50)
-    assert result.status == "UNKNOWN" and verify(problem, result).holds
+    assert result.status == "UNKNOWN" and verify(result, **problem).holds
 
 
 def test_bounds_that_no_matrix_meets_name_a_small_block(rng):
@@ -703,7 +712,7 @@ def test_bounds_that_no_matrix_meets_name_a_small_block(rng):
     result = nearest_correlation(C, bounds=(None, upper))
     assert result.status == "INFEASIBLE"
     assert result.conflict.tolist() == [[4, 4], [4, 11], [4, 20], [11, 11], [11, 20], [20, 20]]
-    assert verify({"C": C, "bounds": (None, upper)}, result).holds
+    assert verify(result, C=C, bounds=(None, upper)).holds
     upper[4, 11] = upper[11, 4] = 1.0  # irreducible: without one of the bounds there is a matrix
     assert nearest_correlation(C, bounds=(None, upper)).status == "OPTIMAL"
 
@@ -716,12 +725,12 @@ def test_a_contradictory_block_is_named_without_what_it_does_not_need(rng):
     C[np.ix_(three, three)] = np.where(np.eye(3, dtype=bool), 1.0, -0.8)
     problem = {"C": C, "fixed": ~np.eye(n, dtype=bool)}
     result = nearest_correlation(**problem)
-    assert result.status == "INFEASIBLE" and verify(problem, result).holds
+    assert result.status == "INFEASIBLE" and verify(result, **problem).holds
     assert result.conflict.tolist() == [[k, k] for k in three] + [[4, 11], [4, 20], [11, 20]]
     indefinite = broken(rng, n, 0.5)
     result = nearest_correlation(indefinite, fixed=problem["fixed"])
     kept = np.unique(result.conflict)
-    assert verify({"C": indefinite, "fixed": problem["fixed"]}, result).holds
+    assert verify(result, C=indefinite, fixed=problem["fixed"]).holds
     for k in kept:  # irreducible, up to the thousandth that keeps the proof clear of rounding
         rest = kept[kept != k]
         low = np.linalg.eigvalsh(indefinite[np.ix_(rest, rest)])[0]
@@ -732,16 +741,16 @@ def test_a_weighted_claim_that_is_changed_does_not_hold(rng):
     C = broken(rng, 8, 0.5)
     problem = {"C": C, "weights": 1 + C**2, "bounds": (-0.7, 0.7)}
     result = nearest_correlation(**problem)
-    assert verify(problem, result).holds
+    assert verify(result, **problem).holds
     for change in (
         {"X": 0.5 * result.X + 0.5 * np.eye(8)},
         {"dual": 0.5 * result.dual},
         {"dual_bound": result.dual_bound + 1e-3},
         {"objective": result.objective - 1e-3},
     ):
-        assert not verify(problem, replace(result, **change)).holds
-    assert not verify(problem | {"weights": 2 + C**2}, result).holds
-    assert not verify(problem | {"bounds": (-0.6, 0.6)}, result).holds
+        assert not verify(replace(result, **change), **problem).holds
+    assert not verify(result, **(problem | {"weights": 2 + C**2})).holds
+    assert not verify(result, **(problem | {"bounds": (-0.6, 0.6)})).holds
 
 
 @pytest.mark.parametrize("settings", [{}, {"rank": 2}, {"min_eig": 0.01}])
@@ -927,6 +936,24 @@ def test_good_kinds_of_matrices():
 def test_bad_settings(settings, error, match):
     with pytest.raises(error, match=match):
         nearest_correlation(EYE, **settings)
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_logdet_at_large_condition_numbers(rng, n):
+    """Distance and bound, both computed in extended precision, differ by the tolerance at most."""
+    Q = np.linalg.qr(rng.normal(size=(n, n)))[0]
+    C = (Q * np.geomspace(1e-11, 1.0, n)) @ Q.T
+    C = (C + C.T) / 2
+    result = nearest_correlation(C, divergence="logdet")
+    assert result.status == "OPTIMAL"
+    L, mu = accurate_cholesky(C), result.dual.astype(np.longdouble)
+    K = accurate_cholesky(result.X)
+    inverse = np.linalg.inv(L.astype(float)).astype(np.longdouble)
+    inverse += inverse @ (np.eye(n) - L @ inverse)  # one step of Newton's method doubles its digits
+    distance = ((inverse @ K) ** 2).sum() - 2 * np.log(np.diag(K) / np.diag(L)).sum() - n
+    bound = 2 * np.log(np.diag(accurate_cholesky(np.eye(n) + (L.T * mu) @ L))).sum() - mu.sum()
+    assert 0 <= distance - bound <= 1.01 * result.tol * distance
+    assert float(distance) == pytest.approx(result.objective, rel=1e-9)
 
 
 def test_priors_of_any_size(rng):

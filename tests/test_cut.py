@@ -212,7 +212,7 @@ def test_brute_force_with_weights_target_and_fixed_vertices(rng, kind, solver):
         assert result.lower_bound <= best * (1 + 1e-12) <= result.cut * (1 + 2e-12)
         if result.is_optimal:
             assert result.cut == pytest.approx(best, rel=1e-6)  # the tolerance
-        assert verify({"graph": A} | sides, result).holds
+        assert verify(result, **({"graph": A} | sides)).holds
         outcomes.append(result.is_optimal)
     assert len(outcomes) >= 20 and np.mean(outcomes) >= 0.6
 
@@ -246,7 +246,7 @@ def test_large_graphs_with_sides_are_solved(name, sides):
     assert (result.solver, result.exit_reason) == ("low rank", "TOLERANCE")
     assert 0 < result.lower_bound <= result.cut
     if name == "two blocks":
-        assert verify({"graph": graph} | sides, result).holds
+        assert verify(result, **({"graph": graph} | sides)).holds
 
 
 def test_a_planted_part_is_proven_by_its_cut():
@@ -261,7 +261,7 @@ def test_one_balanced_cut_only():
     result = balanced_cut(cycle(6), fixed=[0, 0, 0, 1, 1, -1])
     assert_array_equal(result.labels, [0, 0, 0, 1, 1, 1])
     assert (result.cut, result.lower_bound, result.status, result.imbalance) == (2, 2, "OPTIMAL", 0)
-    assert verify({"graph": cycle(6), "fixed": [0, 0, 0, 1, 1, -1]}, result).holds
+    assert verify(result, graph=cycle(6), fixed=[0, 0, 0, 1, 1, -1]).holds
 
 
 def test_kulis_6_4_gap_of_the_central_path(rng):

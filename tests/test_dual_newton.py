@@ -14,11 +14,11 @@ from bregmat.certificates.infeasibility import infeasibility
 from bregmat.certificates.nearest_matrix import build_problem
 from bregmat.certificates.problem import dual_bound
 from bregmat.coordinates.priors import iterate_at_prior
+from bregmat.engine.loop import solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.operators.binding import bind
 from bregmat.operators.compound import SignedSums
 from bregmat.operators.linear_maps import RankOneRows
-from bregmat.run.loop import solve
-from bregmat.run.result import ExitReason, Status
 from bregmat.solvers import dual_newton
 from bregmat.solvers.box_qp import Model, minimize_exactly, minimize_in_box
 from bregmat.solvers.dual_newton import DualNewton, _link_gradient
@@ -380,6 +380,18 @@ def _model(rng, c, r, slope):
     Psi = Psi + Psi.T
     diagonal = operator.squared_norms(Psi)
     return Model(operator, Psi, slope * diagonal, diagonal * (1 + slope), np.float64, 1e-10)
+
+
+def test_few_equality_rows_of_logdet_are_solved_exactly(rng):
+    """A Gram matrix costs less than the products of conjugate gradients, which would stop at half of the gradient."""
+    op, c = RankOneRows(rng.normal(size=(12, 20))), 12
+    model = Model(op, None, np.full(c, 1e-9), op.squared_norms(None), np.float64, 1e-10)
+    q, free, none = rng.normal(size=c), np.full(c, np.inf), np.zeros((0, 2), dtype=int)
+    d, Hd, reached = minimize_in_box(model, q, -free, free, none, reduction=0.5, rounds=6, cg_steps=60)
+    H = (op.V @ op.V.T) ** 2 + 1e-9 * np.eye(c)
+    np.testing.assert_allclose(d, np.linalg.solve(H, -q), rtol=1e-9)
+    np.testing.assert_allclose(Hd, -q, rtol=1e-9)
+    assert reached
 
 
 @pytest.mark.parametrize("c", [8, 40], ids=["few rows", "dependent rows"])

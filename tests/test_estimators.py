@@ -22,12 +22,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import validation
 
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.result import SolverError
 from bregmat.estimators import KernelKMeans, KernelLearner, MetricLearner
 from bregmat.estimators.linear_maps import inverse_covariance, inverse_deviations, inverse_within
 from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.io import load, save
 from bregmat.objective.divergences import VonNeumann
-from bregmat.run.result import SolverError
 from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 RANDOM = {"strategy": "random", "random_state": 0}
@@ -51,7 +51,7 @@ def wine():
 
 @pytest.fixture(scope="module")
 def fitted(wine):
-    return MetricLearner(random_state=0).fit(*wine)
+    return MetricLearner(strategy="neighbors", random_state=0).fit(*wine)
 
 
 @pytest.fixture
@@ -422,10 +422,10 @@ def test_digits_with_constant_columns(divergence):
 
 def test_prior_array(wine):
     X, y = wine
-    near = MetricLearner(prior=prior_matrix(X), random_state=0).fit(X, y)
+    near = MetricLearner(prior=prior_matrix(X), strategy="neighbors", random_state=0).fit(X, y)
     assert np.allclose(
         near.get_mahalanobis_matrix(),
-        MetricLearner(prior="covariance", random_state=0).fit(X, y).get_mahalanobis_matrix(),
+        MetricLearner(prior="covariance", strategy="neighbors", random_state=0).fit(X, y).get_mahalanobis_matrix(),
         rtol=1e-4,
     )
     with pytest.raises(ValueError, match=r"prior must have shape \(13, 13\).*got \(2, 2\)"):
@@ -437,7 +437,7 @@ def test_frames_in_and_out(wine, fitted):
     X, y = wine
     names = [f"c{k}" for k in range(13)]
     for frame in (pd.DataFrame(X, columns=names), pl.DataFrame(X, schema=names)):
-        learner = MetricLearner(random_state=0).fit(frame, y)
+        learner = MetricLearner(strategy="neighbors", random_state=0).fit(frame, y)
         assert list(learner.feature_names_in_) == names
         assert np.allclose(learner.transform(frame), fitted.transform(X))
         for container, kind in (("pandas", pd.DataFrame), ("polars", pl.DataFrame)):
@@ -464,7 +464,7 @@ def test_large_d_stays_lazy(rng, tmp_path):
     """The map of 3,000 features is never a 3,000 x 3,000 array unless asked for."""
     X = sp.random_array((60, 3000), density=0.01, rng=rng, format="csr")
     y = np.arange(60) % 2
-    learner = MetricLearner(n_constraints=60, random_state=0, passes=1).fit(X, y)
+    learner = MetricLearner(strategy="random", n_constraints=60, random_state=0, passes=1).fit(X, y)
     tracemalloc.start()
     T = learner.transform(X)
     assert learner.set_output(transform="pandas").transform(X).shape == T.shape == (60, 3000)
@@ -475,6 +475,25 @@ def test_large_d_stays_lazy(rng, tmp_path):
     save(tmp_path / "model.bm", learner)
     assert np.allclose(load(tmp_path / "model.bm").transform(X), T)
     assert np.allclose(X @ learner.components_.T, T)
+
+
+def test_dense_maps_of_sparse_rows_have_a_largest_size(rng, monkeypatch):
+    """50,000 rows and columns of text would need 19 GiB: the message names n_components, which works."""
+    X, y = sp.random_array((400, 50_000), density=0.001, rng=rng, format="csr"), np.arange(400) % 3
+    params = {"n_constraints": 40, "prior": "identity", "slack_weight": 1.0} | RANDOM
+    learner = MetricLearner(**params).fit(X, y)
+    assert learner.transform(X[:50]).shape == (50, 50_000)
+    many = X[rng.integers(400, size=50_000)]
+    for transform in (learner.transform, learner.result_.transform):
+        with pytest.raises(ValueError, match=r"shape \(50000, 50000\), 18.6 GiB; the limit is 2 GiB.*n_components="):
+            transform(many)
+    with pytest.raises(ValueError, match=r"components_ would be a dense array of shape \(50000, 50000\)"):
+        learner.components_  # noqa: B018
+    few = MetricLearner(n_components=10, **params).fit(X, y)
+    assert few.transform(many).shape == (50_000, 10) and few.components_.shape == (10, 50_000)
+    monkeypatch.setattr("bregmat.base.points.MAX_DENSE", 10_000)
+    with pytest.raises(ValueError, match="transform of sparse X would be"):
+        few.transform(many)
 
 
 @pytest.mark.parametrize("prior", ["identity", "covariance"])

@@ -95,7 +95,7 @@ def test_a_few_repeated_points_leave_a_pair_graph(D, form, points, rng):
     if form == "comparisons":
         i, j = np.tile(i, 250), np.tile(j, 250)
         rows = Constraints.comparison(i, rng.integers(6, 50, 3000), i, j)
-    place, op = metric_coordinates(points(X), C @ C.T, D).bind(rows)
+    place, op, _ = metric_coordinates(points(X), C @ C.T, D).bind(rows)
     graph = op.base if form == "comparisons" else op
     assert isinstance(graph, PairGraph)
     assert len(graph.Z) <= 60 + 12  # each near copy once in each direction, however many rows name it

@@ -4,6 +4,7 @@ Estimators keep what they have and raise, functions return what they have; both 
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_a_signal_ends_a_fit_that_keeps_what_it_has():
     """)
     assert code == 0, err
     assert "raised MetricLearner was interrupted after 1 iterations with status FEASIBLE" in out
-    assert "INTERRUPTED (178, 13) True" in out
+    assert re.search(r"INTERRUPTED \(178, \d+\) True", out)
     assert "InterruptWarning: MetricLearner was interrupted after 1 iterations" in err
 
 

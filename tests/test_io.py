@@ -17,9 +17,9 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import make_pipeline
 
 import fuzz_files
-from bregmat import MetricLearner, SquaredHinge, Status, VonNeumann
-from bregmat.certificates.status import Record
+from bregmat import MetricLearner, QPResult, Result, SquaredHinge, Status, VonNeumann, nnqp
 from bregmat.constraints.relations import RELATIONS
+from bregmat.engine.status import Record
 from bregmat.io import (
     ModelFileError,
     atomic_write,
@@ -545,3 +545,11 @@ def test_check_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError, match=r"cannot write '.*new': Permission denied"):
         check_writable(tmp_path / "new")
+
+
+def test_load_refuses_another_class_than_the_expected_one(tmp_path):
+    path = tmp_path / "program.bm"
+    save(path, nnqp([[2.0]], [-1.0]))
+    assert load(path, QPResult).x[0] == load(path, Result).x[0] == 0.5
+    with pytest.raises(ModelFileError, match="program.bm contains a QPResult, not a MetricLearner"):
+        load(path, MetricLearner)

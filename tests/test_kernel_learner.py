@@ -21,11 +21,11 @@ from sklearn.svm import SVC
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.result import SolverError
 from bregmat.estimators import KernelLearner
 from bregmat.io import load, save
 from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
-from bregmat.run.result import SolverError
 from estimator_suite import LIGHT, REPEATED, run_array_api_check, sklearn_checks
 
 AGREE = 1e-8  # of the largest entry: transductive and inductive values differ by rounding in triangular solves only

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.sources import Linear
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.margin.finish import finish
 from bregmat.margin.working_set import SupportSearch
-from bregmat.run.result import ExitReason, Status
 from margin_cases import EXACT, blobs, check_optimal, gaussian, real_data
 
 

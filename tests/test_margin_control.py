@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_moons
 
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.margin import ActiveSet, MarginProblem, kernel_source, train_margin
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.run.result import ExitReason, Record, Status
 from margin_cases import EXACT, blobs, gaussian, real_data, referee
 from states import saved_and_loaded
 

@@ -11,10 +11,11 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 from bregmat import verify
+from bregmat.engine.result import SolverError
+from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators import MarginSVC
 from bregmat.margin import ActiveSet, MarginProblem, kernel_cache, kernel_source, train_margin
 from bregmat.margin.certificate import Machine
-from bregmat.run.result import ExitReason, SolverError, Status
 from margin_cases import blobs, exact_optima, gaussian, real_data, referee
 
 
@@ -170,7 +171,7 @@ def test_weights_with_another_sum_prove_less(rng, squared, too_much):
     claim = replace(
         best, tol=1e-6, alpha=np.abs(x), dual_bound=float(np.abs(x).sum() - x @ f / 2 - problem.ridge @ x**2 / 2)
     )
-    assert verify(problem, claim).holds == (too_much < 1e-9)
+    assert verify(claim, problem=problem).holds == (too_much < 1e-9)
 
 
 def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):
@@ -178,7 +179,7 @@ def test_what_makes_errors_is_no_machine_where_none_are_allowed(rng):
     problem = MarginProblem.build(kernel_source(rng.normal(size=(30, 2)), "linear"), np.repeat([1, -1], 15), C=np.inf)
     early = train_margin(problem, max_iter=2)
     assert early.status is Status.UNKNOWN and early.objective == np.inf
-    found = verify(problem, replace(early, status=Status.FEASIBLE))
+    found = verify(replace(early, status=Status.FEASIBLE), problem=problem)
     assert found.status is Status.UNKNOWN and "errors are not allowed" in found.problems[0]
 
 

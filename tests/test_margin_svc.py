@@ -17,11 +17,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
+from bregmat.engine.result import SolverError
+from bregmat.engine.status import Status
 from bregmat.estimators import KernelLearner
 from bregmat.estimators.svm import MarginSVC
 from bregmat.io import load, save
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.run.result import SolverError, Status
 from estimator_suite import run_array_api_check, sklearn_checks
 
 AGREE = 1e-3  # of decision values in units of the margin: with a relative gap of 1e-10 they differ by sqrt(2 gap P K_ii) at most

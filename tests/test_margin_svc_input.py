@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
+from bregmat.engine.status import ExitReason
 from bregmat.estimators.svm import MarginSVC
 from bregmat.io import load, save
 from bregmat.margin import ActiveSet
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.run.result import ExitReason
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import StandardScaler
 
+from bregmat.engine.result import SolverError
+from bregmat.engine.status import Status
 from bregmat.estimators.svm import MarginSVC
 from bregmat.kernels.definite import negative_eigenvalue
 from bregmat.margin import kernel_source
-from bregmat.run.result import SolverError, Status
 
 AGREE = 1e-3  # of decision values in units of the margin
 EXACT = {"tol": 1e-10, "random_state": 0}

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from bregmat.engine.loop import solve
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
-from bregmat.run.loop import solve
-from bregmat.run.result import ExitReason
 from bregmat_papers.datasets import load_sonar_split
 from split_runs import updated
 

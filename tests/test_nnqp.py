@@ -8,18 +8,17 @@ import pytest
 from scipy import sparse
 from scipy.optimize import lsq_linear, nnls
 
+from bregmat.engine.status import ExitReason, Status
 from bregmat.io import load, save
 from bregmat.quadratic import (
     ExactActiveSet,
     MultiplicativeUpdates,
-    NonnegativeQP,
     QPResult,
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 
 EXACT = 1e-12  # KKT residual promised where A is positive definite
 
@@ -111,7 +110,7 @@ def test_against_every_support(rng, solver):
             assert best == np.inf
             check_infeasible(result, upper, E, e)
         else:
-            check_optimal(result, NonnegativeQP.build(A, b, upper=upper, equality=rows), best)
+            check_optimal(result, QuadraticProgram.build(A, b, upper=upper, equality=rows), best)
     assert seen == {Status.OPTIMAL, Status.UNBOUNDED, Status.INFEASIBLE}
 
 
@@ -271,7 +270,7 @@ def test_bound_holds_for_any_point_and_multiplier(rng):
         A, b, upper, E, e, inside = random_problem(rng)
         if k % 2:
             A = A + np.eye(len(b))
-        problem = NonnegativeQP.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
+        problem = QuadraticProgram.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
         best = least_over_supports(A, b, upper, E, e)
         z, multiplier = rng.standard_normal(len(b)), rng.standard_normal(len(E))
         shift = np.linalg.solve(A, np.sqrt(A.diagonal())) if k % 2 else rng.standard_normal(len(b))
@@ -285,7 +284,7 @@ def test_bound_holds_for_any_point_and_multiplier(rng):
 def test_bound_is_repaired_by_a_shift():
     """At the solution rounded down the reduced gradient is negative: only a shift proves anything."""
     A, b = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-1.0, -1.0])
-    problem = NonnegativeQP.build(A, b)
+    problem = QuadraticProgram.build(A, b)
     x = np.full(2, 1 / 3 - 1e-9)
     assert Evidence(problem, x, np.zeros(0)).bound() == -np.inf
     bound = Evidence(problem, x, np.zeros(0)).bound([(np.ones(2), None)])
@@ -459,7 +458,7 @@ def test_bound_in_extended_precision(rng):
     A = np.exp(-0.3 * ((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
     result = nnqp(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
     assert result.status is Status.OPTIMAL
-    problem = NonnegativeQP.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    problem = QuadraticProgram.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
     plain = Evidence(problem, result.x, result.equality_dual).bound()
     precise = Evidence(problem, result.x, result.equality_dual, precise=True).bound()
     assert plain < precise <= result.objective + 1e-12 * abs(result.objective)

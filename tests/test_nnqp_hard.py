@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from bregmat.engine.status import ExitReason, Status
 from bregmat.quadratic import (
-    NonnegativeQP,
     QuadraticProgram,
     nnqp,
     nonnegative_least_squares,
 )
 from bregmat.quadratic.certificate import Evidence
-from bregmat.run.result import ExitReason, Status
 from suite.rational import exact_outcome
 
 EXACT_SOLVERS = pytest.mark.parametrize("solver", ["auto", "active_set"])
@@ -72,7 +71,7 @@ def test_no_proof_where_rounding_rules(n, small):
 def test_bound_pays_for_the_rounding_of_the_curvature():
     """x'Ax = 1 is what is left of terms of 1e16: the bound says so unless it is computed in extended precision."""
     A = np.array([[1.0, -1.0], [-1.0, 1.0]]) + 1e-3 * np.eye(2)
-    problem = NonnegativeQP.build(A, -np.ones(2), upper=1e9)
+    problem = QuadraticProgram.build(A, -np.ones(2), upper=1e9)
     x = np.full(2, 1e8)
     exact = float(sum(Fraction(A[i, j]) for i in range(2) for j in range(2))) * 0.5e16
     plain = Evidence(problem, x, np.zeros(0)).bound()
@@ -147,7 +146,7 @@ def test_inequalities_by_slacks(rng, solver):
 
 
 def test_bounds_that_rows_imply():
-    problem = NonnegativeQP.build(
+    problem = QuadraticProgram.build(
         np.zeros((4, 4)),
         np.zeros(4),
         upper=[np.inf, np.inf, 1.0, np.inf],

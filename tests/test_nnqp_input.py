@@ -9,7 +9,7 @@ from scipy import sparse
 
 from bregmat import nearest_correlation
 from bregmat.kernels.definite import check_definite
-from bregmat.quadratic import ExactActiveSet, NonnegativeQP, QuadraticProgram, nnqp, nonnegative_least_squares
+from bregmat.quadratic import ExactActiveSet, QuadraticProgram, nnqp, nonnegative_least_squares
 
 I2 = np.eye(2)
 NAN = np.array([[1.0, 0.0], [0.0, np.nan]])
@@ -252,6 +252,6 @@ def test_layouts_and_types_are_read_alike(rng):
     np.testing.assert_array_equal(nnqp(np.asfortranarray(A), list(b)).x, expected)
     np.testing.assert_array_equal(nnqp(A.tolist(), b).x, expected)
     np.testing.assert_array_equal(nnqp(2 * np.eye(2, dtype=int), np.array([-2, 1])).x, [1.0, 0.0])
-    problem = NonnegativeQP.build(A, b, equality=(np.ones(6), 1.0))
+    problem = QuadraticProgram.build(A, b, equality=(np.ones(6), 1.0))
     assert problem.A is A
     assert problem.E.shape == (1, 6)

@@ -13,10 +13,10 @@ from bregmat import Constraints, ExitReason, Result, SolverError, Status, check,
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
 from bregmat.certificates.nearest_matrix import build_reduced_problem
-from bregmat.certificates.problem import Certificate
 from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, metric_coordinates
-from bregmat.run.loop import MatrixState
+from bregmat.engine.problem import Certificate
+from bregmat.solvers.base import MatrixState
 from bregmat.solvers.mirror_newton import MirrorNewton
 from cases import DIVERGENCES, INFEASIBLE, PROBLEMS, SOFT_SOLVERS, random_pairs
 from states import saved_and_loaded
@@ -195,7 +195,7 @@ def test_conflicts_are_found_and_irreducible(seed):
     assert result.status == "INFEASIBLE"
     assert np.flatnonzero(result.dual).tolist() == result.conflict.tolist()
     assert not verify(
-        given | {"constraints": rows, "X" if nearest is nearest_metric else "prior": prior}, result
+        result, **(given | {"constraints": rows, "X" if nearest is nearest_metric else "prior": prior})
     ).problems
     for row in result.conflict:
         rest = np.setdiff1d(result.conflict, [row])

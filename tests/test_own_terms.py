@@ -298,7 +298,7 @@ def test_blocks_threads_and_the_second_opinion(given):
     X, rows = problem()
     given = given | {"slack_weight": 2.0, "tol": 1e-6}
     result = nearest_metric(X, rows, **given)
-    found = verify({"X": X, "constraints": rows, **given}, result)
+    found = verify(result, X=X, constraints=rows, **given)
     assert (result.status, found.status, found.problems) == ("OPTIMAL", "OPTIMAL", [])
     for where in ({"block_size": 7}, {"executor": 2}):
         if "solver" in given:
@@ -328,4 +328,4 @@ def test_midpoints_in_every_solver_and_in_blocks():
     assert {"mirror_newton", "dual_newton", "interior_point", "mirror_descent"} <= set(solved)
     for result in (*solved.values(), nearest_metric(X, rows, slack_weight=2.0, tol=1e-8, block_size=2)):
         assert abs(result.objective - best.objective) <= 1e-6 * max(1.0, best.objective)
-    assert verify({"X": X, "constraints": rows, "slack_weight": 2.0}, best).status == "OPTIMAL"
+    assert verify(best, X=X, constraints=rows, slack_weight=2.0).status == "OPTIMAL"

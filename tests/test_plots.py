@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import Record
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.plots import (
@@ -20,7 +21,6 @@ from bregmat.plots import (
     PairDistanceDisplay,
 )
 from bregmat.plots._style import log_scale
-from bregmat.run.result import Record
 from drawing import in_memory, legend_texts, texts
 
 nan, inf = float("nan"), float("inf")

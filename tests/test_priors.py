@@ -295,7 +295,7 @@ def test_the_nearest_matrix_of_a_trace_to_an_indefinite_one(rng, n, shift):
         assert result.status == "OPTIMAL"
         assert_allclose(result.kernel(), (U * x) @ U.T, atol=1e-4)
         assert_allclose(result.objective, ((x - t) ** 2).sum() / 2, rtol=1e-7)
-        assert not verify({"prior": A, "constraints": rows, "divergence": "frobenius"}, result).problems
+        assert not verify(result, prior=A, constraints=rows, divergence="frobenius").problems
 
 
 def test_the_nearest_density_matrix_under_a_linear_row(rng):

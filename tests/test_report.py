@@ -14,11 +14,12 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from bregmat.base.html import number, result_html, seconds
+from bregmat.base.html import number, seconds
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import result_html
 from bregmat.estimators import MetricLearner
 from bregmat.nearest import nearest_metric
-from bregmat.run.result import ExitReason, Record, Status
 from bregmat_app.report import ReportData, render_report, write_report
 from bregmat_app.report.sections import feature_shares
 from reporting import PICTURES, wine_learned
@@ -166,7 +167,7 @@ def test_report_says_when_nothing_is_gained(wine):
 
 def test_report_without_classes(wine):
     """It compares neighbours themselves, in scaled columns before learning, and says the names of samples."""
-    X, n, learner = wine.X, len(wine.X), MetricLearner(random_state=0).fit(wine.X, wine.y)
+    X, n, learner = wine.X, len(wine.X), MetricLearner(strategy="neighbors", random_state=0).fit(wine.X, wine.y)
     rows, names = learner.constraints_, np.array([f"bottle-{k}" for k in range(n)])
     html = render_report(ReportData("wine", learner.result_, X, rows, learner=learner, sample_id=names))
     page = Page(html)
@@ -417,3 +418,12 @@ def test_reporting_without_matplotlib_says_how_to_install_it():
     )
     failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert 'pip install "bregmat[plot]"' in failed.stderr
+
+
+def test_report_of_a_metric_without_constraints(wine):
+    learner = MetricLearner(strategy="softmax", prior="variance", random_state=0).fit(wine.X, wine.y)
+    page = Page(render_report(ReportData("wine", learner.result_, wine.X, None, y=wine.y, learner=learner)))
+    text = " ".join(page.text)
+    assert "The metric was learned from classes, without constraints." in text
+    assert "certificate" in page.ids and "learned" in page.ids
+    assert not {"violations", "distances", "comparisons"} & set(page.ids)

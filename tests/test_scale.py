@@ -331,7 +331,7 @@ def test_a_row_that_is_rounding_at_the_prior_has_a_unit(rng, sense, form):
         arguments = {"prior": scale * X @ X.T, "constraints": c, "divergence": "frobenius"}
         result = nearest_kernel(arguments["prior"], c, divergence="frobenius")
         assert result.status == "OPTIMAL"
-        assert verify(arguments, result).holds
+        assert verify(result, **arguments).holds
         values.append(result.objective / scale**2)
     assert values == pytest.approx(values[:1] * 3, rel=1e-5)
 

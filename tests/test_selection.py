@@ -231,8 +231,9 @@ def test_if_nothing_is_gained_the_result_is_the_prior_and_a_warning_says_so(rng)
     """Two clusters far apart: every row has neighbours of its class before learning, too."""
     y = np.arange(120) % 2
     X = np.column_stack([y, y]) * 9.0 + rng.normal(size=(120, 2))
-    with pytest.warns(UserWarning, match=NOT_LEARNED):
+    with pytest.warns(UserWarning, match=NOT_LEARNED) as said:
         learner = MetricLearner(random_state=0).fit(X, y)
+    assert said[0].filename == __file__  # the line of the caller
     assert (learner.strategy_, learner.prior_) == (None, "identity")
     assert learner.result_.status == "OPTIMAL" and learner.result_.gap == 0 and not learner.result_.dual.any()
     assert np.allclose(learner.get_mahalanobis_matrix(), np.eye(2), rtol=1e-12)
@@ -496,3 +497,15 @@ def test_many_points_in_many_dimensions_are_learned_on_leading_components(rng, m
     assert MetricLearner(strategy="neighbors", n_components=5, random_state=0).fit(X, y).components_.shape == (5, 43)
     named = MetricLearner(strategy="neighbors", prior="identity", random_state=0).fit(X, y)
     assert named.components_.shape == (43, 43)
+
+
+def test_the_html_of_a_fit_states_the_gain_over_not_learning(wine):
+    X, y = wine
+    learner = MetricLearner(random_state=0).fit(X, y)
+    table = learner.selection_
+    unlearned = table[table.candidate.str.contains("not learned")].score.max()
+    best = table[table.chosen].iloc[0]
+    assert "not learned" not in best.candidate
+    html = learner._repr_html_()
+    assert f"{best.candidate} was chosen: its score is {best.score - unlearned:.3f} above not learning" in html
+    assert f"{learner.result_.status} after" in html and f"gap {learner.result_.gap:.1e}" in html

@@ -32,7 +32,7 @@ def test_max_cut_of_odd_cycles():
         assert result.status is Status.OPTIMAL
         np.testing.assert_allclose(-result.objective, n * (1 + np.cos(np.pi / n)) / 2, rtol=1e-7)
         np.testing.assert_allclose(np.diag(result.kernel()), 1.0, atol=1e-8)
-        assert verify({"C": -L / 4, "constraints": rows}, result).holds
+        assert verify(result, C=-L / 4, constraints=rows).holds
 
 
 def test_theta_of_cycles():
@@ -42,7 +42,7 @@ def test_theta_of_cycles():
         rows, result = theta(A + A.T, tol=1e-8)
         assert result.status is Status.OPTIMAL
         np.testing.assert_allclose(-result.objective, n * np.cos(np.pi / n) / (1 + np.cos(np.pi / n)), rtol=1e-7)
-        assert verify({"C": -np.ones((n, n)), "constraints": rows}, result).holds
+        assert verify(result, C=-np.ones((n, n)), constraints=rows).holds
 
 
 @pytest.mark.parametrize("kind", ["cut", "theta", "mixed"])
@@ -66,7 +66,7 @@ def test_bounds_hold_for_the_program_itself(rng, kind):
     assert (rows.sense * result.dual >= 0).all()
     np.testing.assert_allclose(result.dual_bound, -rows.bound @ result.dual, rtol=1e-9, atol=1e-9)
     assert result.dual_bound <= result.objective + 1e-9 * abs(result.objective)
-    assert verify({"C": C, "constraints": rows}, result).holds
+    assert verify(result, C=C, constraints=rows).holds
 
 
 def test_linear_program_on_the_diagonal(rng):
@@ -82,7 +82,7 @@ def test_soft_rows():
     result = semidefinite_program(**arguments)
     assert result.status is Status.OPTIMAL
     np.testing.assert_allclose([result.objective, result.dual_bound], -1.05, rtol=1e-6)
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
     arguments = {
         "C": [[-1.0]],
         "constraints": Constraints.trace(1.0) + Constraints.trace(2.0),
@@ -90,7 +90,7 @@ def test_soft_rows():
     }
     result = semidefinite_program(**arguments)
     assert result.weight_span == 100.0
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
 
 
 def test_soft_indefinite_rows_beside_a_hard_trace(rng):
@@ -107,7 +107,7 @@ def test_soft_indefinite_rows_beside_a_hard_trace(rng):
         assert result.status is Status.OPTIMAL
         optimum = np.vdot(C, X) + 0.5 * np.abs(mu) @ excess
         np.testing.assert_allclose([result.objective, result.dual_bound], optimum, rtol=2e-6, atol=2e-6 * result.unit)
-        assert verify(arguments, result).holds
+        assert verify(result, **arguments).holds
 
 
 def test_a_position_from_noisy_ranges(rng):
@@ -132,7 +132,7 @@ def test_a_position_from_noisy_ranges(rng):
     )
     np.testing.assert_allclose(result.objective, best.fun, rtol=1e-4)
     assert result.dual_bound <= best.fun
-    assert verify({"C": C, "constraints": rows, "slack_weight": gamma}, result).holds
+    assert verify(result, C=C, constraints=rows, slack_weight=gamma).holds
 
 
 def test_scales(rng):
@@ -160,7 +160,7 @@ def test_infeasible(rng, name):
     result = semidefinite_program(C, INFEASIBLE[name])
     assert result.status is Status.INFEASIBLE
     assert len(result.conflict)
-    assert verify({"C": C, "constraints": INFEASIBLE[name]}, result).holds
+    assert verify(result, C=C, constraints=INFEASIBLE[name]).holds
 
 
 UNBOUNDED = {
@@ -181,10 +181,10 @@ def test_unbounded(name):
     assert result.status is Status.UNBOUNDED
     assert np.vdot(C, result.ray @ result.ray.T) < 0
     assert rows.satisfied(result.factor, 1e-8).all()
-    found = verify({"C": C, "constraints": rows}, result)
+    found = verify(result, C=C, constraints=rows)
     assert found.holds, found
     for ray in (None, np.zeros((4, 1)), np.full((4, 1), np.nan), np.ones((3, 1)), np.eye(4) + np.eye(4)[[1, 0, 3, 2]]):
-        assert not verify({"C": C, "constraints": rows}, replace(result, ray=ray)).holds
+        assert not verify(replace(result, ray=ray), C=C, constraints=rows).holds
 
 
 def drawn(rng, n, c):
@@ -209,7 +209,7 @@ def test_unbounded_where_the_best_ray_is_singular(rng):
         np.testing.assert_allclose(np.tensordot(A, R, 2), 0.0, atol=1e-13 * np.abs(A).max() * np.trace(R))
         np.testing.assert_allclose(np.tensordot(A, X, 2), b, rtol=1e-8)
         assert np.trace(X) < 1e6
-        assert verify({"C": C, "constraints": rows}, result).holds
+        assert verify(result, C=C, constraints=rows).holds
 
 
 def test_a_ray_on_a_face():
@@ -221,7 +221,7 @@ def test_a_ray_on_a_face():
     result = semidefinite_program(C, rows)
     assert result.status is Status.UNBOUNDED
     np.testing.assert_allclose(result.ray[:3].sum(axis=0), 0.0, atol=1e-12 * np.abs(result.ray).max())
-    assert verify({"C": C, "constraints": rows}, result).holds
+    assert verify(result, C=C, constraints=rows).holds
 
 
 @pytest.mark.parametrize("share", [1e-3, 1e-6, 1e-9, 1e-12])
@@ -242,7 +242,7 @@ def test_unbounded_along_a_coordinate_in_which_the_objective_is_small():
     result = semidefinite_program(C, rows)
     assert result.status is Status.UNBOUNDED
     claim = replace(semidefinite_program(np.diag([1.0, 0.0]), rows), dual_bound=1.0, objective=1.0, gap=0.0)
-    assert not verify({"C": C, "constraints": rows}, claim).holds
+    assert not verify(claim, C=C, constraints=rows).holds
 
 
 # -------------------------------------------------------------------- flat directions
@@ -268,7 +268,7 @@ def test_an_objective_that_is_constant_along_a_direction(name):
     np.testing.assert_allclose([result.objective, result.dual_bound], optimum, rtol=1e-6, atol=1e-7)
     assert result.objective >= result.dual_bound
     assert np.trace(result.kernel()) < 1e3
-    assert verify({"C": C, "constraints": rows}, result).holds
+    assert verify(result, C=C, constraints=rows).holds
 
 
 def test_planted_optima_beside_flat_directions(rng):
@@ -296,7 +296,7 @@ def test_the_objective_of_an_unproven_point_is_no_cancellation(rng):
     F = result.factor.astype(np.longdouble)
     np.testing.assert_allclose(float((C * (F @ F.T)).sum()), result.objective, rtol=1e-6)
     wrong = replace(result, iterate=replace_factor(result, 1e12))
-    assert not verify({"C": C, "constraints": rows}, wrong).holds
+    assert not verify(wrong, C=C, constraints=rows).holds
 
 
 def replace_factor(result, by):
@@ -322,7 +322,7 @@ def test_an_optimum_that_is_not_attained():
 def test_tampering(rng):
     A, rows = graph(rng, 10, 0.5), Constraints.diagonal(np.ones(10))
     arguments, result = {"C": A, "constraints": rows}, semidefinite_program(A, rows)
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
     for name, value in {
         "objective": result.objective - 1.0,
         "dual_bound": result.dual_bound + 1.0,
@@ -335,9 +335,9 @@ def test_tampering(rng):
         "ray": np.eye(10),
         "coordinates": replace(result.coordinates, scale=2.0),
     }.items():
-        assert not verify(arguments, replace(result, **{name: value})).holds, name
-    assert not verify(arguments, replace(result, status=Status.INFEASIBLE, conflict=np.arange(10), gap=np.inf)).holds
-    assert verify(None, result).verdict == "not recomputed"
+        assert not verify(replace(result, **{name: value}), **arguments).holds, name
+    assert not verify(replace(result, status=Status.INFEASIBLE, conflict=np.arange(10), gap=np.inf), **arguments).holds
+    assert verify(replace(result, call=None)).verdict == "not recomputed"
 
 
 def test_files(rng, tmp_path):
@@ -348,7 +348,7 @@ def test_files(rng, tmp_path):
         again = bregmat.load(tmp_path / "program.bm")
         assert (again.status, again.objective) == (result.status, result.objective)
         np.testing.assert_array_equal(again.kernel(), result.kernel())
-        assert verify(arguments, again).holds
+        assert verify(again, **arguments).holds
 
 
 def test_gram_matrix_of_rows_of_all_kinds(rng):

@@ -19,7 +19,7 @@ from bregmat.sharded.nearest import sharded_coordinates
 from bregmat.sharded.operators import ShardedOperator
 from bregmat.sharded.shard_rows import ShardSettings
 from bregmat.sharded.sources import lazy_constraints
-from bregmat.solvers import mirror_newton
+from bregmat.solvers import mirror_newton, sampled_newton
 from sharded_cases import KINDS, columns_of, hard_problem, soft_problem, write_parquet, write_points
 
 
@@ -95,7 +95,7 @@ def test_hard_rows_in_blocks(divergence):
     for name in ("dual", "values", "violation"):
         setattr(blocks, name, np.asarray(getattr(blocks, name)))
     problem = {"X": X, "constraints": C, "divergence": divergence}
-    assert bregmat.verify(problem, blocks).holds
+    assert bregmat.verify(blocks, **problem).holds
 
 
 def test_contradicting_hard_rows_are_named_by_their_numbers():
@@ -135,10 +135,11 @@ def test_many_rows_start_from_a_sample_of_them(divergence, monkeypatch):
     cold = nearest_metric(X, C, **settings)
     monkeypatch.setattr(mirror_newton, "SAMPLE_FROM", 1000)
     seen = []
-    measured = mirror_newton._measured
-    monkeypatch.setattr(
-        mirror_newton, "_measured", lambda problem, *args: seen.append(problem.c) or measured(problem, *args)
-    )
+    state_at = mirror_newton.state_at
+    for module in (mirror_newton, sampled_newton):
+        monkeypatch.setattr(
+            module, "state_at", lambda problem, *args: seen.append(problem.c) or state_at(problem, *args)
+        )
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
     assert found.objective == pytest.approx(cold.objective, rel=2e-9)
@@ -162,7 +163,7 @@ def test_a_sample_that_is_fitted_too_well_is_no_start(monkeypatch):
     found = nearest_metric(X, C, **settings)
     assert found.status == "OPTIMAL"
     assert found.objective == pytest.approx(cold.objective, rel=1e-6)
-    assert found.n_iter <= cold.n_iter + 4 + mirror_newton.SAMPLE_STEPS
+    assert found.n_iter <= cold.n_iter + 4 + sampled_newton.SAMPLE_STEPS
 
 
 def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
@@ -173,7 +174,7 @@ def test_a_run_that_ends_on_a_sample_is_certified_on_all_rows(monkeypatch):
         result = nearest_metric(X, C, slack_weight=1.0, solver="mirror_newton", max_iter=limit)
         assert result.exit_reason == "MAX_ITER"
         assert len(result.values) == 6000
-        assert bregmat.verify({"X": X, "constraints": C, "slack_weight": 1.0}, result).holds
+        assert bregmat.verify(result, X=X, constraints=C, slack_weight=1.0).holds
     blocks = nearest_metric(X, C, slack_weight=1.0, max_iter=3, block_size=950)
     assert blocks.objective == pytest.approx(result.objective, rel=1e-9)
 

@@ -2,19 +2,21 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, xlogy
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save
-from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
+from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.base.linalg import dense
+from bregmat.engine.loop import solve
 from bregmat.estimators import softmax as softmax_strategy
 from bregmat.estimators.linear_maps import prior_factor
-from bregmat.run.loop import solve
 
 N, M, DIM = 7, 9, 5
 KINDS = ("inner_products", "sq_distances", "cosines")
@@ -284,6 +286,28 @@ def test_limits_callback_and_history(rng):
     assert stopped.exit_reason is ExitReason.INTERRUPTED and np.isfinite(stopped.gap)
 
 
+def test_passes_lower_the_objective_of_the_true_cosines(rng):
+    Q, D = rng.normal(size=(20, 6)), rng.normal(size=(20, 6))
+    settings = {"temperature": 0.1, "weights": 1.0, "tol": 1e-8}
+
+    def true(W):
+        loss = logsumexp(cosine_scores(Q, D, W) / 0.1, axis=1) * 0.1 - np.diag(cosine_scores(Q, D, W))
+        return 0.5 * ((W - np.eye(6)) ** 2).sum() + loss.sum()
+
+    values = [true(np.eye(6))]
+    for n_passes in (1, 2, 3, 5):
+        result = cosine_metric(Q, D, np.eye(20), n_passes=n_passes, **settings)
+        values.append(true(result.coordinates.metric(result.iterate)))
+        assert result.status is Status.OPTIMAL and result.history[-1].stage <= n_passes
+        iterations = [row.iteration for row in result.history]
+        assert iterations == list(range(len(iterations))) and result.n_iter == iterations[-1]
+    assert values[:4] == sorted(values[:4], reverse=True) and values[-1] <= values[-2]
+    # a pass from a solution goes on from there
+    W = cosine_metric(Q, D, np.eye(20), n_passes=2, **settings)
+    again = cosine_metric(Q, D, np.eye(20), n_passes=1, start=W.coordinates.metric(W.iterate), **settings)
+    assert true(again.coordinates.metric(again.iterate)) == pytest.approx(values[3], rel=1e-5)
+
+
 # ---------------------------------------------------------------- hard inputs
 def hard_cases(rng):
     """Name, queries, documents, targets."""
@@ -366,7 +390,11 @@ def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):
     W = M if P is None else np.linalg.pinv(P) @ M @ np.linalg.pinv(P).T
     value = primal(scores, same / same.sum(1, keepdims=True), weights, 0.1, W, others)
     result = learner.result_
-    assert result.status is Status.OPTIMAL and value == pytest.approx(result.objective, rel=1e-6)
+    assert result.status is Status.OPTIMAL
+    if metric == "cosine" and prior != "within":  # further problems, linearised where the one before ended
+        assert len({row.stage for row in result.history}) > 1 and value > result.objective
+    else:
+        assert value == pytest.approx(result.objective, rel=1e-6)
     assert learner.constraints_ is None and learner.strategy_ == "softmax" and learner.metric_ == metric
 
 
@@ -437,6 +465,23 @@ def test_softmax_of_many_rows_uses_a_sample(wine, monkeypatch):
     assert KNeighborsClassifier(3).fit(Z, y).score(Z, y) > 0.95
 
 
+@pytest.mark.parametrize("prior", ["identity", "variance"])
+def test_softmax_of_sparse_rows_with_many_columns(rng, prior):
+    y = np.repeat([0, 1, 2], 12)
+    X = sp.random_array((36, 3000), density=0.01, rng=rng, format="csr") + sp.csr_array(
+        (np.full(36, 2.0), (np.arange(36), y)), shape=(36, 3000)
+    )
+    learner = MetricLearner(strategy="softmax", prior=prior, tol=1e-6).fit(X, y)
+    assert learner.result_.status is Status.OPTIMAL and learner._fit_components is None
+    dense_one = MetricLearner(strategy="softmax", prior=prior, tol=1e-6).fit(X.toarray(), y)
+    assert learner.result_.objective == pytest.approx(dense_one.result_.objective, rel=1e-6)
+    # distances are those of the problem in the span of the rows
+    Z = (X if prior == "identity" else X @ prior_factor(X, prior)).toarray()
+    U, s, _ = np.linalg.svd(Z, full_matrices=False)
+    small = MetricLearner(strategy="softmax", prior="identity", tol=1e-6).fit(U * s, y)
+    assert cdist(*2 * [learner.transform(X)]) == pytest.approx(cdist(*2 * [small.transform(U * s)]), rel=1e-3, abs=1e-6)
+
+
 def test_softmax_learner_refuses_what_it_cannot_use(wine):
     X, y = wine
     for name, value in (("loss", "squared"), ("solver", "dual_newton"), ("divergence", "logdet")):
@@ -445,10 +490,6 @@ def test_softmax_learner_refuses_what_it_cannot_use(wine):
     rows = Constraints.sq_distance([0, 1], [2, 4], 1.0, "<=")
     with pytest.raises(ValueError, match="learns from labels only: leave out constraints"):
         MetricLearner(strategy="softmax").fit(X, y, constraints=rows)
-    with pytest.raises(ValueError, match="takes at most 2000 columns; X has 2001"):
-        MetricLearner(strategy="softmax").fit(
-            np.random.default_rng(0).normal(size=(30, 2001)), y[:30] + np.arange(30) % 2
-        )
     with pytest.raises(ValueError, match="not available where points are processed in blocks"):
         MetricLearner(strategy="softmax").fit(X, y, block_size=50)
     with pytest.raises(ValueError, match="strategy must be"):

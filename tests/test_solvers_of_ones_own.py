@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import bregmat
 from bregmat import MetricLearner, load, save
 from bregmat.io import write_constraints, write_points
-from bregmat.run.loop import SOLVERS
+from bregmat.solvers.base import SOLVERS
 from bregmat_app.cli.app import app
 from bregmat_app.report import ReportData, render_report
 from cases import random_pairs

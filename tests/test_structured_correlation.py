@@ -58,14 +58,14 @@ def test_the_share_is_the_smallest(rng, kind, low):
     less, v = 0.999 * result.dual_bound, result.vector
     assert v @ (less * T + (1 - less) * C) @ v < low * (v @ v)
     assert result.residual >= nearest_correlation(C, min_eig=low).residual
-    assert verify({"C": C, "min_eig": low} | more, result).holds
+    assert verify(result, **({"C": C, "min_eig": low} | more)).holds
 
 
 def test_what_is_a_correlation_matrix_is_not_shrunk(rng):
     for C in (correlations(rng, 8, 40), correlations(rng, 8, 5), np.ones((3, 3)), np.ones((1, 1))):  # also singular
         result = shrink_correlation(C)
         assert result.alpha == 0.0 and (result.X == C).all() and result.status == "OPTIMAL"
-        assert verify({"C": C}, result).holds
+        assert verify(result, C=C).holds
 
 
 def test_a_target_near_the_border_is_not_passed_off_as_optimal(rng):
@@ -76,8 +76,8 @@ def test_a_target_near_the_border_is_not_passed_off_as_optimal(rng):
     result = shrink_correlation(C, ones)
     assert result.smallest_eigenvalue >= 0 and result.dual_bound <= result.alpha <= 1
     assert (result.status == "OPTIMAL") == (result.gap <= result.tol)
-    assert verify({"C": C, "target": ones}, result).holds
-    assert not verify({"C": C, "target": ones}, replace(result, dual_bound=result.alpha + 0.01, gap=0.0)).holds
+    assert verify(result, C=C, target=ones).holds
+    assert not verify(replace(result, dual_bound=result.alpha + 0.01, gap=0.0), C=C, target=ones).holds
 
 
 def test_signs_and_order_stay_with_the_identity(rng):
@@ -183,7 +183,7 @@ def test_no_matrix_is_below_the_bound(rng, n, k):
         assert_has_factors(result, k)
         assert result.dual_bound <= best + 1e-9
         assert result.objective == pytest.approx(best, rel=1e-5, abs=1e-6)
-        assert verify({"C": C, "n_factors": k}, result).holds
+        assert verify(result, C=C, n_factors=k).holds
 
 
 def test_the_bound_sees_what_no_factor_reaches(rng):
@@ -218,8 +218,8 @@ def test_a_gap_is_closed_only_by_a_bound(rng):
         {"factor": None},
         {"factor": few.factor[:, :1]},
     ):
-        assert not verify({"C": C, "n_factors": 2}, replace(few, **change)).holds, change
-    assert not verify({"C": C, "n_factors": 1}, few).holds
+        assert not verify(replace(few, **change), C=C, n_factors=2).holds, change
+    assert not verify(few, C=C, n_factors=1).holds
 
 
 def test_limits_of_the_searches(rng):
@@ -274,7 +274,7 @@ def test_constant_columns(rng):
         few = {k: v[:5, :5] if k == "weights" else v for k, v in more.items()}
         alone = nearest_correlation(S[np.ix_(rest, rest)], scale=True, **few)
         assert_allclose(result.covariance[np.ix_(rest, rest)], alone.covariance, atol=1e-6)
-        assert not verify({"C": S, "scale": True} | more, result).problems
+        assert not verify(result, **({"C": S, "scale": True} | more)).problems
     with pytest.raises(ValueError, match="scale=True keeps variances of 0"):
         nearest_correlation(S, scale=False)
 
@@ -286,7 +286,7 @@ def test_nan_on_the_diagonal(rng):
     weights = np.where(np.isnan(C), 0.0, 1.0)
     result = nearest_correlation(C, weights=weights)
     assert (result.status, result.X[3, 3]) == ("OPTIMAL", 1.0)
-    assert not verify({"C": C, "weights": weights}, result).problems
+    assert not verify(result, C=C, weights=weights).problems
     with pytest.raises(ValueError, match="no variance at .3, 3."):
         nearest_correlation(C, weights=weights, scale=True)
 
@@ -297,7 +297,7 @@ def test_gaps_beside_fixed_entries_need_no_weights():
     fixed[0, 1] = fixed[1, 0] = True
     result = nearest_correlation(C, fixed=fixed)
     assert (result.status, result.X[0, 1], round(result.X[1, 2], 6)) == ("OPTIMAL", 0.9, -0.2)
-    assert not verify({"C": C, "fixed": fixed}, result).problems
+    assert not verify(result, C=C, fixed=fixed).problems
     fixed[0, 2] = fixed[2, 0] = True
     with pytest.raises(ValueError, match="it is unknown"):
         nearest_correlation(C, fixed=fixed)

@@ -12,7 +12,7 @@ from bregmat.margin import MarginProblem, kernel_source, train_margin
 from test_verification import kernel_problem, other_results, replace_frame, solved
 
 # What describes the run, what was asked for, and names of rows that are no claim about the problem.
-DESCRIPTIONS = {"n_iter", "seconds", "history", "solver", "trace", "last", "exit_reason", "tol"}
+DESCRIPTIONS = {"n_iter", "seconds", "history", "solver", "trace", "last", "exit_reason", "tol", "call"}
 PROVEN = (Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN)
 # Where nothing is optimal, only the proof is a claim.
 PROOFS = {
@@ -169,7 +169,7 @@ def same(one, other):
 def confirmed(arguments, result, **changed):
     """Whether `verify` confirms a changed result; results of other problems are refused with a ValueError."""
     try:
-        return verify(arguments, replace(result, **changed)).holds
+        return verify(replace(result, **changed), **arguments).holds
     except ValueError:
         return False
 
@@ -183,7 +183,7 @@ def text(result, changes):
 def test_no_changed_field_is_confirmed(results):
     seen, wrong = set(), []
     for arguments, result in results:
-        assert verify(arguments, result).holds, verify(arguments, result)
+        assert verify(result, **arguments).holds, verify(result, **arguments)
         seen.add((type(result).__name__, str(result.status)))
         for name, value in changes(result):
             if confirmed(arguments, result, **{name: value}):
@@ -253,7 +253,7 @@ def test_a_bound_of_0_beside_a_small_gap_is_refused():
     X, y = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([1.0, 2.0, -1.0])
     result = bregmat.nonnegative_least_squares(X, y)
     claim = replace(result, dual_bound=0.0, gap=1e-300)
-    assert not verify({"X": X, "y": y}, claim).holds
+    assert not verify(claim, X=X, y=y).holds
 
 
 def test_the_identity_is_not_the_nearest_correlation_matrix():
@@ -264,13 +264,13 @@ def test_the_identity_is_not_the_nearest_correlation_matrix():
     claim = replace(result, X=np.eye(3), objective=far, dual_bound=far, gap=0.0, residual=np.sqrt(2 * far), unit=far)
     assert far > 2.3 > 1.0 > result.objective
     for null_space in (None, np.eye(3)[:, :1]):
-        assert verify({"C": C}, replace(claim, null_space=null_space)).verdict == "does not hold"
+        assert verify(replace(claim, null_space=null_space), C=C).verdict == "does not hold"
     fixed = np.zeros((3, 3), dtype=bool)
     fixed[0, 1] = fixed[1, 0] = True
     result = bregmat.nearest_correlation(C, fixed=fixed)
     claim = replace(result, null_space=np.eye(3)[:, :1])
-    assert verify({"C": C, "fixed": fixed}, result).holds
-    assert verify({"C": C, "fixed": fixed}, claim).verdict == "not recomputed"
+    assert verify(result, C=C, fixed=fixed).holds
+    assert verify(claim, C=C, fixed=fixed).verdict == "not recomputed"
 
 
 def test_null_vectors_that_nothing_forces_prove_no_contradiction():
@@ -301,7 +301,7 @@ def test_a_bound_that_nothing_reaches_is_not_confirmed(b):
     claim["unit"] = 1e-4 * b**2
     claim["gap"] = 1e-9 / claim["unit"]
     for status in (Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN):
-        found = verify(arguments, replace(result, status=status, **claim))
+        found = verify(replace(result, status=status, **claim), **arguments)
         assert found.verdict == ("does not hold" if status is Status.OPTIMAL else "not recomputed"), found
 
 
@@ -311,7 +311,7 @@ def test_statuses_that_a_kind_of_result_never_has(results):
     never["MatrixResult"] = (Status.UNBOUNDED,)
     for arguments, result in results:
         for status in never.get(type(result).__name__, ()):
-            found = verify(arguments, replace(result, status=status, conflict=np.array([0]), gap=np.inf))
+            found = verify(replace(result, status=status, conflict=np.array([0]), gap=np.inf), **arguments)
             assert found.status is Status.UNKNOWN
             assert found.problems[0] == f"a result of this kind is never {status}"
 
@@ -321,14 +321,15 @@ def test_boosting_is_optimal_only_where_its_loss_is_next_to_nothing():
     perfect = bregmat.boost_hypotheses(H, y, n_steps=60)
     assert perfect.status is Status.OPTIMAL
     assert perfect.objective <= perfect.tol
-    assert verify({"H": H, "y": y}, perfect).holds
+    assert verify(perfect, H=H, y=y).holds
     short = bregmat.boost_hypotheses(H[:, 1:], y, n_steps=3)
     assert short.status is Status.FEASIBLE
-    assert not verify({"H": H[:, 1:], "y": y}, replace(short, status=Status.OPTIMAL)).holds
+    assert not verify(replace(short, status=Status.OPTIMAL), H=H[:, 1:], y=y).holds
 
 
 def test_without_the_problem_nothing_is_confirmed(results):
     for _, result in results:
-        assert verify(None, result).verdict == "not recomputed"
-        assert "NOT RECOMPUTED" in repr(verify(None, result))
-        assert verify(None, replace(result, dual_bound=np.nan)).verdict == "does not hold"
+        forgotten = replace(result, call=None)
+        assert verify(forgotten).verdict == "not recomputed"
+        assert "NOT RECOMPUTED" in repr(verify(forgotten))
+        assert verify(replace(forgotten, dual_bound=np.nan)).verdict == "does not hold"

@@ -130,11 +130,11 @@ def test_repeated_points_are_joined(rng, options, apart):
     np.testing.assert_allclose(result.factor[[5, 6, 16]], result.factor[[11, 2, 2]], atol=1e-9 * K.max())
     np.testing.assert_allclose(K.sum(axis=0), 0, atol=1e-9 * np.abs(K).max())
     arguments = {"X": X, "n_neighbors": 8} | options
-    found = verify(arguments, result)
+    found = verify(result, **arguments)
     assert found.holds, found
     moved = result.factor.copy()
     moved[[2, 3]] = moved[[3, 2]]
-    assert not verify(arguments, replace(result, factor=moved)).holds
+    assert not verify(replace(result, factor=moved), **arguments).holds
 
 
 def test_one_repeated_point_of_few():
@@ -170,9 +170,9 @@ def test_verification_and_files(rng, tmp_path, options):
     again = bregmat.load(tmp_path / "unfolded.bm")
     np.testing.assert_array_equal(again.embedding, result.embedding)
     for one in (result, again):
-        found = verify(arguments, one)
+        found = verify(one, **arguments)
         assert found.holds, found
-    assert verify(None, result).verdict == "not recomputed"
+    assert verify(replace(result, call=None)).verdict == "not recomputed"
     for name, value in {
         "factor": 1.001 * result.factor,
         "dual": 0.5 * result.dual,
@@ -187,6 +187,6 @@ def test_verification_and_files(rng, tmp_path, options):
         "violation": result.violation + 0.1,
         "status": Status.INFEASIBLE,
     }.items():
-        assert not verify(arguments, replace(result, **{name: value})).holds, name
-    assert not verify(arguments, replace(result, factor=result.factor[:, ::-1])).holds
-    assert not verify(arguments | {"n_neighbors": 5}, result).holds
+        assert not verify(replace(result, **{name: value}), **arguments).holds, name
+    assert not verify(replace(result, factor=result.factor[:, ::-1]), **arguments).holds
+    assert not verify(result, **(arguments | {"n_neighbors": 5})).holds

@@ -1,6 +1,7 @@
 """``bregmat.verify``: true results hold, tampered ones are caught, and a status is never raised."""
 
 import inspect
+import pickle
 import re
 from copy import copy
 from dataclasses import replace
@@ -48,16 +49,16 @@ def test_a_problem_may_hold_every_argument_of_its_call(solve):
     assert solve(**given).status is Status.OPTIMAL
     names = dict.fromkeys(inspect.signature(solve).parameters)
     problem = {**names, "divergence": "logdet", **given}
-    assert verify(problem, solve(**given)).holds
+    assert verify(solve(**given), **problem).holds
     with pytest.raises(ValueError, match="got .*'slackweight'"):
-        verify({**problem, "slackweight": 1.0}, solve(**given))
+        verify(solve(**given), **problem, slackweight=1.0)
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 @pytest.mark.parametrize("slack_weight", [np.inf, 1.0])
 def test_a_result_holds(rng, divergence, slack_weight):
     arguments = kernel_problem(rng, divergence, slack_weight)
-    found = verify(arguments, solved(arguments))
+    found = verify(solved(arguments), **arguments)
     assert found.holds
     assert found.status == "OPTIMAL"
     assert repr(found).startswith("Verification(status=OPTIMAL, claimed=OPTIMAL, holds, ")
@@ -73,10 +74,10 @@ def test_metrics_and_estimators_hold(rng, prior):
         "constraints": Constraints.sq_distance([0, 1], [2, 3], [1.0, 20.0], ["<=", ">="], weight=[np.inf, 2.0]),
     }
     arguments |= {"divergence": "vonneumann", "prior": given, "slack_weight": 1.0, "loss": Squared()}
-    assert verify(arguments, solved(arguments)).holds
+    assert verify(solved(arguments), **arguments).holds
     learner = bregmat.MetricLearner(slack_weight=10.0, prior="identity").fit(X, rng.integers(0, 2, 12))
     given = {"X": X, "constraints": learner.constraints_, "slack_weight": 10.0, "loss": "squared_hinge"}
-    assert verify(given, learner.result_).holds
+    assert verify(learner.result_, **given).holds
 
 
 def test_a_metric_that_leaves_the_range_of_its_prior_holds(rng):
@@ -86,7 +87,7 @@ def test_a_metric_that_leaves_the_range_of_its_prior_holds(rng):
     arguments = {"X": X, "constraints": rows, "divergence": "frobenius", "prior": Factor(rng.normal(size=(5, 2)))}
     result = solved(arguments)
     assert result.status is Status.OPTIMAL
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
 
 
 @pytest.mark.parametrize("scale", [1e-140, 1e140])
@@ -96,7 +97,7 @@ def test_huge_numbers_hold(scale):
     arguments |= {"divergence": "vonneumann"}
     result = solved(arguments)
     assert result.status is Status.OPTIMAL
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
 
 
 def test_own_slack_near_its_bound_does_not_cancel():
@@ -106,7 +107,7 @@ def test_own_slack_near_its_bound_does_not_cancel():
     arguments["constraints"] = Constraints.sq_distance([0], [1], [b * (1.0 - 1e-9)], "<=")
     result = solved(arguments)
     assert result.status is Status.OPTIMAL
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
     found = Recomputation(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
     value = np.array([b * (1 + 2.0**-28)]).astype(found.real)
     assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
@@ -116,7 +117,7 @@ def test_own_slack_near_its_bound_does_not_cancel():
 def test_sparse_factors_hold(divergence):
     arguments = {"prior": Factor(sp.csr_array(np.diag([1.0, 1e-4, 1e-5]))), "divergence": divergence}
     arguments["constraints"] = Constraints.sq_distance([0], [1], [0.5], "<=")
-    assert verify(arguments, solved(arguments)).holds
+    assert verify(solved(arguments), **arguments).holds
 
 
 def tampered_matrices(result):
@@ -145,7 +146,7 @@ def tampered_matrices(result):
 def test_tampered_matrices_are_caught(rng, divergence):
     arguments = kernel_problem(rng, divergence)
     for what, result, word, left in tampered_matrices(solved(arguments)):
-        found = verify(arguments, result)
+        found = verify(result, **arguments)
         assert not found.holds, what
         assert any(word in text for text in found.problems), (what, found)
         assert found.status is left, (what, found)
@@ -155,16 +156,16 @@ def test_a_raised_status_is_caught(rng):
     arguments = kernel_problem(rng)
     short = solved(arguments, max_iter=1)
     assert short.status is not Status.OPTIMAL
-    found = verify(arguments, with_status(short, Status.OPTIMAL))
+    found = verify(with_status(short, Status.OPTIMAL), **arguments)
     assert found.status is short.status
     assert not found.holds
-    assert verify(arguments, short).status is short.status
+    assert verify(short, **arguments).status is short.status
 
 
 def test_a_status_is_never_raised(rng):
     arguments = kernel_problem(rng)
     modest = with_status(solved(arguments), Status.FEASIBLE)
-    assert verify(arguments, modest).status is Status.FEASIBLE
+    assert verify(modest, **arguments).status is Status.FEASIBLE
 
 
 def test_other_bounds_than_those_solved_for_are_caught(rng):
@@ -173,7 +174,7 @@ def test_other_bounds_than_those_solved_for_are_caught(rng):
     other = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [0.9, 1.5, 9.0], ["<=", "==", ">="]) + Constraints.similarity(
         6, 7, 0.1, "<="
     )
-    assert verify(arguments | {"constraints": other}, result).status is Status.UNKNOWN
+    assert verify(result, **(arguments | {"constraints": other})).status is Status.UNKNOWN
 
 
 def test_a_matrix_outside_of_the_range_counts_with_its_part_inside():
@@ -194,7 +195,7 @@ def test_long_rows_of_a_factor_take_no_digits_from_the_others(rng):
     G0[8:] = 1e150
     rows = Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 2.0, 0.5], ["<=", ">=", "<="])
     arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": 1.0}
-    assert verify(arguments, solved(arguments)).holds
+    assert verify(solved(arguments), **arguments).holds
 
 
 def test_a_row_whose_terms_cancel_is_0(rng):
@@ -204,8 +205,8 @@ def test_a_row_whose_terms_cancel_is_0(rng):
     rows = Constraints.similarity_comparison(0, 2, 1, 2) + Constraints.sq_distance(2, 3, 0.5, "<=")
     arguments = {"prior": Factor(G), "constraints": rows}
     result = solved(arguments, solver="cyclic_projection")
-    assert verify(arguments, result).holds
-    found = verify(arguments, replace(result, dual=result.dual * [1.0, 0.5]))
+    assert verify(result, **arguments).holds
+    found = verify(replace(result, dual=result.dual * [1.0, 0.5]), **arguments)
     assert found.status is Status.FEASIBLE
 
 
@@ -224,7 +225,7 @@ def test_a_point_that_is_rounding_is_0(rng, noise):
     arguments = {"prior": K, "constraints": rows, "divergence": "vonneumann", "loss": Squared(), "slack_weight": 1.0}
     found = Recomputation(arguments, solved(arguments))
     assert found.rows.dead.tolist() == [True, False, False, False]
-    assert verify(arguments, solved(arguments)).holds
+    assert verify(solved(arguments), **arguments).holds
 
 
 # ---------------------------------------------------------------- that there is nothing to find
@@ -233,16 +234,16 @@ def test_proofs_of_infeasibility():
     arguments = {"prior": np.eye(3), "constraints": rows}
     result = solved(arguments)
     assert result.status is Status.INFEASIBLE
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
     for change in (
         {"dual": -result.dual},
         {"dual": result.dual * [1, 1, 0]},
         {"dual": 0 * result.dual},
         {"conflict": np.array([0])},
     ):
-        assert not verify(arguments, replace(result, **change)).holds
+        assert not verify(replace(result, **change), **arguments).holds
     loose = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [1.0, 3.9, 1.0], ["<=", ">=", "<="])
-    assert verify(arguments | {"constraints": loose}, result).status is Status.UNKNOWN
+    assert verify(result, **(arguments | {"constraints": loose})).status is Status.UNKNOWN
 
 
 def test_a_negative_direction_is_not_taken_for_rounding():
@@ -250,7 +251,7 @@ def test_a_negative_direction_is_not_taken_for_rounding():
     rows = Constraints.linear([np.diag([1.0, -1e-15])], [-1.0], "<=")
     point = bregmat.nearest_kernel(np.eye(2), Constraints.diagonal([1.0], [0]))
     claim = replace(point, status=Status.INFEASIBLE, dual=np.ones(1), conflict=np.array([0]))
-    found = verify({"prior": np.eye(2), "constraints": rows}, claim)
+    found = verify(claim, prior=np.eye(2), constraints=rows)
     assert found.status is Status.UNKNOWN
     assert any("semidefinite" in text for text in found.problems)
 
@@ -271,10 +272,10 @@ def test_rounding_of_the_range_of_a_prior_refutes_no_proof(rng, divergence):
     arguments = {"prior": (K + K.T) / 2, "constraints": rows, "divergence": divergence}
     result = solved(arguments)
     assert result.status is Status.INFEASIBLE
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
     heaviest = np.arange(len(result.dual)) == np.argmax(np.abs(result.dual))
     for change in (-1e-3, 1e-3):
-        assert not verify(arguments, replace(result, dual=result.dual * (1 + change * heaviest))).holds
+        assert not verify(replace(result, dual=result.dual * (1 + change * heaviest)), **arguments).holds
 
 
 def test_a_row_that_is_rounding_carries_no_proof(rng):
@@ -284,7 +285,7 @@ def test_a_row_that_is_rounding_carries_no_proof(rng):
     rows = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.linear([(np.ones((10, 1)), np.ones(1))], [0.5], ">=")
     point = bregmat.nearest_metric(X, Constraints.sq_distance([0, 2], [1, 3], [1.0, 9.0], "<="))
     claim = replace(point, dual=np.array([point.dual[0], -1e15]), values=np.ones(2), violation=np.zeros(2))
-    assert verify({"X": X, "constraints": rows}, claim).status is Status.UNKNOWN
+    assert verify(claim, X=X, constraints=rows).status is Status.UNKNOWN
 
 
 # ---------------------------------------------------------------- the other kinds of results
@@ -341,12 +342,12 @@ def test_what_is_certified_of_every_optimum_may_have_a_weight_before(rng, C):
     problem = MarginProblem.build(kernel_source(points, "linear"), signs, C=C)
     rough = train_margin(problem, solver=MultiplicativeUpdates(), tol=1e-3)
     assert (rough.certified & ~rough.certified_support & (rough.alpha > 0)).any()
-    assert verify(problem, rough).holds
+    assert verify(rough).holds
     best = train_margin(problem, tol=1e-9)
-    assert verify(problem, best).holds
+    assert verify(best).holds
     row = np.flatnonzero(best.alpha)[0]
     wrong = replace(best, certified=np.arange(40) == row, certified_support=np.zeros(40, bool))
-    assert verify(problem, wrong).problems == [f"sample {row} is not proven to be no support vector of every optimum"]
+    assert verify(wrong).problems == [f"sample {row} is not proven to be no support vector of every optimum"]
 
 
 def test_large_dual_weights_leave_no_room_for_a_false_objective(rng):
@@ -367,18 +368,18 @@ def test_large_dual_weights_leave_no_room_for_a_false_objective(rng):
     ]
     for arguments, solve in cases:
         result = solve(**arguments)
-        assert verify(arguments, result).holds
+        assert verify(result, **arguments).holds
         for factor in (1e12, 1e16, 1e20):
             for objective in (result.objective + result.unit, result.objective - 0.5 * result.unit):
                 claim = {"status": Status.FEASIBLE, "objective": objective, "dual_bound": -np.inf, "gap": np.inf}
-                found = verify(arguments, replace(result, dual=factor * result.dual, **claim))
+                found = verify(replace(result, dual=factor * result.dual, **claim), **arguments)
                 assert any(text.startswith("objective is") for text in found.problems), (arguments, factor, found)
 
 
 def test_other_results_hold_and_tampered_ones_are_caught(rng):
     for arguments, result, change, left in other_results(rng):
-        assert verify(arguments, result).holds, verify(arguments, result)
-        found = verify(arguments, replace(result, **change))
+        assert verify(result, **arguments).holds, verify(result, **arguments)
+        found = verify(replace(result, **change), **arguments)
         assert not found.holds, (type(result).__name__, change)
         assert found.status in (left, Status.UNKNOWN if left is Status.FEASIBLE else left), (found, change)
 
@@ -387,43 +388,91 @@ def test_rays_contradictions_and_hulls(rng):
     ray = bregmat.nnqp([[1.0, -1.0], [-1.0, 1.0]], [-1.0, 0.5])
     arguments = {"A": [[1.0, -1.0], [-1.0, 1.0]], "b": [-1.0, 0.5]}
     assert ray.status is Status.UNBOUNDED
-    assert verify(arguments, ray).holds
-    assert verify(arguments, replace(ray, direction=np.array([1.0, 0.0]))).status is Status.UNKNOWN
+    assert verify(ray, **arguments).holds
+    assert verify(replace(ray, direction=np.array([1.0, 0.0])), **arguments).status is Status.UNKNOWN
     none = bregmat.nnqp(np.eye(2), np.ones(2), equality=([[1.0, 1.0]], [-1.0]))
     arguments = {"A": np.eye(2), "b": np.ones(2), "equality": ([[1.0, 1.0]], [-1.0])}
-    assert verify(arguments, none).holds
-    assert verify(arguments | {"equality": ([[1.0, -1.0]], [-1.0])}, none).status is Status.UNKNOWN
+    assert verify(none, **arguments).holds
+    assert verify(none, **(arguments | {"equality": ([[1.0, -1.0]], [-1.0])})).status is Status.UNKNOWN
     X, signs = np.array([[0.0], [1.0], [0.5]]), np.array([1.0, 1.0, -1.0])
     hulls = train_margin(MarginProblem.build(kernel_source(X, "linear"), signs, C=np.inf))
     assert hulls.status is Status.INFEASIBLE
     arguments = {"kernel": X @ X.T, "signs": signs, "C": np.inf}
-    assert verify(arguments, hulls).holds
-    assert verify(arguments, replace(hulls, alpha=np.array([1.0, 0.0, 1.0]))).status is Status.UNKNOWN
+    assert verify(hulls, **arguments).holds
+    assert verify(replace(hulls, alpha=np.array([1.0, 0.0, 1.0])), **arguments).status is Status.UNKNOWN
     C = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1.0]])
     arguments = {"C": C, "fixed": ~np.eye(3, dtype=bool)}
     entries = bregmat.nearest_correlation(**arguments)
     assert entries.status is Status.INFEASIBLE
-    assert verify(arguments, entries).holds
-    assert verify(arguments, replace(entries, dual=-entries.dual)).status is Status.UNKNOWN
+    assert verify(entries, **arguments).holds
+    assert verify(replace(entries, dual=-entries.dual), **arguments).status is Status.UNKNOWN
 
 
 # ---------------------------------------------------------------- how it is called
 def test_without_the_problem_only_the_figures_are_compared(rng, tmp_path):
     result = solved(kernel_problem(rng))
-    assert verify(None, result).verdict == "not recomputed"
-    assert "not at hand" in verify(None, result).unchecked[0]
-    assert verify(None, replace(result, gap=1.0)).status is Status.FEASIBLE
-    assert verify(None, replace(result, max_violation=1.0)).status is Status.UNKNOWN
     bregmat.save(tmp_path / "result.bm", result)
-    loaded = bregmat.load(tmp_path / "result.bm")
-    assert verify(kernel_problem(np.random.default_rng(20261120)), loaded).holds
+    for again in (bregmat.load(tmp_path / "result.bm"), pickle.loads(pickle.dumps(result))):
+        assert again.call is None
+        assert verify(again).verdict == "not recomputed"
+        assert "verify needs the arguments of nearest_kernel (prior, constraints, ...)" in verify(again).unchecked[0]
+        assert verify(replace(again, gap=1.0)).status is Status.FEASIBLE
+        assert verify(replace(again, max_violation=1.0)).status is Status.UNKNOWN
+        assert "distance from the prior" in verify(again).figures  # which needs no data
+        assert verify(again, **kernel_problem(np.random.default_rng(20261120))).holds
+
+
+def test_a_result_remembers_its_call(rng):
+    """Every kind of result verifies without its arguments; tampered ones and changed data are found out."""
+    for arguments, result, _, _ in other_results(rng):
+        assert verify(result).figures == verify(result, **arguments).figures
+        assert verify(result).verdict == verify(result, **arguments).verdict == "holds"
+    arguments = kernel_problem(rng)
+    result = solved(arguments)
+    assert verify(result).holds and not verify(replace(result, dual=1.5 * result.dual)).holds
+    assert "solver" not in result.call and result.call["prior"] is arguments["prior"]
+    arguments["prior"][0, 0] *= 1.5
+    assert not verify(result).holds
+
+
+@pytest.mark.parametrize("name", ["identity", "variance", "within"])
+def test_a_learner_verifies(rng, name):
+    X, y = rng.normal(size=(40, 4)) * [1.0, 2.0, 3.0, 4.0], np.arange(40) % 3
+    learner = bregmat.MetricLearner(prior=name, strategy="neighbors", slack_weight=1.0).fit(X, y)
+    assert verify(learner).holds and verify(learner, X).holds and verify(learner, X=X).holds
+    assert not verify(learner, X[::-1]).holds
+    given = {"constraints": learner.constraints_, "loss": "squared_hinge", "slack_weight": learner.slack_weight_}
+    assert verify(learner, X, **given).holds == (name == "identity")  # which is the default of the call
+    learner.result_ = replace(learner.result_, objective=0.5 * learner.result_.objective)
+    assert not verify(learner).holds
+
+
+@pytest.mark.parametrize("settings", [{"kernel": "linear"}, {"gamma": 0.2}, {"gamma": 0.2, "rank": 12}])
+def test_a_learned_kernel_verifies(rng, settings):
+    learner = bregmat.KernelLearner(strategy="random", slack_weight=1.0, **settings)
+    assert verify(learner.fit(rng.normal(size=(40, 4)), np.arange(40) % 3)).holds
+
+
+@pytest.mark.parametrize("settings", [{"kernel": "linear"}, {"kernel": "linear", "fit_intercept": False}, {"C": 10.0}])
+def test_a_machine_verifies(rng, settings):
+    X, y = rng.normal(size=(40, 4)) + 3.0, np.arange(40) % 2
+    machine = bregmat.MarginSVC(**settings).fit(X, y)
+    assert verify(machine).holds
+    with pytest.raises(TypeError, match="verify each of result_"):
+        verify(bregmat.MarginSVC(**settings).fit(X, np.arange(40) % 3))
+
+
+def test_results_of_rows_in_blocks(rng):
+    X, rows = rng.normal(size=(30, 3)), Constraints.sq_distance(np.arange(15), np.arange(15, 30), 1.0, "<=")
+    result = bregmat.nearest_metric(X, rows, slack_weight=1.0, block_size=4)
+    assert verify(result).holds and verify(result, X=X, constraints=rows, slack_weight=1.0).holds
 
 
 @pytest.mark.parametrize(
     ("problem", "error", "text"),
     [
-        ({"prior": np.eye(8)}, ValueError, "problem must hold the arguments of nearest_kernel"),
-        ({"constraints": Constraints.trace(1.0)}, ValueError, "problem must hold the arguments of nearest_kernel"),
+        ({"prior": np.eye(8)}, ValueError, "verify needs the arguments of nearest_kernel"),
+        ({"constraints": Constraints.trace(1.0)}, ValueError, "verify needs the arguments of nearest_kernel"),
         ({"prior": np.eye(8), "constraints": 3}, TypeError, "constraints must be Constraints; got int"),
         (
             {"prior": np.eye(8), "constraints": Constraints.trace(1.0)},
@@ -431,21 +480,22 @@ def test_without_the_problem_only_the_figures_are_compared(rng, tmp_path):
             "4 dual weights but there are 1 constraints",
         ),
         ({"prior": np.eye(8), "constraints": Constraints.trace(1.0), "K": 0}, ValueError, "'K'"),
-        (np.eye(8), TypeError, "problem must be a mapping"),
     ],
 )
 def test_arguments_that_make_no_problem(rng, problem, error, text):
     with pytest.raises(error, match=text):
-        verify(problem, solved(kernel_problem(rng)))
-    with pytest.raises(TypeError, match="result must be a result of this library; got int"):
-        verify(None, 3)
+        verify(solved(kernel_problem(rng)), **problem)
+    with pytest.raises(
+        TypeError, match="a result of this library, or a fitted learner that has one as result_; got int"
+    ):
+        verify(3)
 
 
 def test_interrupted_results_hold(rng):
     arguments = kernel_problem(rng)
     result = solved(arguments, callback=lambda record: True)
     assert result.exit_reason is ExitReason.INTERRUPTED
-    assert verify(arguments, result).holds
+    assert verify(result, **arguments).holds
 
 
 # ---------------------------------------------------------------- the arithmetic

@@ -6,7 +6,7 @@ import numpy as np
 
 from bregmat import register
 from bregmat.coordinates.priors import iterate_at_prior
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 
 
 class Point(MatrixState):

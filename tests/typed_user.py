@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import bregmat
 import bregmat.online
 from bregmat import Constraints, MetricLearner, nearest_kernel
-from bregmat.typing import Array
+from bregmat.typing import Array, Frame
 
 X = np.random.default_rng(0).normal(size=(30, 4))
 y = np.arange(30) % 3
@@ -60,7 +60,7 @@ def others() -> None:
     solution = bregmat.nnqp(np.eye(2), [-1.0, -1.0], upper=1.0, solver="pivoting")
     assert_type(solution, bregmat.QPResult)
     print(solution.x, bregmat.nonnegative_least_squares(sp.csr_array(X), X[:, 0]).x)
-    print(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix)
+    assert_type(bregmat.nearest_correlation([[1.0, 0.9], [0.9, 1.0]]).matrix, Array | Frame)
     print(bregmat.balanced_cut(np.ones((4, 4)), random_state=0).labels)
     print(bregmat.nearest_distribution([0.5, 0.5], [[1.0, 0.0]], [0.3], "<=").x)
     assert_type(bregmat.widen_range(bregmat.Factor(X), 0.1), bregmat.Factor)
@@ -80,7 +80,8 @@ def streams() -> None:
 
 def files(path: str) -> None:
     bregmat.save(path, problems(), info={"made": "today"})
-    print(bregmat.load(path), bregmat.verify(np.eye(30), problems()))
+    assert_type(bregmat.load(path, MetricLearner), MetricLearner)
+    print(bregmat.load(path), bregmat.verify(problems()), bregmat.verify(problems(), X=np.eye(30)))
 
 
 # ---------------------------------------------------------------- what is wrong

@@ -13,10 +13,10 @@ from operator import add
 import numpy as np
 
 from bregmat.base.points import CheckedPoints
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.nearest import Factor
-from bregmat.run.result import MatrixResult
 from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
 from bregmat.verification import verify
 
@@ -101,7 +101,7 @@ def check(function, given, arguments, result):
         counts["too large"] += 1
         return
     began = time.process_time()
-    found = verify(problem, result)
+    found = verify(result, **({"problem": problem} if function == "train_margin" else problem))
     counts["seconds"] += time.process_time() - began
     counts["verified"] += 1
     if found.problems:
@@ -113,16 +113,7 @@ def verify_outcome(outcome, problem, X, constraints, **settings):
 
     ``settings``: loss and slack weight of the problem.
     """
-    certificate = outcome.certificate.in_units(problem)
-    result = MatrixResult(
-        **replace(outcome, certificate=certificate).shared(),
-        iterate=certificate.iterate,
-        coordinates=Coordinates(X, problem.t0),
-        dual=certificate.dual,
-        values=certificate.values,
-        violation=problem.violation(certificate.values),
-        weight_span=problem.weight_span,
-    )
+    result = problem.result(MatrixResult, outcome, Coordinates(X, problem.t0))
     arguments = {"X": X, "prior": np.diag(problem.prior), "divergence": problem.divergence, "constraints": constraints}
     counts["of solve alone"] -= 1
     check("nearest_metric", None, arguments | settings, result)
@@ -162,13 +153,13 @@ def counted(solve):
 def install():
     """Put the wrapped doors in the place of the plain ones in every module of the library."""
     import bregmat.applications
+    import bregmat.engine.loop
     import bregmat.estimators
     import bregmat.margin
     import bregmat.online
     import bregmat.quadratic
-    import bregmat.run.loop
 
-    bregmat.run.loop.solve = counted(bregmat.run.loop.solve)
+    bregmat.engine.loop.solve = counted(bregmat.engine.loop.solve)
     for module, names in DOORS.items():
         for name in names:
             plain = getattr(sys.modules[module], name)

@@ -21,10 +21,9 @@ plt.style.use("bregmat.plots.bregmat")
 
 graph = nx.random_geometric_graph(40, 0.28, seed=1)
 L = nx.laplacian_matrix(graph).toarray().astype(float)
-problem = {"C": -L / 4, "constraints": Constraints.diagonal(np.ones(40))}
-result = semidefinite_program(**problem)
+result = semidefinite_program(-L / 4, Constraints.diagonal(np.ones(40)))
 print(result)
-print("recomputed:", verify(problem, result).verdict)
+print("recomputed:", verify(result).verdict)
 assert result.status == "OPTIMAL"
 
 # %%

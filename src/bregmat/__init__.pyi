@@ -51,10 +51,31 @@ from .applications import (
     unfold as unfold,
 )
 from .base.registry import register as register
+from .certificates.result import (
+    MatrixResult as MatrixResult,
+)
 from .constraints.constraints import Constraints as Constraints
 from .constraints.relations import Relation as Relation
 from .coordinates.priors import Factor as Factor
 from .coordinates.widen import widen_range as widen_range
+from .engine.result import (
+    Result as Result,
+)
+from .engine.result import (
+    SolverError as SolverError,
+)
+from .engine.result import (
+    check as check,
+)
+from .engine.status import (
+    ExitReason as ExitReason,
+)
+from .engine.status import (
+    Record as Record,
+)
+from .engine.status import (
+    Status as Status,
+)
 from .estimators import (
     KernelKMeans as KernelKMeans,
 )
@@ -103,27 +124,6 @@ from .quadratic import (
     nonnegative_least_squares as nonnegative_least_squares,
 )
 from .retrieval import RetrievalLearner as RetrievalLearner
-from .run.result import (
-    ExitReason as ExitReason,
-)
-from .run.result import (
-    MatrixResult as MatrixResult,
-)
-from .run.result import (
-    Record as Record,
-)
-from .run.result import (
-    Result as Result,
-)
-from .run.result import (
-    SolverError as SolverError,
-)
-from .run.result import (
-    Status as Status,
-)
-from .run.result import (
-    check as check,
-)
 from .solvers.cyclic_projection import CyclicProjection as CyclicProjection
 from .solvers.definite_boost import DefiniteBoost as DefiniteBoost
 from .verification import Verification as Verification

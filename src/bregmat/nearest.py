@@ -12,15 +12,16 @@ import numpy as np
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
 from bregmat.base.points import CheckedPoints, copied_to_host
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
+from bregmat.engine.loop import RunLog, Solver, solve_sequence
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import RunLog, Solver, solve_sequence
-from bregmat.run.result import MatrixResult, Record, Status
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
 from bregmat.solvers.plan import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
@@ -30,7 +31,7 @@ ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated 
 __all__ = ["Factor", "nearest_kernel", "nearest_metric"]
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_kernel(
     prior: Table | Factor,
     constraints: Constraints | LazyConstraints,
@@ -113,8 +114,19 @@ def nearest_kernel(
            [0. , 0. , 1. ]])
     """
     D = DIVERGENCES.resolve(divergence)
-    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(D, loss, slack_weight, *solving, executor, block_size)
+    options = Options(
+        divergence=D,
+        loss=loss,
+        slack_weight=slack_weight,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        warm_start=warm_start,
+        callback=callback,
+        executor=executor,
+        block_size=block_size,
+    )
     data = prior.G0 if isinstance(prior, Factor) else prior
     if is_for_blocks(executor, block_size, constraints, data):
         from bregmat.sharded.nearest import nearest_kernel_sharded
@@ -124,7 +136,7 @@ def nearest_kernel(
     return _nearest(kernel_coordinates(prior, D), constraints, space, options)
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_metric(
     X: Points,
     constraints: Constraints | LazyConstraints,
@@ -185,8 +197,19 @@ def nearest_metric(
     array([[0.25, 0.  ],
            [0.  , 4.  ]])
     """
-    solving = (solver, tol, max_iter, max_seconds, warm_start, callback)
-    options = Options(DIVERGENCES.resolve(divergence), loss, slack_weight, *solving, executor, block_size)
+    options = Options(
+        divergence=DIVERGENCES.resolve(divergence),
+        loss=loss,
+        slack_weight=slack_weight,
+        solver=solver,
+        tol=tol,
+        max_iter=max_iter,
+        max_seconds=max_seconds,
+        warm_start=warm_start,
+        callback=callback,
+        executor=executor,
+        block_size=block_size,
+    )
     if is_for_blocks(executor, block_size, X, constraints):
         from bregmat.sharded.nearest import nearest_sharded
 
@@ -216,10 +239,10 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
         raise ValueError(f"warm_start has {n_warm} constraints but there are {c}; new ones go to the end.")
-    posed = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    reduced = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
     while True:  # the smaller problem first, if directions were eliminated
-        problem, start, aim = posed.problem, None, tol
-        if posed.elimination is not None:
+        problem, start, aim = reduced.problem, None, tol
+        if reduced.elimination is not None:
             aim = max(tol - ELIMINATION_GAP, 0.2 * tol)
         if warm_start is not None:
             start = np.zeros(c)
@@ -228,23 +251,17 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         log = RunLog(options.callback, options.max_seconds, units)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
-        if posed.elimination is None or outcome.conflict is None:
+        if reduced.elimination is None or outcome.conflict is None:
             break
-        posed = posed.unreduced()  # a proof of infeasibility must name the eliminated rows, too
-    found = outcome.certificate
-    if posed.elimination is not None:
-        found = posed.certificate(found, tol)
+        reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
+    if reduced.elimination is not None:
+        found = reduced.certificate(outcome.certificate, tol)
         outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
-    proof = found if posed.whole.scale == 1.0 else found.in_units(posed.whole)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
-    return MatrixResult(
-        **replace(outcome, certificate=proof).shared() | {"seconds": time.perf_counter() - clock},
-        iterate=proof.iterate,
-        last=outcome.state.iterate,
-        coordinates=posed.coordinates,
-        dual=proof.dual,
-        values=proof.values,
-        violation=problem.violation(found.values),
-        weight_span=posed.whole.weight_span,
-        singular=singular_rows_of(posed.whole, constraints) if is_open and D.keeps_rank else None,
+    return problem.result(
+        MatrixResult,
+        outcome,
+        reduced.coordinates,
+        seconds=time.perf_counter() - clock,
+        singular=singular_rows_of(reduced.whole, constraints) if is_open and D.keeps_rank else None,
     )

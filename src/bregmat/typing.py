@@ -49,6 +49,17 @@ class HasArray(Protocol):
     def __array__(self) -> np.ndarray[Any, Any]: ...
 
 
+class Frame(HasArray, Protocol):
+    """A data frame of pandas or polars."""
+
+    @property
+    def columns(self) -> Any: ...
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def to_numpy(self) -> np.ndarray[Any, Any]: ...
+
+
 @runtime_checkable
 class OnlineLoss(Protocol):
     """What an online learner needs of a loss, convex in the prediction and finite; see :mod:`bregmat.online.losses`."""

@@ -104,7 +104,7 @@ def judged(case: Case, result: Any) -> tuple[str, str]:
     if (status == "OPTIMAL") != (result.exit_reason == "TOLERANCE") and not (case.own_rule and status == "FEASIBLE"):
         return "false", f"{status}, but the run ended with {result.exit_reason}: gap {result.gap:.2g}"
     if case.arguments is not None:
-        found = bregmat.verify(case.arguments, result)
+        found = bregmat.verify(result, **case.arguments)
         if found.problems:
             return "false", f"{status}; verify: {'; '.join(found.problems)}"
     feasible = case.feasible

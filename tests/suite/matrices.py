@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints as C
 from bregmat import Factor, RelativeSlack, Squared, SquaredHinge
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.engine.problem import FEASIBLE
 from bregmat.verification.matrices import Recomputation
 from suite.judge import SECONDS, Case, with_repeats
 

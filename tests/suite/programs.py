@@ -179,7 +179,7 @@ def machines(rng, repeats=False):
     )
     return Case(
         solve=lambda: train_margin(problem, tol=1e-6, max_seconds=SECONDS),
-        arguments=problem,
+        arguments={"problem": problem},
         feasible=loss != "impossible",
         text=f"{loss} {kernel} n {n} C {C:.3g} intercept {intercept}",
     )
@@ -283,7 +283,7 @@ def close_classes(rng):
     )
     return Case(
         solve=lambda: train_margin(problem, tol=1e-6, max_seconds=SECONDS),
-        arguments=problem,
+        arguments={"problem": problem},
         feasible=not meets,
         expected=("OPTIMAL", "FEASIBLE", "UNKNOWN"),
         own_rule=True,

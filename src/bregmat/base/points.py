@@ -11,6 +11,8 @@ import scipy
 from bregmat.base.arrays import ArraySpace, array_space, is_foreign, working_space
 from bregmat.base.checks import as_matrix, as_numbers, check_no_gradient, rows_text, to_numpy
 
+MAX_DENSE = 2**28  # numbers in a dense result of sparse points: 2 GiB
+
 
 @dataclass(frozen=True, eq=False)
 class CheckedPoints:
@@ -97,6 +99,16 @@ def as_array_points(name: str, x: Any, columns: int | None = None) -> Any:
         bad = np.flatnonzero(~space.fetch(xp.all(finite, axis=1)))
         raise ValueError(f"{name} must be finite; got NaN or infinity in {rows_text(bad)}.")
     return x
+
+
+def check_dense_size(name: str, n_rows: int, n_columns: int) -> None:
+    """Raise for a dense result of sparse points that has more than MAX_DENSE numbers."""
+    if n_rows * n_columns > MAX_DENSE:
+        raise ValueError(
+            f"{name} would be a dense array of shape ({n_rows}, {n_columns}), {n_rows * n_columns / 2**27:.1f} GiB; the limit is "
+            f"{MAX_DENSE / 2**27:.0f} GiB. Learn a map to few columns with MetricLearner(n_components=...), or transform fewer rows "
+            "at a time."
+        )
 
 
 def row_names(X: Any, constraints: Any, sample_id: Any) -> np.ndarray | None:

@@ -189,11 +189,16 @@ class InterruptWarning(RuntimeWarning):
 
 
 def warn_of_interrupt(text: str) -> None:
+    """Warn that a call was interrupted."""
+    warn_caller(text, InterruptWarning)
+
+
+def warn_caller(text: str, category: type[Warning] = UserWarning) -> None:
     """Warn, with the line outside of this library that made the call."""
     level, frame = 1, sys._getframe(0)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("bregmat", "contextlib"):
         level, frame = level + 1, frame.f_back
-    warnings.warn(text, InterruptWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 class _Stop(BaseException):

@@ -8,10 +8,10 @@ import numpy as np
 
 from bregmat.base.checks import rows_text
 from bregmat.base.linalg import blocks, dense, sq_norms
-from bregmat.certificates.problem import FEASIBLE
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.problem import FEASIBLE
 
 UNCERTAIN = 1e-9  # largest relative rounding of the value of an inner product
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product

@@ -6,30 +6,34 @@ that meets the rows would have ``0 <= <A*(y), M> <= y . b < 0``. Growing multipl
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
 from bregmat.base.threads import seconds_left
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
-from bregmat.certificates.problem import Nearness, Proof, clip_dual
+from bregmat.engine.problem import CLEAR, Proof
 from bregmat.operators.linear_maps import VANISHING, Operator
+
+if TYPE_CHECKING:  # problems use this module
+    from bregmat.certificates.problem import NearestMatrix
 
 # eigenvalues of sums of rows of norm 1, relative to the largest: below the first they are rounding, above the second they are not
 DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
-CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
 NOISE = 1e3  # factor of safety over rounding errors
 
 
-def infeasibility(problem: Nearness, mu: np.ndarray) -> Proof | None:
+def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from multipliers, with as few rows as possible; None if they are no proof."""
     proof = _from_weights(problem, mu)
     return None if proof is None else irreducible(problem, _pruned(problem, proof))
 
 
-def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
+def contradiction_of_few(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from a search over the hard rows, or over those with the largest multipliers if there are many; None if it fails."""
     rows = np.flatnonzero(problem.losses.hard)
     rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MOST_ROWS]])
@@ -39,9 +43,9 @@ def contradiction_of_few(problem: Nearness, mu: np.ndarray) -> Proof | None:
     return None if proof is None else irreducible(problem, proof)
 
 
-def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
+def _from_weights(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from the largest multipliers, from more of them, or from all; None if no attempt succeeds."""
-    mu = np.where(problem.losses.hard, clip_dual(problem, mu), 0.0)
+    mu = np.where(problem.losses.hard, problem.clip_dual(mu), 0.0)
     weight = np.abs(mu * problem.unit)
     top = float(weight.max(initial=0.0))
     if not np.isfinite(top) or top == 0:
@@ -56,7 +60,7 @@ def _from_weights(problem: Nearness, mu: np.ndarray) -> Proof | None:
     return None
 
 
-def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
+def _searched(problem: NearestMatrix, rows: np.ndarray) -> Proof | None:
     """A proof that has weights on these rows only, from a search; None if it fails."""
     for y in phase_one(problem, rows):
         proof = _from_weights(problem, y)
@@ -65,7 +69,7 @@ def _searched(problem: Nearness, rows: np.ndarray) -> Proof | None:
     return None
 
 
-def irreducible(problem: Nearness, proof: Proof) -> Proof:
+def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     """A proof with as few rows as possible: each row is left out if the others still contradict each other, with other weights."""
     L, few = problem.losses, proof.rows[:MOST_ROWS]
     for row in few[L.sense[few] * L.bound[few] <= 0] if len(proof.rows) > 1 else few[:0]:
@@ -85,12 +89,12 @@ def irreducible(problem: Nearness, proof: Proof) -> Proof:
     return proof
 
 
-def _mended(problem: Nearness, y: np.ndarray) -> Proof | None:
+def _mended(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     """A proof from weights as they are, or from corrected ones; None if both fail."""
     return _checked(problem, y) or _ray(problem, y) or _balanced(problem, y)
 
 
-def singular_rows(problem: Nearness) -> Proof | None:
+def singular_rows(problem: NearestMatrix) -> Proof | None:
     """A hard row that only singular matrices meet (``<A_i, M> <= 0`` with ``A_i >= 0``), if the divergence excludes these; else None."""
     L = problem.losses
     if not problem.divergence.keeps_rank:
@@ -112,7 +116,7 @@ def singular_rows(problem: Nearness) -> Proof | None:
     return None
 
 
-def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
+def impossible_rows(problem: NearestMatrix, linked: np.ndarray) -> Proof | None:
     """A hard row whose bound excludes 0 although must-links force its value to 0; the proof has large weights on the must-links.
 
     An example is ``K_00 = 0`` and ``K_01 >= 1``, where only the limit of infinite weights is a proof. The result is None unless the
@@ -147,7 +151,7 @@ def impossible_rows(problem: Nearness, linked: np.ndarray) -> Proof | None:
     return Proof(y, np.sort(np.append(linked, row)))
 
 
-def _pruned(problem: Nearness, proof: Proof) -> Proof:
+def _pruned(problem: NearestMatrix, proof: Proof) -> Proof:
     """The proof without rows that it does not need: blocks of rows with the smallest weights first, then single rows."""
     block = max(1, int(np.count_nonzero(proof.dual)) // 2)
     tries = 0
@@ -176,7 +180,7 @@ def _in_own_units(op: Operator, y: np.ndarray) -> Operator:
     return op.congruence(np.diag(1.0 / np.sqrt(np.where(extents > 0, extents, 1.0))))
 
 
-def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
+def _balanced(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     """A proof with ``A*(y) = 0`` from the rows of y: rows that cancel each other, such as a cycle of comparisons."""
     rows = np.flatnonzero(y)
     if not 1 < len(rows) <= 50:
@@ -193,7 +197,7 @@ def _balanced(problem: Nearness, y: np.ndarray) -> Proof | None:
     return _checked(problem, candidate)
 
 
-def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
+def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     """A proof from corrected weights: negative ones are set to 0 outside the range of the positive part, otherwise reduced.
 
     With ``P = A*(y+)`` on its range and ``N = -A*(y-)``, the sum ``P - theta N`` is PSD for ``theta <= 1 / lambda_max(P^-1/2 N P^-1/2)``.
@@ -224,7 +228,7 @@ def _ray(problem: Nearness, y: np.ndarray) -> Proof | None:
     return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
 
 
-def _known_trace(problem: Nearness, y: np.ndarray) -> Proof | None:
+def _known_trace(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     """A proof from weights to which a fixed trace is added: ``A*(y) - lambda_min I`` is PSD."""
     if problem.trace_row is None:
         return None
@@ -249,7 +253,7 @@ def _correction(slack: float) -> float:
     return min(max(0.5 * slack, 1e-12), 1e-9)
 
 
-def _checked(problem: Nearness, y: np.ndarray) -> Proof | None:
+def _checked(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     """The proof if weights are one in spite of rounding: ``A*(y)`` is PSD and ``y . b`` is clearly negative; else None."""
     rows = np.flatnonzero(y)
     if len(rows) == 0:

@@ -14,60 +14,20 @@ from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
 from bregmat.certificates.faces import clique_weights, exposed, must_link_rows
 from bregmat.certificates.given_rows import check_given_rows
-from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
-from bregmat.certificates.problem import MatrixCertificate, Nearness, Problem, Proof, dual_bound
-from bregmat.certificates.status import Record, Status
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, dual_bound
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.status import Status
 from bregmat.objective.losses import LOSSES, DivergenceSlack
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import RowErrors
 from bregmat.operators.foreign import on_space
 from bregmat.operators.linear_maps import VANISHING, Operator
 
 ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
-
-
-class NearestMatrix(Nearness, Problem):
-    """Problem (P) with proofs that its hard rows contradict each other."""
-
-    @property
-    def certifies_cheaply(self) -> bool:
-        """Whether no row is hard: hard rows are restored before each certificate."""
-        return self.is_always_feasible
-
-    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
-        figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}
-        if self.is_always_feasible:
-            return figures | {"objective": state.objective}
-        return figures | {works_on: state.objective, "violation": state.violation(self)}
-
-    def record_in_units(self, row: Record) -> Record:
-        """A record of the history in the user's units."""
-        return replace(
-            row, objective=row.objective * self.objective_scale, dual_bound=row.dual_bound * self.objective_scale
-        )
-
-    def proof_beforehand(self) -> Proof | None:
-        """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
-        return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
-
-    def dual_size(self, state: Any) -> float:
-        """The largest dual weight; 0 if the problem is nearly solved."""
-        if state.signal <= 1e-2 * max(1.0, abs(state.objective)):
-            return 0.0
-        return float(np.abs(state.dual * self.unit).max(initial=0.0))
-
-    def contradiction(self, state: Any) -> Proof | None:
-        """A proof from the dual weights of a state that the hard rows contradict each other."""
-        return infeasibility(self, state.dual)
-
-    def last_contradiction(self, state: Any) -> Proof | None:
-        """A proof from a search over the hard rows with the largest dual weights."""
-        return contradiction_of_few(self, state.dual)
 
 
 def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
@@ -91,13 +51,14 @@ def build_problem(
     *,
     scale: float = 1.0,
     place: Coordinates | None = None,
+    errors: RowErrors | None = None,
 ) -> NearestMatrix:
     """Choose each row's scalar loss and unit, and bring bounds to the units of the prior.
 
     Parameters
     ----------
     divergence, t0, operator
-        As in :class:`bregmat.certificates.problem.Nearness`.
+        As in :class:`bregmat.certificates.problem.NearestMatrix`.
     constraints : Constraints
         In row numbers, in the operator's order.
     loss : None, Loss or str
@@ -108,6 +69,8 @@ def build_problem(
         The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
     place : Coordinates, optional
         Of the points, if rows are to be compared with the data as given.
+    errors : RowErrors, optional
+        Errors of the rows of the operator, beside the rounding of products.
 
     Raises
     ------
@@ -164,7 +127,7 @@ def build_problem(
         _check_reachable(operator, losses, constraints, size)
     soft = gamma[np.isfinite(gamma)]
     span = float(soft.max() / soft.min()) if len(soft) else 1.0
-    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span)
+    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span, errors=errors)
 
 
 def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints, size: np.ndarray) -> None:
@@ -269,11 +232,11 @@ def build_reduced_problem(
     in_span : bool
         Whether the span of the touched points may take the place of the columns of the data.
     """
-    place, operator = coordinates.bind(constraints, in_span=in_span)
+    place, operator, errors = coordinates.bind(constraints, in_span=in_span)
     if space is not None:
         operator = on_space(operator, space)
     whole = build_problem(
-        divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place
+        divergence, place.t0, operator, constraints, loss, slack_weight, scale=place.scale, place=place, errors=errors
     )
     hard = whole.losses.hard
     if divergence.keeps_rank or whole.is_always_feasible:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +21,10 @@ from bregmat.base.linalg import (
     symmetrize,
     triangular_inverse,
 )
-from bregmat.certificates.problem import Nearness
 from bregmat.operators.linear_maps import Operator, svec
+
+if TYPE_CHECKING:  # problems use this module
+    from bregmat.certificates.problem import NearestMatrix
 
 MOST_ROWS = 50
 MOST_WORK = 2e9  # operations of all searches for one proof
@@ -34,7 +37,7 @@ STEPS = 40  # factorisations of one search, as measured
 MAX_NEWTON_STEPS = 12  # for one t
 
 
-def work(problem: Nearness, rows: np.ndarray) -> float:
+def work(problem: NearestMatrix, rows: np.ndarray) -> float:
     """Floating point operations of one search."""
     extents = problem.operator.restrict(rows).extents(1.0 / problem.unit[rows])
     c = float(len(rows))
@@ -42,7 +45,7 @@ def work(problem: Nearness, rows: np.ndarray) -> float:
     return STEPS * r**2 * (r + c * (c + 2.0 * r) / 2.0)
 
 
-def phase_one(problem: Nearness, rows: np.ndarray) -> Iterator[np.ndarray]:
+def phase_one(problem: NearestMatrix, rows: np.ndarray) -> Iterator[np.ndarray]:
     """Weights (c,) with ``y . b < 0`` along the central path, each nearer to a proof than the last; none if the rows can be met.
 
     A barrier method in ``len(rows) + 1`` unknowns. The caller checks whether corrected weights are a proof.

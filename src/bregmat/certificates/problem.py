@@ -1,6 +1,4 @@
-"""Problems, certificates of their points, and problem (P) itself: the nearest matrix to a prior under weighted bounds.
-
-:class:`Problem` is what the loop asks of every problem. :class:`Nearness` has the data of (P) and certifies its points:
+"""Problem (P), the nearest matrix to a prior under weighted bounds: its data, certificates of its points, and proofs of infeasibility.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 
@@ -14,167 +12,32 @@ eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its nor
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from bregmat.base.linalg import EPS, add_diagonal, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.certificates.restoration import FEASIBLE, restore
-from bregmat.certificates.status import Status
+from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
+from bregmat.certificates.restoration import restore
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
+from bregmat.engine.loop import Outcome, compose
+from bregmat.engine.problem import FEASIBLE, Certificate, Problem, Proof
+from bregmat.engine.result import Result
+from bregmat.engine.status import Record
 from bregmat.objective.row_losses import RowLosses
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.operators.binding import RowErrors
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
-CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may lift a lower bound above the objective
 MODEST = 8.0  # roundings of a few operations, in units of EPS
 UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Certificate:
-    """A point's objective, a lower bound of the objective of every feasible point, and the dual weights that prove it.
-
-    The subclass of a problem adds the point itself.
-
-    Attributes
-    ----------
-    dual : ndarray
-        Dual weights (Lagrange multipliers) that prove the bound.
-    objective, dual_bound : float
-        Primal value of the point and the proven lower bound, in units of the problem.
-    upper : float
-        The objective plus ``|dual| . missed``, so that no gap is negative; inf if a hard row is violated by more than rounding.
-    violation : float
-        Largest relative violation of a hard row.
-    size : float
-        Natural size of the objective, in units of the problem: the unit of the gap is at least this.
-    missed : ndarray or None
-        Violation of each hard row by rounding, in its own units; None if it is not part of ``upper``.
-    unit : float
-        The unit of the gap: ``max(size, |objective|)``.
-    gap : float
-        ``(upper - dual_bound) / unit``, never negative; inf if nothing is proven.
-    """
-
-    dual: np.ndarray
-    objective: float
-    dual_bound: float
-    upper: float
-    violation: float = 0.0
-    size: float = 1.0
-    missed: np.ndarray | None = None
-    unit: float = field(init=False)
-    gap: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        unit = max(self.size, abs(self.objective))
-        excess = self.upper - self.dual_bound
-        # If rounding lifts the bound above ``upper``, the gap is 0. A bound further above contradicts the point.
-        is_proven = np.isfinite(self.upper) and not excess < -CROSSED * unit
-        vars(self).update(unit=unit, gap=max(excess, 0.0) / unit if is_proven else np.inf)
-
-    @property
-    def is_feasible(self) -> bool:
-        """Whether every hard row is met up to rounding."""
-        return bool(np.isfinite(self.upper))
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """The numbers that the history records."""
-        return {
-            "objective": self.objective,
-            "dual_bound": self.dual_bound,
-            "gap": self.gap,
-            "violation": self.violation,
-        }
-
-    def status(self, tol: float) -> Status:
-        """What the certificate proves: OPTIMAL if the gap is at most ``tol``, else FEASIBLE or UNKNOWN.
-
-        NaN, and a bound that exceeds ``upper`` by more than ``tol``, prove nothing.
-        """
-        crossed = float(self.dual_bound - self.upper) / self.unit
-        if np.isfinite(self.gap) and self.gap <= tol and not crossed > tol:
-            return Status.OPTIMAL
-        return Status.FEASIBLE if np.isfinite(self.upper) else Status.UNKNOWN
-
-    def joined(self, new: Self) -> Self:
-        """The point and the dual weights with the smallest gap, taken from two certificates of one problem.
-
-        Dual weights may grow without end, and ``upper`` with them, so the last certificate need not be the best one. Without a bound,
-        the least ``upper`` counts.
-        """
-        pairs = [new, self, new.with_dual(self.dual, self.dual_bound), self.with_dual(new.dual, new.dual_bound)]
-        gaps = [pair.gap for pair in pairs]
-        if np.isfinite(min(gaps)):
-            return pairs[gaps.index(min(gaps))]
-        return min(pairs, key=lambda pair: (-pair.dual_bound, pair.upper, pair.violation))
-
-    def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
-        """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""
-        change = 0.0 if self.missed is None else float((np.abs(dual) - np.abs(self.dual)) @ self.missed)
-        return replace(self, dual=dual, dual_bound=dual_bound, upper=self.upper + change)
-
-
-@dataclass(frozen=True, eq=False)
-class Proof:
-    """A proof that a problem is infeasible or unbounded: its weights, and the rows with a weight."""
-
-    dual: np.ndarray
-    rows: np.ndarray
-    status: Status = Status.INFEASIBLE
-
-
-class Problem(ABC):
-    """The methods that the loop calls. A problem that is always feasible only needs :meth:`certify`; the others have defaults."""
-
-    size: ClassVar[float] = 1.0  # natural size of the objective, in units of the problem
-    is_always_feasible: bool = False  # whether no proof of infeasibility needs to be sought; may be a property
-    retry_divisor: ClassVar[float] = 4.0  # factor by which the signal falls from one certificate to the next
-    retries_feasible: ClassVar[bool] = True  # whether the next certificate is computed at once if the point is feasible
-
-    @property
-    def certifies_cheaply(self) -> bool:
-        """Whether every step is certified if there is a callback."""
-        return True
-
-    @abstractmethod
-    def certify(self, state: Any) -> Certificate:
-        """The certificate of the point of a solver's state."""
-
-    def conclude(self, state: Any) -> None:
-        """Improve the point before the last certificate of a run that ends by a limit or a stall."""
-        return
-
-    def is_due(self, state: Any, tol: float) -> bool:
-        """Whether the state's estimate of its gap is small enough to compute a certificate."""
-        return state.signal <= 10.0 * tol * max(self.size, abs(state.objective))
-
-    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
-        """Objective, dual bound and violation of a step without a certificate; nan for numbers that are not known."""
-        return {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan, works_on: state.objective}
-
-    def proof_beforehand(self) -> Proof | None:
-        """A proof of infeasibility from the rows alone, before the first step."""
-        return None
-
-    def dual_size(self, state: Any) -> float:
-        """Size of the dual weights, which grow without end if rows contradict; the loop asks for a proof when it has doubled."""
-        return 0.0
-
-    def contradiction(self, state: Any) -> Proof | None:
-        """A proof of infeasibility from the dual weights of a state; None if they are not one."""
-        return None
-
-    def last_contradiction(self, state: Any) -> Proof | None:
-        """A proof of infeasibility by a search of its own, for a run that ends without a feasible point."""
-        return None
+_R = TypeVar("_R", bound=Result)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -184,7 +47,7 @@ class MatrixCertificate(Certificate):
     iterate: Iterate
     values: np.ndarray
 
-    def in_units(self, problem: Nearness) -> MatrixCertificate:
+    def in_units(self, problem: NearestMatrix) -> MatrixCertificate:
         """The certificate with all numbers in the user's units."""
         objective_scale, scale = problem.objective_scale, problem.scale
         return replace(
@@ -204,12 +67,12 @@ class MetRows(NamedTuple):
 
     iterate: Iterate
     values: np.ndarray
-    violation: float = 0.0
+    max_violation: float = 0.0
     missed: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Nearness:
+class NearestMatrix(Problem):
     """Problem (P) in coordinates in which the prior is diagonal.
 
     Attributes
@@ -231,6 +94,8 @@ class Nearness:
         Rows that force directions of M to vanish; None if there are none, they are eliminated, or the divergence excludes them.
     weight_span : float
         Largest over smallest finite slack weight; 1 if there is none.
+    errors : RowErrors or None
+        Errors of the rows of the operator; None if they are as exact as products of their vectors.
     prior : ndarray, shape (r,)
         Diagonal of M0.
     c, r : int
@@ -252,6 +117,7 @@ class Nearness:
     scale: float = 1.0
     linked: np.ndarray | None = None
     weight_span: float = 1.0
+    errors: RowErrors | None = None
     prior: np.ndarray = field(init=False)
     c: int = field(init=False)
     r: int = field(init=False)
@@ -293,6 +159,27 @@ class Nearness:
         """Relative violation of each row."""
         return np.maximum(excess_of(p, self.losses.bound, self.losses.sense), 0.0) / self.unit
 
+    def result(self, cls: type[_R], outcome: Outcome, coordinates: Any, **point: Any) -> _R:
+        """The result of a run, with all numbers in the user's units.
+
+        Parameters
+        ----------
+        cls : type
+            ``MatrixResult``, or a subclass whose further fields are in ``point``.
+        outcome : Outcome
+            With a certificate in the units of the problem.
+        coordinates : Coordinates
+            From the data to the coordinates of the problem.
+        """
+        proof = outcome.certificate
+        point = {
+            "coordinates": coordinates,
+            "last": outcome.state.iterate,
+            "violation": self.violation(proof.values),
+            "weight_span": self.weight_span,
+        } | point
+        return compose(cls, replace(outcome, certificate=proof.in_units(self)), **point)
+
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
 
@@ -304,26 +191,26 @@ class Nearness:
             Relative violation above which rows are restored; at most ``FEASIBLE``.
         """
         L, eps = self.losses, self.rounding_share
-        bound, mu = dual_bound(self, clip_dual(self, state.dual))
+        bound, mu = dual_bound(self, self.clip_dual(state.dual))
         iterate, p, objective, upper = state.iterate, state.values, np.nan, np.inf
         met = MetRows(iterate, p, 0.0 if np.isfinite(p).all() else np.inf)
-        if np.isfinite(met.violation):
+        if np.isfinite(met.max_violation):
             if L.has_hard:
                 met = with_met_rows(self, iterate, p, mu, allowed)
                 p = np.where(L.hard, L.bound, met.values)
             # D(M, M0) + sum loss; divergences and losses are negative by rounding only
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
-        if met.violation <= FEASIBLE and not np.isinf(objective):
+        if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = float(np.linalg.norm(iterate.F.T @ iterate.F if iterate.x is None else iterate.x))
+            norm = iterate.norm()
             rounding = eps * (abs(self.offset) + iterate.value_size())
             if not L.hard.all():
-                rounding += L.value_rounding(p, norms * norm, eps)
+                error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
+                rounding += L.value_rounding(p, error * norm, eps)
             if met.missed is None:
                 upper = objective + rounding
             else:
-                # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
-                noise = 2.0 * eps * np.sqrt(np.maximum(np.abs(p), self.unit) * norms * norm)
+                noise = self._rounding_of_values(iterate, p, norms, norm)
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
                 # a hard row may be missed if it holds by less than noise that is not small beside its unit
                 if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
@@ -332,15 +219,62 @@ class Nearness:
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
         )
 
+    def clip_dual(self, mu: np.ndarray) -> np.ndarray:
+        """The nearest dual weights in their box; at an open end of the box, at most 1 - 1e-12 times that end."""
+        lower, upper = self.losses.dual_box
+        inside = 1.0 - 1e-12  # leaves infinite ends infinite
+        return np.minimum(np.maximum(mu, inside * lower), inside * upper)
 
-def clip_dual(problem: Nearness, mu: np.ndarray) -> np.ndarray:
-    """The nearest dual weights in their box; at an open end of the box, at most 1 - 1e-12 times that end."""
-    lower, upper = problem.losses.dual_box
-    inside = 1.0 - 1e-12  # leaves infinite ends infinite
-    return np.minimum(np.maximum(mu, inside * lower), inside * upper)
+    def _rounding_of_values(self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float) -> np.ndarray:
+        """Largest rounding of the value of each hard row at a matrix of this norm; ``norms`` (c,) are those of the rows."""
+        # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
+        op, terms = self.operator, np.abs(p)
+        if not op.is_rank_one:
+            terms = np.maximum(terms, op.absolute().congruence(iterate.F).values_diagonal(iterate.x))
+        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit) * norm)
+        if self.errors is None:
+            return root * np.sqrt(norms)
+        return root * np.maximum(np.sqrt(norms), self.errors.lengths) + norm * self.errors.constant
+
+    # ------------------------------------------------------------------ what the loop asks
+    @property
+    def certifies_cheaply(self) -> bool:
+        """Whether no row is hard: hard rows are restored before each certificate."""
+        return self.is_always_feasible
+
+    def estimate(self, state: Any, works_on: str) -> dict[str, float]:
+        """The numbers of a step without a certificate; with hard rows, the solver says whether its objective is that of the dual."""
+        figures = {"objective": np.nan, "dual_bound": np.nan, "violation": np.nan}
+        if self.is_always_feasible:
+            return figures | {"objective": state.objective}
+        return figures | {works_on: state.objective, "violation": state.violation(self)}
+
+    def record_in_units(self, row: Record) -> Record:
+        """A record of the history in the user's units."""
+        return replace(
+            row, objective=row.objective * self.objective_scale, dual_bound=row.dual_bound * self.objective_scale
+        )
+
+    def proof_beforehand(self) -> Proof | None:
+        """Hard rows that only singular matrices meet although the divergence excludes these, or that must-links exclude."""
+        return singular_rows(self) if self.linked is None else impossible_rows(self, self.linked)
+
+    def dual_size(self, state: Any) -> float:
+        """The largest dual weight; 0 if the problem is nearly solved."""
+        if state.signal <= 1e-2 * max(1.0, abs(state.objective)):
+            return 0.0
+        return float(np.abs(state.dual * self.unit).max(initial=0.0))
+
+    def contradiction(self, state: Any) -> Proof | None:
+        """A proof from the dual weights of a state that the hard rows contradict each other."""
+        return infeasibility(self, state.dual)
+
+    def last_contradiction(self, state: Any) -> Proof | None:
+        """A proof from a search over the hard rows with the largest dual weights."""
+        return contradiction_of_few(self, state.dual)
 
 
-def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
+def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarray]:
     """``g(mu)`` less its rounding, and the weights that it holds for: ``theta mu`` if T(mu) is outside the domain of the inverse link."""
     D, L, t0 = problem.divergence, problem.losses, problem.t0
     on = np.flatnonzero(mu)
@@ -354,7 +288,10 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     if not np.isfinite(T).all():
         return -np.inf, mu
     t = eigvalsh(T)
-    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ rows.norms())
+    norms = rows.norms()
+    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
+    if problem.errors is not None:
+        terms += float(np.abs(mu[on]) @ RowErrors(*(part[on] for part in problem.errors)).of_matrices(norms))
     error = terms + problem.rounding_share * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
@@ -373,7 +310,7 @@ def dual_bound(problem: Nearness, mu: np.ndarray) -> tuple[float, np.ndarray]:
     return bound if np.isfinite(bound) else -np.inf, mu
 
 
-def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
+def _share_in_domain(problem: NearestMatrix, A: np.ndarray) -> float:
     """A theta <= 1 with ``T0 - theta A`` in the domain; 0 if none is known.
 
     For T0 < 0 and the domain T < 0: ``theta lambda_max(|T0|^-1/2 (-A) |T0|^-1/2) < 1``.
@@ -387,13 +324,13 @@ def _share_in_domain(problem: Nearness, A: np.ndarray) -> float:
 
 
 def with_met_rows(
-    problem: Nearness, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
 ) -> MetRows:
     """The matrix with its values and violations, after restoration of hard rows to feasibility if that is needed and succeeds.
 
     Parameters
     ----------
-    problem : Nearness
+    problem : NearestMatrix
     iterate : Iterate
         The matrix.
     p, mu : ndarray, shape (c,)

@@ -7,7 +7,7 @@ rows to their bounds, so that the certificate is about a feasible matrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,38 +15,23 @@ from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugat
 from bregmat.base.threads import seconds_left
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Iterate
-from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.linear_maps import Operator
-from bregmat.operators.parallel_rows import ParallelRows
+from bregmat.engine.problem import FEASIBLE
+from bregmat.operators.linear_maps import Operator, weighted_by
 
-FEASIBLE = 1e-9  # largest relative violation of a hard row that counts as met: rounding of its value over its bound
+if TYPE_CHECKING:  # problems use this module
+    from bregmat.certificates.problem import NearestMatrix
+
 EXACT = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
 SLOWEST = 2e9  # operations per second that a Gram matrix and its factor reach at least, to keep time limits
 MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end
-
-
-class RowsOfProblem(Protocol):
-    """What restoration needs of a problem."""
-
-    @property
-    def operator(self) -> Operator: ...
-    @property
-    def losses(self) -> RowLosses: ...
-    @property
-    def unit(self) -> np.ndarray: ...
-    @property
-    def parallel_rows(self) -> ParallelRows: ...
-    def violation(self, p: np.ndarray) -> np.ndarray: ...
-
-
-Move = Callable[[RowsOfProblem, Iterate, np.ndarray, np.ndarray], Iterate | None]
+Move = Callable[["NearestMatrix", Iterate, np.ndarray, np.ndarray], Iterate | None]
 
 
 def restore(
-    problem: RowsOfProblem, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = GOAL
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, goal: float = GOAL
 ) -> tuple[Iterate, np.ndarray] | None:
     """The matrix at which active and violated hard rows have the values that they must have, and its values; None if that fails.
 
@@ -55,7 +40,7 @@ def restore(
 
     Parameters
     ----------
-    problem : RowsOfProblem
+    problem : NearestMatrix
     iterate : Iterate
         The matrix.
     p, mu : ndarray, shape (c,)
@@ -80,7 +65,7 @@ def restore(
 
 
 def _restored(
-    problem: RowsOfProblem, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, active: np.ndarray, goal: float, move: Move
 ) -> tuple[Iterate, np.ndarray] | None:
     """The result of steps of one kind; None if they do not end at a feasible matrix."""
     L = problem.losses
@@ -103,7 +88,7 @@ def _restored(
         moved = move(problem, iterate, rows, want)
         if moved is None:
             return None
-        iterate, p = moved, problem.operator.congruence(moved.F).values_diagonal(moved.x)
+        iterate, p = moved, moved.values(problem.operator)
         if not np.isfinite(p).all():
             return None
     if float(np.max(problem.violation(p)[hard], initial=0.0)) > FEASIBLE:
@@ -111,7 +96,7 @@ def _restored(
     return iterate, p
 
 
-def _by_congruence(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+def _by_congruence(problem: NearestMatrix, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
     """``M <- B (I + A_B*(c)) B'`` with ``M = B B'``, where A_B are the rows in the frame B and ``A_B A_B* c = want``."""
     B = iterate.factor()
     n = len(rows)
@@ -127,18 +112,16 @@ def _by_congruence(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, w
     return iterate.with_factor(B @ C) if ok else None
 
 
-def _by_newton(problem: RowsOfProblem, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
+def _by_newton(problem: NearestMatrix, iterate: Iterate, rows: np.ndarray, want: np.ndarray) -> Iterate | None:
     """``T <- T + A*(c)`` with ``A (S^2 o A*(c)) = want``: the nearest matrix with these values, to first order.
 
     Conjugate gradients solve for c without a matrix over the rows, so there may be more rows than entries of M.
     """
-    X, S = problem.operator.congruence(iterate.F).restrict(rows), iterate.S
-    Psi = None if S is None else S * S
+    X, Psi = problem.operator.congruence(iterate.F).restrict(rows), iterate.Psi
     D = np.maximum(X.squared_norms(Psi), 1e-300)
 
     def product(v: np.ndarray) -> np.ndarray:
-        A = X.adjoint(v)
-        return X.values(A if Psi is None else Psi * A)
+        return X.values(weighted_by(Psi, X.adjoint(v)))
 
     goal = EXACT * float(np.sqrt(want @ (want / D)))
     most = int(min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS))

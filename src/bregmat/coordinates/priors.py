@@ -39,12 +39,12 @@ from bregmat.base.linalg import (
     symmetrize,
     triangular_inverse,
 )
-from bregmat.base.points import CheckedPoints, as_points
+from bregmat.base.points import CheckedPoints, as_points, check_dense_size
 from bregmat.base.threads import cached_property
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED, Rounding, bind
+from bregmat.operators.binding import TURNED, Rounding, RowErrors, bind, row_errors
 from bregmat.operators.linear_maps import Operator
 
 MIN_COLUMNS, MAX_SHARE = 64, 0.75  # columns from which the span is used, and its dimensions over theirs
@@ -110,9 +110,22 @@ class Spectral:
         return Spectral(D, self.t0, t, U) if np.isfinite(t).all() and D.in_domain(t) else None
 
     @property
+    def Psi(self) -> np.ndarray:
+        """Divided differences of the inverse link."""
+        return self.divergence.divided(self.t)
+
+    @property
     def S(self) -> np.ndarray:
-        """Square roots of the divided differences."""
-        return np.sqrt(self.divergence.divided(self.t))
+        """Their square roots."""
+        return np.sqrt(self.Psi)
+
+    def spectrum(self) -> np.ndarray:
+        """Ascending eigenvalues of M."""
+        return np.sort(self.x)
+
+    def values(self, rows: Operator) -> np.ndarray:
+        """Values of rows at M."""
+        return rows.congruence(self.F).values_diagonal(self.x)
 
     def residual(self, A: np.ndarray) -> np.ndarray:
         """``T - T0 + A`` in the frame, for an adjoint A given in the frame."""
@@ -130,6 +143,14 @@ class Spectral:
         t, Q = eigh(B)
         return Spectral(self.divergence, self.t0, t, self.F @ Q) if self.divergence.in_domain(t) else None
 
+    def norm(self) -> float:
+        """Frobenius norm of M."""
+        return float(np.linalg.norm(self.x))
+
+    def conjugate(self) -> float:
+        """``phi*(T) - phi*(T0)``."""
+        return self.divergence.conjugate(self.t) - self.divergence.constant(self.t0)
+
     def value(self) -> float:
         """``D(M, M0)``."""
         return self.divergence.from_diagonal(self.x, self.F, self.t0)
@@ -138,10 +159,6 @@ class Spectral:
         """Sum of the sizes of the terms of :meth:`value`; 0 at the prior, whose value is exact."""
         at_prior = np.array_equal(self.t, self.t0) and np.array_equal(self.F, np.eye(len(self.t)))
         return 0.0 if at_prior else self.divergence.value_size(self.x, self.F, self.t0)
-
-    def diagonal(self) -> np.ndarray:
-        """Diagonal of M."""
-        return (self.F * self.F) @ self.x
 
     @cached_property
     def root_minus_one(self) -> np.ndarray:
@@ -164,8 +181,10 @@ class Factored:
 
     F: np.ndarray  # L
     logdet: float
+    # 1 everywhere
     x: ClassVar[None] = None
-    S: ClassVar[None] = None  # 1 everywhere
+    S: ClassVar[None] = None
+    Psi: ClassVar[None] = None
 
     def at(self, T: np.ndarray) -> Factored | None:
         """The iterate at mirror coordinates ``T = -M^-1``, or None outside the domain."""
@@ -179,6 +198,14 @@ class Factored:
         """The iterate with ``M = B B'``, or None outside the cone."""
         logdet = 2.0 * float(np.linalg.slogdet(B).logabsdet)
         return Factored(B, logdet) if np.isfinite(logdet) else None
+
+    def spectrum(self) -> np.ndarray:
+        """Ascending eigenvalues of M."""
+        return np.linalg.svd(self.F, compute_uv=False)[::-1] ** 2
+
+    def values(self, rows: Operator) -> np.ndarray:
+        """Values of rows at M."""
+        return rows.congruence(self.F).values_diagonal(None)
 
     def residual(self, A: np.ndarray) -> np.ndarray:
         """``L' (T - T0 + A*) L`` for an adjoint A given in the frame."""
@@ -195,6 +222,14 @@ class Factored:
         if not ok:
             return None
         return Factored(self.F @ C, self.logdet + logdet_of_factor(C))
+
+    def norm(self) -> float:
+        """Frobenius norm of M."""
+        return float(np.linalg.norm(self.F.T @ self.F))
+
+    def conjugate(self) -> float:
+        """``phi*(T) - phi*(T0) = logdet M``."""
+        return self.logdet
 
     def value(self) -> float:
         """``tr M - logdet M - r``."""
@@ -264,8 +299,11 @@ class Coordinates:
         if X.shape[1] != first.shape[0]:
             raise ValueError(f"X must have {first.shape[0]} columns, as what was learned from; got shape {X.shape}.")
         Z = X if self.R is None else product(X, self.R)
+        F = np.sqrt(self.scale) * iterate.factor() if self.span is None else None
+        if scipy.sparse.issparse(Z):
+            check_dense_size("transform of sparse X", Z.shape[0], Z.shape[1] if F is None else F.shape[1])
         if self.span is None:
-            return dense(product(Z, np.sqrt(self.scale) * iterate.factor()))
+            return dense(product(Z, F))
         V = self.span.basis
         # points z and their part V'z in the span: z + V (M^(1/2) - I) V'z
         return dense(Z) + product(product(dense(product(Z, V)), iterate.root_minus_one), V.T)
@@ -288,9 +326,7 @@ class Coordinates:
 
     def spectrum(self, iterate: Iterate) -> np.ndarray:
         """Ascending eigenvalues of ``scale M``."""
-        if iterate.x is not None:
-            return self.scale * np.sort(iterate.x)
-        return np.linalg.svd(iterate.F, compute_uv=False)[::-1] ** 2
+        return self.scale * iterate.spectrum()
 
     def write_factor(self, path: str | Path, iterate: Iterate, rows: int = 65536) -> None:
         """Write the factor to a .npy file block by block, without a memory map, whose pages would stay in memory."""
@@ -315,8 +351,11 @@ class Coordinates:
         return replace(self, t0=self.t0.copy())
 
     # ------------------------------------------------------------------ from the data to M
-    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator]:
-        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it."""
+    def bind(self, constraints: Constraints, *, in_span: bool = True) -> tuple[Coordinates, Operator, RowErrors | None]:
+        """Bind constraints in row numbers to the touched points, in the span of these where it is smaller and ``in_span`` allows it.
+
+        Returns the coordinates, the operator, and the errors of its rows.
+        """
         n = self.base.shape[0]
         rows = constraints.resolved(n)
         touched = rows.touched
@@ -330,7 +369,7 @@ class Coordinates:
             if found is not None:
                 inside, span, are_terms = found
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows)
+                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
         Z, rounding = self._placed(points, Z, rows.sees_differences)
         mapped = None
         if self.R is not None and not self.owns_base:
@@ -340,12 +379,13 @@ class Coordinates:
                 return dense(product(points[a] + second, self.R))
 
         operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
+        errors = row_errors(operator, constraints, Z, touched, rounding, rows, not self.owns_base)
         if self.scale:
-            return self, operator
+            return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
         norms = operator.norms()
         sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
-        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator
+        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator, errors
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""

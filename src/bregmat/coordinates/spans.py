@@ -58,13 +58,13 @@ def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
     # unit vectors: a short difference counts as much as a long one when dependence is judged
     unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
     del vectors
-    coordinates, span = _orthonormal(unit)
+    coordinates, span = orthonormal(unit)
     inside = np.zeros((len(length), coordinates.shape[1]))
     inside[some] = length[some, None] * coordinates
     return inside, span, are_terms
 
 
-def _orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
+def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
     """Coordinates (n, m) of unit vectors (n, d) in an orthonormal basis of their span, and the span."""
     # V V' = Q diag(values) Q': the rows of values^(-1/2) Q' V are orthonormal, and V has the coordinates Q values^(1/2) in them
     values, Q = eigh(np.asarray(dense(unit @ unit.T), dtype=float))

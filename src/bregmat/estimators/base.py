@@ -18,10 +18,10 @@ from sklearn.utils.validation import validate_data
 from bregmat.base.checks import check_integer, check_limits, check_random_state
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.loop import Checkpoint
 from bregmat.kernels import KernelFunction
-from bregmat.run.loop import Checkpoint
-from bregmat.run.result import MatrixResult
 from bregmat.typing import KernelName
 
 

@@ -7,15 +7,17 @@ not hold the points or the constraints of all blocks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.linalg import blocks, dense, smallest, sq_norms
 from bregmat.base.sampling import IDENTICAL, NothingToCompare
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.linear_maps import (
     factor_of,
     inverse_covariance,
@@ -32,8 +34,10 @@ from bregmat.from_labels.groups import (
 )
 from bregmat.from_labels.neighbors import BLOCK, Neighbors
 from bregmat.nearest import nearest_metric
-from bregmat.run.result import MatrixResult
 from bregmat.sharded.points import PointBlock, PointsInBlocks
+
+if TYPE_CHECKING:  # which imports this module where points are in blocks
+    from bregmat.estimators.metric import MetricLearner
 
 MOST_CLASSES = 10_000
 QUERIES = 1_000_000  # numbers in the points whose neighbours are searched at a time: every block receives 8 MB
@@ -338,3 +342,49 @@ class BlockProblem(TrainingProblem):
         # the driver has these rows: it fetches their columns, too
         dual, values, violation = (np.asarray(x) for x in (result.dual, result.values, result.violation))
         return replace(result, dual=dual, values=values, violation=violation)
+
+
+# ---------------------------------------------------------------------- the fit
+def fit_in_blocks(
+    learner: MetricLearner,
+    X: Any,
+    y: Any,
+    constraints: Any,
+    refused: dict[str, Any],
+    *,
+    executor: Any,
+    block_size: int | None,
+) -> None:
+    """The same steps as in :meth:`bregmat.KernelLearner.fit` for points in blocks.
+
+    Parameters
+    ----------
+    learner : MetricLearner
+    X, y, constraints, executor, block_size
+        As in :meth:`bregmat.MetricLearner.fit`.
+    refused : dict
+        Arguments of ``fit`` by name that must be None.
+    """
+    learner._check_parameters()
+    for name, value in refused.items():
+        if value is not None:
+            raise TypeError(f"{name} is not taken where points are processed in blocks.")
+    if learner.warm_start:
+        raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
+    if y is None and constraints is None:
+        raise nothing_given(learner)
+    points = PointsInBlocks(X, None if learner.n_constraints == 0 else y, executor, block_size)
+    learner._checked_points(points.example)
+    given: Any = constraints
+    learner.n_dropped_constraints_ = 0
+    if constraints is None or isinstance(constraints, Constraints):
+        given, learner.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
+    elif y is not None:
+        raise TypeError("constraints must be in memory to be joined with those drawn from y: leave out one of them.")
+    labels = None if y is None or learner.n_constraints == 0 else BlockLabels.of(points, learner.unlabeled)
+    task = Task(learner, points, given, labels)
+    task = replace(task, candidate=learner._choose(task, None))
+    d, name = points.shape[1], learner.prior_
+    prior = learner._given_prior(d) if name == "given" else block_prior(points, name)
+    problem = BlockProblem(points, prior, block_size)
+    learner._keep_all(problem, task, *learner._learn(problem, task))

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from bregmat.base.checks import check_integer
 from bregmat.base.points import check_numeric
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
@@ -22,7 +23,6 @@ from bregmat.estimators.selection import Candidate, Trials
 from bregmat.estimators.task import Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
-from bregmat.run.result import MatrixResult
 from bregmat.typing import Points
 
 # Candidates for strategy and slack weight, simpler ones first.

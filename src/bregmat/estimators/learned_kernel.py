@@ -19,6 +19,7 @@ from bregmat.base.linalg import blocks
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.sampling import PERCENTILE_PAIRS, NothingToCompare
 from bregmat.base.threads import cached_property, on_one_blas_thread
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.estimators.task import Task, TrainingProblem
@@ -27,7 +28,6 @@ from bregmat.kernels import KernelFunction
 from bregmat.kernels.lowrank import PIVOT_TOL, Pivots, incomplete_cholesky, pivoted_cholesky
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
-from bregmat.run.result import MatrixResult
 
 MOST_POINTS = 10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
 BLOCK = 10_000_000  # kernel values that are computed at a time

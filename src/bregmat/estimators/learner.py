@@ -14,7 +14,6 @@ How a fit runs:
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,9 +35,12 @@ from bregmat.base.checks import (
 )
 from bregmat.base.html import escape, measured, table
 from bregmat.base.points import row_names
-from bregmat.base.threads import held_interrupts, on_one_blas_thread
+from bregmat.base.threads import held_interrupts, on_one_blas_thread, warn_caller
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.loop import Solver
+from bregmat.engine.result import SolverError, check
 from bregmat.estimators.base import ResultLearner, check_run
 from bregmat.estimators.given import (
     given_constraints,
@@ -56,8 +58,7 @@ from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import LOSSES, Loss
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Solver
-from bregmat.run.result import MatrixResult, SolverError, check
+from bregmat.solvers.base import SOLVERS
 from bregmat.typing import (
     DivergenceName,
     Form,
@@ -159,7 +160,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         if best.strategy is None and self.strategy == "auto":
-            warnings.warn(found.nothing_gained, UserWarning, stacklevel=3)
+            warn_caller(found.nothing_gained)
         return best
 
     @property
@@ -198,7 +199,16 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             (escape(row[0]), *map(measured, row[1:4]), "chosen" if row[4] else "") for row in zip(*columns.values())
         ]
         header = ("candidate", "score on held-out rows", "standard error", "folds", "")
-        return f"<p>{escape(self.result_.ending)}</p>{table(header, rows)}"
+        return f"<p>{escape(self.result_.ending)}</p>{table(header, rows)}{self._gain(columns)}"
+
+    def _gain(self, columns: dict[str, list[Any]]) -> str:
+        """HTML of how much better the chosen candidate is than not learning; empty if not both were tried."""
+        scores = dict(zip(columns["candidate"], columns["score"]))
+        chosen = columns["candidate"][columns["chosen"].index(True)]
+        unlearned = [score for name, score in scores.items() if "not learned" in name]
+        if not unlearned or "not learned" in chosen:
+            return ""
+        return f"<p>{escape(chosen)} was chosen: its score is {scores[chosen] - max(unlearned):.3f} above not learning.</p>"
 
     # ------------------------------------------------------------------ fit
     def fit(

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
 from bregmat.base.linalg import dense, eigh
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Factor
-from bregmat.run.result import MatrixResult
 from bregmat.typing import MetricPrior, PointsPrior
 
 POINTS_PRIORS: tuple[PointsPrior, ...] = get_args(PointsPrior)

@@ -8,15 +8,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.utils.validation import check_is_fitted
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.checks import rows_text, to_numpy
 from bregmat.base.linalg import blocks, product, unit_rows
-from bregmat.base.points import as_array_points, check_numeric
+from bregmat.base.points import as_array_points, check_dense_size, check_numeric
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.certificates.result import MatrixResult
 from bregmat.estimators.base import validated
-from bregmat.run.result import MatrixResult
 from bregmat.typing import MetricKind, Pairs, Points
 
 CHUNK = 1_000_000  # numbers in the pairs that are transformed at a time
@@ -83,6 +84,11 @@ class MahalanobisMetric:
         ndarray, shape (n, r)
             ``X @ components_.T``, with the metric "cosine" divided by the lengths of the rows; float32 if X is, otherwise float64. If X
             is an array of torch, CuPy or another library of the array API standard, so is the result, on the same device.
+
+        Raises
+        ------
+        ValueError
+            X is sparse, and the result, which is dense, would have more than 2^28 numbers (2 GiB).
         """
         mapped = self._mapped(X)
         return unit_rows(mapped) if self._fit_metric == "cosine" else mapped
@@ -96,13 +102,18 @@ class MahalanobisMetric:
         X = validated(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
         if self._fit_components is None:
             return np.asarray(self.result_.transform(X)).astype(X.dtype, copy=False)
+        if issparse(X):
+            check_dense_size("transform of sparse X", X.shape[0], len(self._fit_components))
         return np.asarray(X @ self._fit_components.T.astype(X.dtype, copy=False))
 
     @property
     def components_(self) -> np.ndarray:
-        """The learned map, shape (r, d); formed when asked for if d is large."""
+        """The learned map, shape (r, d); formed when asked for if d is large, up to 2^28 numbers."""
         check_is_fitted(self)
-        return self.result_.B.T if self._fit_components is None else self._fit_components
+        if self._fit_components is not None:
+            return self._fit_components
+        check_dense_size("components_", self._n_features_out, self.n_features_in_)
+        return self.result_.B.T
 
     @property
     def _n_features_out(self) -> int:

@@ -14,10 +14,11 @@ from bregmat.base.checks import as_choice, as_matrix, check_integer, to_numpy
 from bregmat.base.linalg import dense, eigh, unit_rows
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread, take_interrupt
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import validated
-from bregmat.estimators.given import given_constraints, nothing_given
 from bregmat.estimators.learner import ConstraintLearner
 from bregmat.estimators.linear_maps import (
     MOST_FEATURES,
@@ -44,7 +45,6 @@ from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
 from bregmat.nearest import is_for_blocks, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.typing import DivergenceName, Labels, MetricKind, MetricPrior, Points, Table, Values
 
 if TYPE_CHECKING:
@@ -54,15 +54,15 @@ FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to th
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
     *(Candidate(None, prior=prior) for prior in ("identity", "variance", "within")),
-    Candidate("neighbors", 0.3, "variance"),
-    Candidate("neighbors", 1.0, "variance"),
-    Candidate("neighbors", 1.0, "identity"),
+    *(Candidate("neighbors", weight, prior) for prior in ("variance", "identity") for weight in (0.3, 1.0)),
     Candidate("neighbors", 0.1, "within"),
     *(Candidate("softmax", 1.0, prior) for prior in ("identity", "variance", "within")),
     # only if "random" is asked for: where random pairs are better than neighbours, the softmax loss is better still
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
+# How often cosines are linearised by the fit to all rows; once where candidates are compared. From the prior "within" once is as accurate.
+COSINE_PASSES = 3
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
 
@@ -177,7 +177,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
         beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
         ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
-        softmax_j(cos_ij / 0.1)``. It has no constraints, takes at most 2,000 columns, and draws 2,000 of more rows. The other two bound the
+        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. The other two bound the
         distances of random pairs: "random" draws as many pairs within classes as between them, "uniform" gives all pairs the same
         probability, as in the papers (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
         rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
@@ -351,46 +351,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         all blocks are searched for each point. If ``n_constraints`` (by default 300,000) does not suffice for all points, the points are
         drawn before the neighbours are searched, not afterwards.
         """
+        names: dict[str, Any] = {"sample_id": sample_id, "sample_weight": sample_weight, "groups": groups}
         if is_for_blocks(executor, block_size, X, constraints):
+            from bregmat.estimators.blocks import fit_in_blocks
+
             with self._fitting():
-                self._fit_in_blocks(X, y, constraints, (sample_id, sample_weight, groups), executor, block_size)
+                fit_in_blocks(self, X, y, constraints, names, executor=executor, block_size=block_size)
             return self
         rows: Any = constraints
-        names: dict[str, Any] = {"sample_id": sample_id, "sample_weight": sample_weight, "groups": groups}
         return super().fit(X, y, constraints=rows, **names)
-
-    def _fit_in_blocks(
-        self, X: Any, y: Any, constraints: Any, others: tuple[Any, ...], executor: Any, block_size: int | None
-    ) -> None:
-        """The same steps as in :meth:`bregmat.KernelLearner.fit` for points in blocks; ``others``: arguments that are refused."""
-        from bregmat.estimators.blocks import BlockLabels, BlockProblem, block_prior
-        from bregmat.sharded.points import PointsInBlocks
-
-        self._check_parameters()
-        for name, value in zip(("sample_id", "sample_weight", "groups"), others):
-            if value is not None:
-                raise TypeError(f"{name} is not taken where points are processed in blocks.")
-        if self.warm_start:
-            raise ValueError("warm_start=True is not taken where points are processed in blocks: leave it False.")
-        if y is None and constraints is None:
-            raise nothing_given(self)
-        points = PointsInBlocks(X, None if self.n_constraints == 0 else y, executor, block_size)
-        self._checked_points(points.example)
-        given: Any = constraints
-        self.n_dropped_constraints_ = 0
-        if constraints is None or isinstance(constraints, Constraints):
-            given, self.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
-        elif y is not None:
-            raise TypeError(
-                "constraints must be in memory to be joined with those drawn from y: leave out one of them."
-            )
-        labels = None if y is None or self.n_constraints == 0 else BlockLabels.of(points, self.unlabeled)
-        task = Task(self, points, given, labels)
-        task = replace(task, candidate=self._choose(task, None))
-        d = points.shape[1]
-        prior = self._given_prior(d) if self.prior_ == "given" else block_prior(points, self.prior_)
-        problem = BlockProblem(points, prior, block_size)
-        self._keep_all(problem, task, *self._learn(problem, task))
 
     def _checked_points(self, X: Any) -> Any:
         X = validated(self, to_numpy("X", X), accept_sparse="csr", ensure_min_samples=2)
@@ -401,16 +370,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _candidates(self, task: Task) -> list[Candidate]:
         found = list(CANDIDATES)
-        if (
-            not isinstance(task.labels, LabelGroups) and self.prior == "auto"
-        ):  # in blocks there is no covariance within classes
+        is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
+        is_free = isinstance(self.prior, str) and self.prior == "auto"
+        if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
             found = [one for one in found if one.prior != "within"]
         metric = self._metric_of(task)
         found = [replace(one, metric=metric) for one in found]
-        is_wide = FEW_FEATURES <= task.X.shape[1] <= MOST_FEATURES
-        if self.metric == "auto" and metric == "euclidean" and is_wide and isinstance(task.labels, LabelGroups):
+        if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
             found += COSINES
-        if metric == "cosine" and self.prior == "auto":  # the columns of rows of one length have one unit
+        if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
             found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
             return found
@@ -425,11 +393,6 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         if not isinstance(task.labels, LabelGroups):
             raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
-        if task.X.shape[1] > MOST_FEATURES:
-            raise ValueError(
-                f'strategy="softmax" takes at most {MOST_FEATURES} columns; X has {task.X.shape[1]}. Reduce them first, '
-                "for example with sklearn.decomposition.TruncatedSVD."
-            )
         for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
             value: Any = getattr(self, name)
             if value not in usual:
@@ -438,9 +401,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _may_use_softmax(self, task: Task) -> bool:
         """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
         is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_small = task.X.shape[1] <= MOST_FEATURES and len(task.labels.labelled) <= MANY_POINTS
         is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
-        return is_plain and is_small and is_class
+        return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
 
     def _metric_of(self, task: Task) -> MetricKind:
         """ "auto" is the cosine if there are labels and all rows have one length."""
@@ -471,6 +433,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if self.strategy == "softmax" and task.labels is not None:
             self._check_softmax(task)
         best = super()._choose(task, groups)
+        if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":
+            best = replace(best, passes=COSINE_PASSES)
         self.prior_: str = best.prior or "identity"
         self._fit_metric = best.metric
         return best

@@ -9,11 +9,12 @@ import numpy as np
 
 from bregmat.base.checks import generator
 from bregmat.base.sampling import NothingToCompare
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.estimators.base import callback_of
 from bregmat.estimators.given import weighted
 from bregmat.from_labels.neighbors import Drawing, neighbor_constraints
-from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 
 ACTIVE = 1e-9  # multiplier, relative to the largest, above which a constraint is active
 MANY_POINTS = 5000  # above, all passes but the last use a sample of the points

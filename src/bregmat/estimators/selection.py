@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
+from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
 from bregmat.from_labels.groups import LabelGroups
-from bregmat.run.result import SolverError
 from bregmat.typing import MetricKind, MetricStrategy
 
 MOST_COMPARED = 1500  # rows in a comparison

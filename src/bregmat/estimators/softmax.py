@@ -6,10 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from bregmat.applications.softmax import PairScores, SoftmaxResult, softmax_metric
+from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, softmax_metric
 from bregmat.base.checks import generator
 from bregmat.base.linalg import dense, product, sq_norms
+from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
+from bregmat.coordinates.spans import Span, orthonormal
 from bregmat.estimators.base import callback_of
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
@@ -31,11 +34,11 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     P : ndarray, shape (d, r), or None
         Factor of the prior metric; None for the identity.
     """
-    learner, labels, is_cosine = task.learner, task.labels, task.candidate.metric == "cosine"
+    learner, labels = task.learner, task.labels
     rng = generator(learner.random_state)
     queries = labels.compared(MOST_POINTS, rng, warn=True)
     documents = labels.labelled if len(labels.labelled) <= MOST_POINTS else queries
-    Z = np.asarray(dense(X[documents] if P is None else product(X[documents], P)), dtype=float)
+    Z, span = _in_span(X[documents] if P is None else product(X[documents], P))
     is_query = np.isin(documents, queries)
     codes = labels.codes[documents]
     is_other = documents[is_query][:, None] != documents
@@ -43,23 +46,35 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     has_answer = is_right.any(axis=1)  # a drawn query may have lost the other rows of its class
     asking, is_other, is_right = np.flatnonzero(is_query)[has_answer], is_other[has_answer], is_right[has_answer]
     Z /= np.abs(Z).max() or 1.0  # squares stay finite, and neither kind of score depends on the unit
-    if is_cosine:
-        scores = PairScores.cosines(Z[asking], Z, np.eye(Z.shape[1]))
+    weights = np.ones(len(asking)) if task.weight is None else task.weight[documents[asking]]
+    targets = is_right / is_right.sum(axis=1, keepdims=True)
+    settings: dict[str, Any] = {
+        "temperature": TEMPERATURE,
+        "weights": weights * (WEIGHT * task.slack_weight() / (TEMPERATURE * weights.sum())),
+        "allowed": is_other,
+        "tol": learner.tol,
+        "max_iter": learner.max_iter,
+        "callback": callback_of(learner),
+    }
+    if task.candidate.metric == "cosine":
+        result = cosine_metric(Z[asking], Z, targets, n_passes=task.candidate.passes, **settings)
     else:
         Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
-        scores = PairScores.sq_distances(Z[asking], Z)
-    weights = np.ones(len(asking)) if task.weight is None else task.weight[documents[asking]]
-    result = softmax_metric(
-        scores,
-        is_right / is_right.sum(axis=1, keepdims=True),
-        temperature=TEMPERATURE,
-        weights=weights * (WEIGHT * task.slack_weight() / (TEMPERATURE * weights.sum())),
-        allowed=is_other,
-        tol=learner.tol,
-        max_iter=learner.max_iter,
-        callback=callback_of(learner),
-    )
-    return replace(result, coordinates=replace(result.coordinates, base=X, R=P))
+        result = softmax_metric(PairScores.sq_distances(Z[asking], Z), targets, **settings)
+    place = replace(result.coordinates, base=X, R=P)
+    return replace(result, coordinates=place if span is None else replace(place, span=span))
+
+
+def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
+    """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
+    n, d = Z.shape
+    length = np.sqrt(sq_norms(Z))
+    if d < MIN_COLUMNS or n > MAX_SHARE * d or not (length > 0).any():
+        return np.ascontiguousarray(dense(Z), dtype=float), None
+    coordinates, span = orthonormal(sp.diags_array(1.0 / length[length > 0]).tocsr() @ Z[length > 0])
+    inside = np.zeros((n, coordinates.shape[1]))
+    inside[length > 0] = length[length > 0, None] * coordinates
+    return inside, span
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:

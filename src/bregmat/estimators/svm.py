@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from bregmat.base.checks import as_choice, as_column, check_flag, check_positive
 from bregmat.base.linalg import blocks, dense
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
+from bregmat.engine.result import check
 from bregmat.estimators.base import AllOrNothing, KernelEstimator, check_run, validated
 from bregmat.estimators.svm_pairs import Examples, PairMachine, pair_decisions, train_pairs
 from bregmat.kernels import KernelFunction
@@ -23,7 +24,6 @@ from bregmat.kernels.functions import check_gamma_rule, gamma_of
 from bregmat.margin import ActiveSet, MarginResult
 from bregmat.margin.train import check_gap, settings_of
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.run.result import check
 from bregmat.typing import DecisionShape, KernelName, Labels, MarginSolverName, Points, RandomState, Values
 
 BLOCK = 10_000_000  # kernel values at a time

@@ -13,6 +13,8 @@ import scipy.sparse as sp
 
 from bregmat.base.checks import generator
 from bregmat.base.threads import take_interrupt
+from bregmat.engine.result import SolverError
+from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
@@ -25,7 +27,6 @@ from bregmat.kernels.definite import (
     refuse,
 )
 from bregmat.margin import MarginProblem, MarginResult, train_margin
-from bregmat.run.result import ExitReason, SolverError, Status
 
 _EPS = float(np.finfo(float).eps)  # relative size below which a weight counts as 0 (Sha 2002, footnote 2)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,15 +11,16 @@ import numpy as np
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import generator
 from bregmat.base.sampling import NothingToCompare
-from bregmat.base.threads import take_interrupt
+from bregmat.base.threads import take_interrupt, warn_caller
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.status import ExitReason
 from bregmat.estimators.base import callback_of
 from bregmat.estimators.given import weighted
 from bregmat.estimators.passes import Passes
 from bregmat.estimators.selection import Candidate, growth
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import Space
-from bregmat.run.result import ExitReason, MatrixResult
 
 
 class TrainingProblem(ABC):
@@ -162,5 +162,5 @@ class Task:
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
         kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
-        warnings.warn(f"{nothing} {kept}", UserWarning, stacklevel=2)
+        warn_caller(f"{nothing} {kept}")
         return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given

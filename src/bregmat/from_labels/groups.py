@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, get_args
 
 import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_choice, as_rectangular, is_missing, rows_text, to_numpy
+from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
@@ -265,7 +265,7 @@ def _check_minus_one(labels: np.ndarray) -> None:
         text = (
             f"y holds exactly the labels -1, 0 and 1, and -1 is read as unlabelled (unlabeled=-1; {n_unknown} rows). "
         )
-        warnings.warn(text + advice, UserWarning, stacklevel=4)
+        warn_caller(text + advice)
 
 
 def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
@@ -303,4 +303,4 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:
     """Warn of points that are left out of comparisons; ``why`` is ALONE or COPIES."""
-    warnings.warn(f"{len(rows)} points {why} ({rows_text(rows)}).", UserWarning, stacklevel=5)
+    warn_caller(f"{len(rows)} points {why} ({rows_text(rows)}).")

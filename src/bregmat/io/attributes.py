@@ -120,6 +120,7 @@ RULES = {
         written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
     ),
     # results
+    "Result": Rule(written={"call": lambda result: LEFT_OUT}),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
     "SoftmaxResult": Rule(written={name: lambda result: np.zeros((0, 0)) for name in ("dual", "values")}),
     "RepairedMatrix": Rule(written={"labels": _plain_labels}),

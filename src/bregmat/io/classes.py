@@ -24,7 +24,7 @@ SAVABLE: dict[str, str | type] = {
     "MarginResult": "bregmat.margin.result",
     "MarginSVC": "bregmat.estimators.svm",
     "MatrixExponentiatedGradient": "bregmat.online.gradient",
-    "MatrixResult": "bregmat.run.result",
+    "MatrixResult": "bregmat.certificates.result",
     "MetricLearner": "bregmat.estimators.metric",
     "OnlineLogDet": "bregmat.online.logdet",
     "OnlinePCA": "bregmat.online.pca",
@@ -38,7 +38,7 @@ SAVABLE: dict[str, str | type] = {
 }
 # Module -> names of classes that occur only as attributes of those above.
 _PARTS = {
-    "bregmat.certificates.status": "ExitReason Record Status",
+    "bregmat.engine.status": "ExitReason Record Status",
     "bregmat.constraints.columns": "LowRankMatrix",
     "bregmat.constraints.constraints": "Constraints",
     "bregmat.coordinates.priors": "Coordinates Factored Spectral",

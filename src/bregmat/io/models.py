@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from bregmat.io.state import from_state, plain, plain_restored, to_state
 
 __all__ = ["ModelFileError", "load", "read_manifest", "save"]
 
+T = TypeVar("T")
 # Errors that occur when a state does not fit its class.
 _WRONG_STATE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError, Warning)
 
@@ -66,12 +67,18 @@ def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None 
     write_archive(path, {"class": name, "info": kept, "state": state}, arrays)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+@overload
+def load(path: str | os.PathLike[str]) -> Any: ...
+@overload
+def load(path: str | os.PathLike[str], kind: type[T]) -> T: ...
+def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     """Read a model that :func:`save` wrote.
 
     Parameters
     ----------
     path : path
+    kind : type, optional
+        The class that is expected, such as ``MetricLearner``, or a base class of it. Type checkers then know what is returned.
 
     Returns
     -------
@@ -81,7 +88,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Raises
     ------
     ModelFileError
-        If the file is not a valid model file.
+        If the file is not a valid model file, or contains an object of another class.
     FileNotFoundError, PermissionError
         If the file does not exist or cannot be read.
 
@@ -104,11 +111,13 @@ def load(path: str | os.PathLike[str]) -> Any:
     manifest, arrays = _read(path)
     name, state = manifest["class"], manifest["state"]
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", np.exceptions.ComplexWarning)  # a complex array in place of a real one
-            return from_state(class_named(name), state, arrays)
+        if issubclass(cls := class_named(name), kind):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", np.exceptions.ComplexWarning)  # a complex array in place of a real one
+                return from_state(cls, state, arrays)
     except _WRONG_STATE as error:
         raise ModelFileError(f"{path}: the state of this {name} cannot be restored ({error!r})") from error
+    raise ModelFileError(f"{path} contains a {name}, not a {kind.__name__}")
 
 
 def read_manifest(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.registry import registry_of, registry_of_kind
-from bregmat.certificates.status import Record
+from bregmat.engine.status import Record
 from bregmat.io.attributes import attributes_of, object_of
 from bregmat.io.classes import class_named, is_known
 

@@ -12,10 +12,10 @@ import numpy as np
 from bregmat.base.checks import check_integer
 from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.loop import CallBack, Checkpoint
 from bregmat.io import tables
 from bregmat.io.models import save
 from bregmat.io.paths import check_readable, check_writable
-from bregmat.run.loop import CallBack, Checkpoint
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 

@@ -23,8 +23,8 @@ from typing import Self
 
 import numpy as np
 
-from bregmat.certificates.problem import Certificate
-from bregmat.certificates.status import Status
+from bregmat.engine.problem import Certificate
+from bregmat.engine.status import Status
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
@@ -41,7 +41,7 @@ class MarginCertificate(Certificate):
     distance: float  # objective - dual_bound as the sum of the contributions of the samples; inf if there is no machine
     intercept: float  # to which the objective belongs
     certified: np.ndarray  # (n,) bool: whether it is proven that a sample is, or is not, a support vector
-    support: np.ndarray  # (n,) bool: proven support vectors
+    certified_support: np.ndarray  # (n,) bool: proven support vectors
     decision: np.ndarray  # (n,) K x, without the intercept
     margin_bound: float = np.nan  # if the classes cannot be separated: no margin is larger than this
     is_finite: bool = True  # whether there is a machine; for a hard margin, one without errors
@@ -112,7 +112,7 @@ class Machine:
             distance=np.inf,
             intercept=self.intercept,
             certified=~self.problem.counts,
-            support=np.zeros(self.problem.n, dtype=bool),
+            certified_support=np.zeros(self.problem.n, dtype=bool),
             decision=self.f,
             margin_bound=margin_bound,
             is_finite=is_finite and self.problem.loss != "hard",  # a hard margin does not allow errors
@@ -245,7 +245,7 @@ class Machine:
             distance=distance,
             intercept=self.intercept * scale,
             certified=certified,
-            support=support,
+            certified_support=support,
             decision=self.f * scale,
         )
 

@@ -13,7 +13,8 @@ from bregmat.margin.certificate import Machine
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.active_set import ExactActiveSet
-from bregmat.quadratic.program import Minimum, QuadraticProgram
+from bregmat.quadratic.program import QuadraticProgram
+from bregmat.quadratic.states import Minimum
 
 TOL = 1e-11  # violation at which the active set stops, in units of the margin
 VIOLATED = 1e-9  # violation from which a sample outside joins, in units of the margin

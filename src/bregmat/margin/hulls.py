@@ -17,7 +17,8 @@ from bregmat.kernels import KernelSource
 from bregmat.margin.finish import minimum_over
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.working_set import BAND
-from bregmat.quadratic.program import Minimum, QuadraticProgram
+from bregmat.quadratic.program import QuadraticProgram
+from bregmat.quadratic.states import Minimum
 
 LARGEST_SYSTEM = 100_000  # coordinates times squared number of weights: rational elimination then takes a second or two
 SEPARABLE = 1e-7  # margin, relative to the largest norm of a sample, below which float64 may not tell it from 0

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "The two classes cannot be separated without error: use a finite C.",
@@ -80,11 +82,13 @@ class MarginResult(Result):
     margin_bound: float = np.nan
     price: float = np.nan
 
-    noun: ClassVar[str] = "large margin machine"
-    advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
-    has_priced_errors: ClassVar[bool] = True
-    gap_is_ratio: ClassVar[bool] = False
-    shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "n_support", "n_certified")
+    _kind: ClassVar[Kind] = Kind(
+        "large margin machine",
+        has_priced_errors=True,
+        gap_is_ratio=False,
+        shown=("objective", "dual_bound", "gap", "n_support", "n_certified"),
+        advice=_ADVICE,
+    )
 
     def __post_init__(self) -> None:
         if self.status is Status.INFEASIBLE and self.conflict is None:

@@ -9,8 +9,11 @@ from typing import Any, ClassVar, get_args
 import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
-from bregmat.base.threads import single_thread_blas, warns_if_interrupted
-from bregmat.certificates.problem import Problem, Proof
+from bregmat.base.threads import single_thread_blas
+from bregmat.engine.loop import Outcome, RunLog, compose, solve
+from bregmat.engine.problem import Problem, Proof
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import ExitReason, Record
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish
@@ -21,8 +24,6 @@ from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import run_on_machine
 from bregmat.margin.working_set import SupportSearch
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, Record
 from bregmat.typing import MarginSolverName
 
 ROUGH = 2e-3  # violation at which the exact last stage takes over
@@ -106,7 +107,7 @@ class ActiveSet:
             state.margin_bound = hulls.margin
 
 
-@warns_if_interrupted
+@returns_result
 def train_margin(
     problem: MarginProblem,
     *,
@@ -196,14 +197,13 @@ def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
     """The result of a run."""
     proof = outcome.certificate
     n_iter = int(outcome.trace.get("n_iter", outcome.n_iter))
-    return MarginResult(
-        **outcome.shared() | {"trace": {}, "n_iter": n_iter},
+    return compose(
+        MarginResult,
+        outcome,
+        trace={},
+        n_iter=n_iter,
         alpha=proof.dual,
-        intercept=proof.intercept,
         decision=proof.decision + proof.intercept,
-        certified=proof.certified,
-        certified_support=proof.support,
-        margin_bound=proof.margin_bound,
         price=problem.common_upper,
     )
 
@@ -252,7 +252,7 @@ class MarginTraining(Problem):
                 machine.intercept = state.shift
                 proof = machine.certify()
         # the violation is negative if all conditions hold strictly
-        return replace(proof, violation=float(np.maximum(state.violation, 0.0)))
+        return replace(proof, max_violation=float(np.maximum(state.violation, 0.0)))
 
     def contradiction(self, state: SupportSearch) -> Proof | None:
         """Weights of two points of the classes' hulls that coincide."""

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.status import ExitReason, Status
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.hulls import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.split_program import Point, SplitProgram
 from bregmat.quadratic.splits import ClassBlocks, margin_split
-from bregmat.run.loop import Outcome, RunLog
-from bregmat.run.result import ExitReason, Status
 
 COMPLETE = (ExitReason.MAX_ITER, ExitReason.STALLED)  # a run that ended so was neither interrupted nor out of time
 
@@ -57,7 +57,7 @@ def run_on_machine(
             status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
     return replace(
         outcome,
-        certificate=replace(proof, violation=end.residual),
+        certificate=replace(proof, max_violation=end.residual),
         status=status,
         exit_reason=reason,
         seconds=log.seconds(),

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 from bregmat._kernels import smo, vectors
-from bregmat.certificates.status import ExitReason
+from bregmat.engine.loop import State
+from bregmat.engine.status import ExitReason
 from bregmat.kernels.sources import UNIT
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
-from bregmat.run.loop import State
 
 SINGLE = 4e-7  # typical error of an entry of the float32 kernel
 WHOLE = 900  # number of samples up to which the working set contains all of them

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.threads import cached_property
 from bregmat.objective.spectral import SpectralDivergence
 
 
@@ -97,7 +98,7 @@ class RowLosses:
         return total
 
     def value_rounding(self, p: np.ndarray, error: np.ndarray, eps: float) -> float:
-        """Bound of the rounding error of :meth:`value`, for values that are wrong by ``eps * error`` beside their own rounding."""
+        """Bound of the rounding error of :meth:`value`, for values that are wrong by ``error`` beside ``eps`` times their own size."""
         total = 0.0
         for loss, rows in self.groups:
             if loss.is_hard:
@@ -105,7 +106,7 @@ class RowLosses:
             q, b, g, scale, e, s = [v[rows] for v in (p, self.bound, self.gamma, self.scale, error, self._s)]
             # with degree 0 only the quotient of value and bound matters, and the smaller of the two sizes counts
             near = np.minimum(np.abs(q), np.abs(b)) if loss.degree == 0 else np.abs(b)
-            e = eps * (np.abs(q) + near + e)
+            e = eps * (np.abs(q) + near) + e
             # a row may be violated by its rounding alone, and where the slope is 0 the curvature counts
             on = np.flatnonzero((s * (q - b) > -e) | (s == 0))
             first, _ = loss.derivatives(q[on], b[on], g[on], scale[on])
@@ -165,7 +166,7 @@ class RowLosses:
                 out[rows] = loss.derivatives(b, b, self.gamma[rows], self.scale[rows])[1] * u * u
         return out
 
-    @property
+    @cached_property
     def dual_box(self) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds of the dual weights; an end at the steepest slope of a loss is open."""
         lower, upper = np.empty_like(self.bound), np.empty_like(self.bound)
@@ -173,4 +174,6 @@ class RowLosses:
             lower[rows], upper[rows] = loss.slope_range(self.bound[rows], self.gamma[rows], self.scale[rows])
         lower[self.sense > 0] = 0.0
         upper[self.sense < 0] = 0.0
+        for end in (lower, upper):
+            end.setflags(write=False)
         return lower, upper

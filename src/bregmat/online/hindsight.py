@@ -9,6 +9,7 @@ import numpy as np
 
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import eigh
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.nearest import nearest_kernel
@@ -18,7 +19,6 @@ from bregmat.online.gradient_state import GradientState
 from bregmat.online.losses import BuiltInLoss
 from bregmat.online.records import KeptExamples, PairTally
 from bregmat.online.settings import GradientSettings
-from bregmat.run.result import MatrixResult
 
 
 @dataclass(frozen=True, eq=False)

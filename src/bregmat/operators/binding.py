@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import sq_norms
+from bregmat.base.linalg import EPS, sq_norms
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.rows import ResolvedRows, Terms
@@ -18,6 +18,7 @@ from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOn
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
 SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
+MATRIX_ROUNDINGS = 8.0  # roundings of the products with a matrix, in units of EPS
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
 
 
@@ -110,6 +111,27 @@ class Rounding:
 def _is_rounding(A: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Whether all entries along the last axis may be rounding; an infinite one is not."""
     return (np.abs(A) <= np.minimum(error, 1e300)).all(axis=-1)
+
+
+class RowErrors(NamedTuple):
+    """Rounding of the matrices ``A_i = sum_t coef_t v_t v_t'`` of constraints, from the points whose sums and differences v_t are.
+
+    If points are nearly equal, their difference is wrong by a rounding of the points, which may be much of it.
+
+    Attributes
+    ----------
+    lengths : ndarray, shape (c,)
+        ``sqrt(sum_t |coef_t| l_t^2)``, with the sum l_t of the lengths of the points of v_t: v_t is wrong by roundings of l_t.
+    constant : ndarray, shape (c,)
+        Frobenius norms of errors that do not depend on the v_t: of what counts as 0 and of given matrices.
+    """
+
+    lengths: np.ndarray
+    constant: np.ndarray
+
+    def of_matrices(self, norms: np.ndarray) -> np.ndarray:
+        """Largest errors of the A_i with these norms (c,), in the Frobenius norm: one rounding of every vector."""
+        return 2.0 * EPS * np.sqrt(norms) * self.lengths + self.constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,3 +304,55 @@ def _bound_matrices(
         errors = _Errors(error.__getitem__, np.linalg.norm(error, axis=1))
         parts.append((np.array(owners), _signed_sums(RankOneRows(vectors), P, errors)))
     return parts
+
+
+def row_errors(
+    operator: Operator,
+    constraints: Constraints,
+    Z: np.ndarray,
+    rows: np.ndarray | None,
+    rounding: Rounding,
+    resolved: ResolvedRows,
+    are_exact: bool,
+) -> RowErrors | None:
+    """Rounding of constraints that are bound to points; None if it is that of the vectors themselves.
+
+    Parameters
+    ----------
+    operator, constraints, Z, rows, rounding, resolved
+        What :func:`bind` returned, and its arguments.
+    are_exact : bool
+        Whether differences of points are those of the data as given.
+    """
+    t, c = resolved.terms, operator.c
+    if are_exact and not len(resolved.whole):
+        return None
+    squares, constant = np.zeros(c), np.zeros(c)
+    is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
+    if len(t.row) and not are_exact:
+        a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
+        size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
+        squares = np.bincount(t.row, np.abs(t.coef) * size**2, c)
+        for row in np.unique(t.row[is_zero[t.row]]):
+            on = np.flatnonzero(t.row == row)
+            constant[row] = _size_of_sum(Z[a[on]] + t.sign[on, None] * Z[b[on]], t.coef[on], size[on])
+    length = np.sqrt(sq_norms(Z))
+    for row in resolved.whole:
+        C = constraints.matrix(row)
+        if isinstance(C, LowRankMatrix):
+            V = C.vectors if rows is None else C.vectors[rows]
+            size = np.abs(V).T @ length
+            squares[row] = np.abs(C.weights) @ size**2
+            constant[row] = _size_of_sum(V.T @ Z, C.weights, size) if is_zero[row] else 0.0
+        elif C is not None:
+            C = C if rows is None else C[rows][:, rows]
+            constant[row] = MATRIX_ROUNDINGS * EPS * float(length @ (abs(C) @ length))
+            constant[row] += np.linalg.norm(Z.T @ (C @ Z)) if is_zero[row] else 0.0
+    return RowErrors(np.sqrt(squares), np.where(is_zero, constant, constant + VANISHING**2 * squares))
+
+
+def _size_of_sum(V: np.ndarray, coef: np.ndarray, size: np.ndarray) -> float:
+    """Norm of ``sum_t coef_t v_t v_t'``, which counts as 0, and its rounding; ``size`` (k,) are the lengths of the points of each v_t."""
+    error = 2.0 * EPS * size
+    rounding = np.abs(coef) @ ((2.0 * np.linalg.norm(V, axis=1) + error) * error)
+    return float(np.linalg.norm((V.T * coef) @ V) + rounding)

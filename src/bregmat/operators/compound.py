@@ -9,7 +9,7 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
-from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec, weighted_by
 
 FEW = 50  # rows that are taken as matrices in a Gram matrix
 
@@ -42,7 +42,7 @@ class MatrixRows(Operator):
         return MatrixRows(self.A.astype(dtype))
 
     def features(self, S: np.ndarray | None) -> np.ndarray:
-        return svec(self.A if S is None else self.A * S)
+        return svec(weighted_by(S, self.A))
 
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         values, U = np.linalg.eigh(self.A)
@@ -51,9 +51,12 @@ class MatrixRows(Operator):
     def norms(self) -> np.ndarray:
         return np.linalg.norm(self.A, axis=(1, 2))
 
+    def absolute(self) -> MatrixRows:
+        """Multiples of the identity: ``|<A, M>| <= |A| tr M``."""
+        return MatrixRows(self.norms()[:, None, None] * np.eye(self.r))
+
     def squared_norms(self, Psi: np.ndarray | None) -> np.ndarray:
-        squares = self.A * self.A if Psi is None else self.A * self.A * Psi
-        return squares.sum(axis=(1, 2))
+        return weighted_by(Psi, self.A * self.A).sum(axis=(1, 2))
 
     def extents(self, w: np.ndarray) -> np.ndarray:
         S = np.einsum("i,ikl->kl", w, np.abs(self.A))
@@ -113,6 +116,10 @@ class SignedSums(Operator):
         P = self.P[rows]
         used = np.flatnonzero(np.bincount(P.indices, minlength=P.shape[1]))
         return SignedSums(self.base.restrict(used), P[:, used])
+
+    def absolute(self) -> SignedSums:
+        """The sums of the terms with absolute coefficients."""
+        return SignedSums(self.base, abs(self.P))
 
     def astype(self, dtype: type) -> SignedSums:
         return SignedSums(self.base.astype(dtype), self.P.astype(dtype))
@@ -219,6 +226,9 @@ class Stacked(Operator):
             if len(keep):
                 parts.append((place[mine[keep]], op.restrict(keep)))
         return Stacked(parts or [(chosen, self.parts[0][1].restrict(chosen))])
+
+    def absolute(self) -> Stacked:
+        return Stacked([(rows, op.absolute()) for rows, op in self.parts])
 
     def astype(self, dtype: type) -> Stacked:
         return Stacked([(rows, op.astype(dtype)) for rows, op in self.parts])

@@ -75,6 +75,10 @@ class Operator(Protocol):
         """The vectors ``v_i`` of some rows (numbers of any shape, or a slice), shape (..., r); only if ``is_rank_one``."""
         raise TypeError(f"{type(self).__name__} has constraints that are not outer products.")
 
+    def absolute(self) -> Operator:
+        """The operator whose values at M >= 0 are at least the sums of the absolute terms of ``<A_i, M>``."""
+        return self
+
     def sizes(self, prior: np.ndarray) -> np.ndarray:
         """``tr(|A_i| diag(prior))``: the unit of a row with bound 0."""
 
@@ -135,6 +139,11 @@ class Operator(Protocol):
         """``<S o A_i, S o A_j>`` of all pairs of rows, shape (c, c); None stands for 1."""
         Phi = self.features(S)
         return Phi @ Phi.T
+
+
+def weighted_by(S: np.ndarray | None, X: np.ndarray) -> np.ndarray:
+    """``S o X`` for matrices (..., r, r), a new array unless S is None, which stands for 1."""
+    return X if S is None else S * X
 
 
 def drawn_numbers(first: int, count: int, share: float) -> np.ndarray:

@@ -14,6 +14,7 @@ from bregmat.base.checks import as_matrix, check_integer, check_positive, genera
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.engine.loop import Solver
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled, validated
 from bregmat.estimators.linear_maps import inverse_covariance
@@ -21,7 +22,6 @@ from bregmat.from_labels.labels import constraints_from_labels
 from bregmat.pairs.base import IndexedMetric, TupleClassifier
 from bregmat.pairs.tuple_rows import as_bounds, chosen_bounds, pair_rows
 from bregmat.pairs.tuples import as_plain_points, as_signs
-from bregmat.run.loop import Solver
 from bregmat.typing import ItmlPrior, Labels, Points, Preprocessor, RandomState, SolverName, Table, Tuples, Values
 
 PERCENTILES = (5.0, 95.0)

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator
 
 from bregmat.base.checks import as_column, as_percentiles, check_positive
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.engine.loop import Solver
 from bregmat.estimators import MetricLearner
 from bregmat.estimators.base import check_labelled
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
@@ -19,7 +20,6 @@ from bregmat.objective.spectral import SpectralDivergence
 from bregmat.pairs.base import PAIRS, QUADRUPLETS, TRIPLETS, TupleClassifier
 from bregmat.pairs.tuple_rows import TupleRows, chosen_bounds, comparison_rows, pair_rows
 from bregmat.pairs.tuples import PointTuples, as_signs
-from bregmat.run.loop import Solver
 from bregmat.typing import (
     DivergenceName,
     Labels,

@@ -5,7 +5,6 @@ from bregmat.quadratic.least_squares import nonnegative_least_squares
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.nnqp import nnqp
 from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.problem import NonnegativeQP
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import SplitProgram
@@ -14,7 +13,6 @@ __all__ = [
     "BlockPivoting",
     "ExactActiveSet",
     "MultiplicativeUpdates",
-    "NonnegativeQP",
     "QPResult",
     "QuadraticProgram",
     "SplitProgram",

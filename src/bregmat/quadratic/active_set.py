@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from bregmat._kernels import exchange, vectors
 from bregmat._kernels.arrays import RunPoint
 from bregmat.base.linalg import column_basis
 from bregmat.base.threads import single_thread_blas
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic.free_set import FreeFactor
-from bregmat.quadratic.program import Minimum, QPState, QuadraticProgram
-from bregmat.run.result import ExitReason
+from bregmat.quadratic.states import Minimum, QPState
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 EXCHANGES = 50  # exchanges in one step of the iteration loop
 Watch = Callable[[np.ndarray, np.ndarray, int], bool]  # (point, reduced gradient, steps so far) -> whether to stop

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from bregmat.certificates.problem import Certificate
-from bregmat.quadratic.program import UNIT, QuadraticProgram
+from bregmat.engine.problem import Certificate
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 PERTURBATION = 1e-12  # largest change of the linear term, relative to its unit, that a perturbed bound may assume
 BLOCK = 256  # rows of A that are converted to extended precision at a time
 CANCELLED = 1e-6  # the gap is relative to at least this share of the terms of the objective
 ALONE = 1e-4  # at x = 0 the gap is relative to this share of what single variables could gain
+UNIT = 1.2e-16  # a little more than the unit roundoff 2^-53 of float64
 PROVEN = 1e-9  # residual of the conditions up to which a perturbed bound is computed
 Direction = tuple[np.ndarray, "np.ndarray | None"]  # w, and A w if it is known
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import qr
@@ -11,7 +12,9 @@ from bregmat.base.linalg import column_basis
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.arguments import no_rows
 from bregmat.quadratic.pivoting import first_sides
-from bregmat.quadratic.program import QuadraticProgram
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 CLOSE = 1e-10  # residual of a row, relative to its terms, up to which it counts as met
 NEAREST = ExactActiveSet(tol=1e-14)
@@ -42,7 +45,7 @@ class EqualityRows:
         rows = np.flatnonzero(~empty)
         length = length[rows]
         unit, goal = E[rows] / length[:, None], e[rows] / length
-        scaled = QuadraticProgram(program.A, program.b, program.upper, unit, goal)
+        scaled = replace(program, E=unit, e=goal)
         point = nearest_feasible(scaled, x)
         size = np.abs(unit) @ point + np.abs(goal)
         is_missed = (np.abs(goal - unit @ point) > CLOSE * size).any()
@@ -68,7 +71,7 @@ class EqualityRows:
 def nearest_feasible(program: QuadraticProgram, x: np.ndarray) -> np.ndarray:
     """A point of the box with the least ``|E x - e|``, shape (n,), found from x by changing few variables."""
     E, e = program.E, program.e
-    return NEAREST.minimize(QuadraticProgram.of(E.T @ E, -(E.T @ e), program.upper), x).x if len(e) else x
+    return NEAREST.minimize(program.of(E.T @ E, -(E.T @ e), program.upper), x).x if len(e) else x
 
 
 def rough_point(program: QuadraticProgram, start: np.ndarray | None) -> np.ndarray:

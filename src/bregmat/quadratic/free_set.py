@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
 from bregmat._kernels import free_factor
 from bregmat._kernels.arrays import FreeSet, Quadratic
-from bregmat.quadratic.program import QuadraticProgram
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 SINGULAR = 1e-12  # pivot of the scaled matrix below which a variable does not join
 

@@ -10,19 +10,20 @@ import numpy as np
 from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.threads import single_thread_blas, warns_if_interrupted
+from bregmat.base.threads import single_thread_blas
+from bregmat.engine.loop import Outcome, RunLog
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.solve import Request, minimize, result_of
-from bregmat.run.loop import Outcome, RunLog
-from bregmat.run.result import ExitReason, Record, Status
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@warns_if_interrupted
+@returns_result
 def nonnegative_least_squares(
     X: Points,
     y: Values,
@@ -84,7 +85,7 @@ def nonnegative_least_squares(
     with single_thread_blas(), np.errstate(all="ignore"):
         G = X.T @ X
         G = np.ascontiguousarray(G.toarray() if sparse.issparse(G) else G)
-        problem = NonnegativeQP(G, -(X.T @ y), bounds, E, e)
+        problem = QuadraticProgram(G, -(X.T @ y), bounds, E, e)
         constant = 0.5 * float(y @ y)  # the program lacks it
         log = RunLog(
             callback,
@@ -116,7 +117,7 @@ def _check_sizes(X: Any, y: np.ndarray) -> None:
     check_range("the largest |y|", float(np.abs(y).max()), limit)
 
 
-def _in_terms_of_data(outcome: Outcome, problem: NonnegativeQP, X: Any, y: np.ndarray) -> QPCertificate:
+def _in_terms_of_data(outcome: Outcome, problem: QuadraticProgram, X: Any, y: np.ndarray) -> QPCertificate:
     """The certificate with ``1/2 |X v - y|^2`` and its gradient from the residual; the distance of the bound stays the same."""
     proof = outcome.certificate
     image = X @ proof.x

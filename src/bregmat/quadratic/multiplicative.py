@@ -9,9 +9,9 @@ import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
 from bregmat.base.linalg import EPS, add_diagonal
+from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
 from bregmat.quadratic.updates import balanced_step, clamped_lower, step
-from bregmat.run.loop import Outcome, RunLog, solve
 
 _TINY = float(np.finfo(float).tiny)
 

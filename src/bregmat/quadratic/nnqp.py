@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.threads import warns_if_interrupted
+from bregmat.engine.loop import RunLog
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import Record
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
-from bregmat.quadratic.problem import NonnegativeQP
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.solve import Request, minimize, result_of
-from bregmat.run.loop import RunLog
-from bregmat.run.result import Record
 from bregmat.typing import Points, QPSolverName, Values
 
 
-@warns_if_interrupted
+@returns_result
 def nnqp(
     A: Points,
     b: Values,
@@ -94,7 +94,7 @@ def nnqp(
     >>> result.dual.round(6)  # the derivative of the objective in the second variable, which is at its bound
     array([0., 2.])
     """
-    problem = NonnegativeQP.build(A, b, upper=upper, equality=equality)
+    problem = QuadraticProgram.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
     request = Request.of(solver, problem.E, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     check_range("the largest diagonal entry of A", float(problem.diagonal.max()))

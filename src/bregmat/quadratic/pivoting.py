@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bregmat._kernels import descent, vectors
 from bregmat.base.pivoting import Exchanges
+from bregmat.engine.status import ExitReason
 from bregmat.quadratic.block_factor import BlockFactor
-from bregmat.quadratic.program import QPState, QuadraticProgram
-from bregmat.run.result import ExitReason
+from bregmat.quadratic.states import QPState
+
+if TYPE_CHECKING:  # programs use this module
+    from bregmat.quadratic.program import QuadraticProgram
 
 SINGLE_PRECISION = 256  # number of free variables from which the first factors are float32
 COARSE = 1e-5  # relative tolerance of the conditions while factors are float32

@@ -7,8 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from bregmat.certificates.status import Status
-from bregmat.run.result import ExitReason, Result
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 
 _ADVICE = {
     ExitReason.CERTIFICATE: "See equality_dual or direction for the proof, and change the equality or the linear term.",
@@ -74,7 +75,9 @@ class QPResult(Result):
     curvature_tolerance: float = 0.0
     direction: np.ndarray | None = None
 
-    statuses: ClassVar[frozenset[Status]] = frozenset(Status)
-    gap_is_ratio: ClassVar[bool] = False
-    shown: ClassVar[tuple[str, ...]] = ("objective", "dual_bound", "gap", "kkt_residual")
-    advice_for: ClassVar[dict[ExitReason, str]] = _ADVICE
+    _kind: ClassVar[Kind] = Kind(
+        statuses=frozenset(Status),
+        gap_is_ratio=False,
+        shown=("objective", "dual_bound", "gap", "kkt_residual"),
+        advice=_ADVICE,
+    )

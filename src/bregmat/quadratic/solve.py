@@ -9,17 +9,17 @@ import numpy as np
 
 from bregmat.base.checks import check_limits
 from bregmat.base.threads import single_thread_blas, take_interrupt
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, compose, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.kernels.definite import check_definite
 from bregmat.quadratic.active_set import ExactActiveSet
 from bregmat.quadratic.equality import rough_point
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
 from bregmat.quadratic.split_program import DenseUpdates
-from bregmat.run.loop import Outcome, RunLog, solve
+from bregmat.quadratic.states import Minimum
 from bregmat.typing import QPSolverName
 
 SOLVERS = get_args(QPSolverName)
@@ -58,7 +58,7 @@ class Request:
 
 
 def minimize(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog, *, trusted: bool = False
 ) -> Outcome:
     """Minimise a program with checked data; the certificate is in terms of the given rows, and is the last line of the history.
 
@@ -98,10 +98,19 @@ def _outcome(
 ) -> Outcome:
     """The outcome of a certificate."""
     status = certificate.status(request.tol)
-    return Outcome(certificate, status, reason, request.tol, n_iter, log.seconds(), log.history, name)
+    return Outcome(
+        status=status,
+        exit_reason=reason,
+        tol=request.tol,
+        n_iter=n_iter,
+        seconds=log.seconds(),
+        history=log.history,
+        solver=name,
+        certificate=certificate,
+    )
 
 
-def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
+def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
     most = MAX_ITER if request.max_iter is None else request.max_iter
     limits: dict[str, Any] = {"tol": request.tol, "log": log}
@@ -134,7 +143,7 @@ def _run_exact(problem: NonnegativeQP, start: np.ndarray | None, request: Reques
 
 
 def _run_updates(
-    problem: NonnegativeQP, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
+    problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
     program = DenseUpdates(problem, is_rough=log.is_late())
@@ -155,17 +164,9 @@ def _run_updates(
     return _outcome(problem.certify(end), request, log, found.exit_reason, name, found.n_iter)
 
 
-def result_of(outcome: Outcome, problem: NonnegativeQP) -> QPResult:
+def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:
     """The result of an outcome; the ``dual`` of the certificate of an unbounded problem is the direction that proves it."""
     proof = outcome.certificate
     is_unbounded = outcome.status is Status.UNBOUNDED
-    return QPResult(
-        **outcome.shared(),
-        x=proof.x,
-        dual=problem.gradient(proof.x) if is_unbounded else proof.dual,
-        equality_dual=proof.equality_dual,
-        kkt_residual=proof.kkt_residual,
-        bound_perturbation=proof.bound_perturbation,
-        curvature_tolerance=proof.curvature_tolerance,
-        direction=proof.dual if is_unbounded else None,
-    )
+    ray = {"dual": problem.gradient(proof.x), "direction": proof.dual} if is_unbounded else {}
+    return compose(QPResult, outcome, **ray)

@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from bregmat.base.linalg import EPS, cholesky, cholesky_solve
-from bregmat.certificates.problem import Certificate, Problem, Proof
-from bregmat.certificates.status import Status
+from bregmat.engine.loop import State
+from bregmat.engine.problem import Certificate, Problem, Proof
+from bregmat.engine.status import Status
 from bregmat.quadratic.certificate import Evidence, QPCertificate
-from bregmat.quadratic.problem import NonnegativeQP
-from bregmat.quadratic.program import Minimum
+from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
+from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
-from bregmat.run.loop import State
 
 CLOSE = 1e-6  # optimality residual below which rounding may hide the proof
 LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
@@ -151,7 +151,7 @@ class SplitProgram(Problem):
             objective=F if proof is None else proof.objective,
             dual_bound=-np.inf if proof is None else proof.dual_bound,
             upper=F if proof is None else proof.objective,
-            violation=state.residual,
+            max_violation=state.residual,
             state=state,
             proof=proof,
         )
@@ -222,7 +222,7 @@ class DenseUpdates(SplitProgram):
 
     is_certified = True
 
-    def __init__(self, problem: NonnegativeQP, *, is_rough: bool) -> None:
+    def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
         super().__init__(
             DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
         )

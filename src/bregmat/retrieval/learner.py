@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,7 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat.applications.softmax import SoftmaxResult
 from bregmat.base.checks import as_matrix, check_integer, check_positive, generator
+from bregmat.base.linalg import unit_rows
 from bregmat.base.threads import on_one_blas_thread
+from bregmat.engine.result import check
 from bregmat.estimators.base import AllOrNothing, callback_of, check_run, say, validated
 from bregmat.estimators.mahalanobis import MahalanobisMetric
 from bregmat.retrieval.passes import (
@@ -25,11 +27,9 @@ from bregmat.retrieval.passes import (
     candidates,
     compare,
     root_of,
-    unit_rows,
     unlearned,
 )
 from bregmat.retrieval.relevance import MEASURES, as_relevance, ranking_measures
-from bregmat.run.result import check
 from bregmat.typing import RandomState, Table
 
 
@@ -48,11 +48,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Parameters
     ----------
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" is the standard deviation of the cosines, or half of
-        it with the larger slack weights.
+        Difference of two cosines that counts as large; positive. "auto" compares the standard deviation of the cosines and half of it.
     slack_weight : "auto" or float
-        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 10, 30 and 100. If
-        temperature and slack weight are both numbers, nothing is chosen.
+        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 10, 30, 100 and 300, as far as
+        the ranks of held-out queries rise. If temperature and slack weight are both numbers, nothing is chosen.
     n_negatives : int
         Number of documents that answer no query of the problem, but are compared with the right answers. Half of them are nearest to the
         queries, half are drawn. By default the wrong answers of a query are the documents of the other queries.
@@ -65,7 +64,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     max_iter : int, optional
         Maximum number of Newton steps of a pass.
     verbose : int
-        1 prints progress at doubled steps and every second, 2 every step.
+        1 prints each candidate, and progress at doubled steps and every second; 2 every step.
     callback : callable, optional
         Called with a :class:`bregmat.Record` at every step of the last fit; ``stage`` is the number of the pass. If it returns True, the
         fit stops.
@@ -89,9 +88,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     Notes
     -----
-    The choice looks at the reciprocal ranks of held-out queries and at their losses. A setting has to be better than not learning by one
-    standard error of the paired differences; else the most cautious one is taken, if it is better at all
-    (:func:`bregmat.retrieval.passes.compare`). Few documents are told apart easily, and show little: give all that are known.
+    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or a lower temperature, has to be better by half a
+    standard error of the paired differences, and by two if the mean reciprocal rank is below 0.2 as given: the first documents may be
+    right answers that are not known. Whether to learn at all is judged by the losses, too
+    (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
 
     The cosine is not convex in W. In each pass it is replaced by its linearisation at the last W, which leaves a convex problem with a
     dual bound (:mod:`bregmat.applications.softmax.problem`); the duals are distributions over the documents of a query. Passes end
@@ -124,6 +124,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     callback: Callable[[Any], Any] | None = None
 
     transform = MahalanobisMetric.transform
+    _mapped = MahalanobisMetric._mapped
+    _fit_metric = MahalanobisMetric._fit_metric
     components_ = MahalanobisMetric.components_
     to_torch = MahalanobisMetric.to_torch
 
@@ -204,14 +206,12 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         """The setting to learn with, None for not learning; and the comparison, None if there are too few queries for one."""
         settings = candidates(corpus, self.temperature, self.slack_weight)
         if len(corpus.queries) < MIN_COMPARED:
-            return settings[0], None
-        comparison = compare(corpus, settings, self.n_negatives, rng)
+            return settings[0][0], None
+        progress = (lambda line: say(f"{type(self).__name__}: {line}")) if self.verbose else None
+        comparison = compare(corpus, settings, self.n_negatives, rng, progress)
         if "auto" not in (self.temperature, self.slack_weight):
-            comparison = replace(comparison, best=1)
-        if self.verbose:
-            for name, mean in zip(comparison.names, comparison.table()["mean_score"]):
-                say(f"{type(self).__name__}: MRR {mean:.3f} {name}")
-        return ([None, *settings][comparison.best], comparison)
+            comparison.best = 1
+        return comparison.settings[comparison.best], comparison
 
     def _keep(self, result: SoftmaxResult, setting: Setting | None, comparison: Comparison | None) -> None:
         """Set the fitted attributes."""

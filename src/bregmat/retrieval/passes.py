@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import logsumexp
 
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_scores, softmax_metric
-from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.linalg import blocks, unit_rows
 from bregmat.base.threads import is_interrupted
+from bregmat.engine.status import ExitReason, Record
 from bregmat.retrieval.relevance import CHUNK, MEASURES, ranking_measures
-from bregmat.run.result import ExitReason, Record
 
 MAX_SCORES = 4_000_000  # scores of queries and documents in one problem; more queries are sampled
 MAX_COMPARED = 600  # queries on which settings are compared
@@ -24,10 +23,12 @@ FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
 # Temperatures, in standard deviations of the cosines, and slack weights, from the most to the least cautious one
-GRID = ((1.0, 10.0), (0.5, 30.0), (0.5, 100.0))
+GRID = {1.0: (10.0, 30.0, 100.0, 300.0), 0.5: (30.0, 100.0)}
 HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
 NOT_LEARNED = "not learned"
-CLEAR = 1.0  # gain over not learning, in standard errors summed over two measures, from which on learning is chosen
+# Gain of a less cautious candidate, in standard errors of paired differences, from which on it is chosen; and the gain where right answers
+# are rare among the first documents as given: where the mean reciprocal rank is that low, the first ones may be right answers, too
+CLEAR, CLEAR_IF_RARE, RARE = 0.5, 2.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,13 @@ class Corpus:
         found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
         return found
 
-    def losses(self, W: np.ndarray, temperature: float) -> np.ndarray:
-        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n,)."""
-        S = cosine_scores(self.queries, self.documents, W) / temperature
-        found: np.ndarray = logsumexp(S, axis=1) - (self.targets * S).sum(axis=1)
-        return found
+    def losses(self, W: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
+        """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n, k)."""
+        S = cosine_scores(self.queries, self.documents, W)
+        own, top = (self.targets * S).sum(axis=1), S.max(axis=1)
+        S -= top[:, None]
+        columns = [np.log(np.exp(S / heat).sum(axis=1)) + (top - own) / heat for heat in temperatures]
+        return np.column_stack(columns)
 
 
 @dataclass(eq=False)
@@ -153,7 +156,7 @@ class RetrievalPasses:
 
     def objective(self, setting: Setting, W: np.ndarray) -> float:
         """``1/2 |W - I|^2 + slack_weight * mean_i -log softmax`` with the true cosines."""
-        loss = float(self.corpus.losses(W, setting.temperature).mean())
+        loss = float(self.corpus.losses(W, [setting.temperature]).mean())
         return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + setting.slack_weight * loss
 
     def _solve(self, setting: Setting) -> SoftmaxResult:
@@ -178,29 +181,65 @@ class RetrievalPasses:
 
 
 # ---------------------------------------------------------------------- the choice
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Comparison:
-    """Measures (n, 4) of the held-out queries for each candidate, and its CPU seconds; the first candidate is not learning."""
+    """Candidates with the measures (n, 4) of the held-out queries, their losses and CPU seconds; the first one is not learning.
 
-    names: list[str]
-    measures: np.ndarray
-    seconds: np.ndarray
-    best: int
+    Attributes
+    ----------
+    settings : list of Setting or None
+        None for not learning.
+    measures : list of ndarray, shape (n, 4)
+    losses : list of ndarray, shape (n,)
+        At the best of several temperatures: only the order of the cosines matters.
+    seconds : list of float
+    best : int
+        The candidate that is chosen so far.
+    """
+
+    settings: list[Setting | None] = field(default_factory=list)
+    measures: list[np.ndarray] = field(default_factory=list)
+    losses: list[np.ndarray] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    best: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the candidates."""
+        return [NOT_LEARNED if setting is None else str(setting) for setting in self.settings]
+
+    def ranks(self, k: int) -> np.ndarray:
+        """Reciprocal ranks (n,) of candidate k."""
+        return self.measures[k][:, MEASURES.index("MRR")]
+
+    def prefers_last(self) -> bool:
+        """Whether the last candidate is better than the one chosen so far.
+
+        Less cautious candidates have to be better by half a standard error of the paired differences of reciprocal ranks; by two where
+        right answers are rare among the first documents. In comparison with not learning, losses count as well: where documents are
+        few, most right answers are first in any case, and ranks tell little. The most cautious candidate only has to be better at all.
+        """
+        last = len(self.settings) - 1
+        gain = _standard_errors(self.ranks(last) - self.ranks(self.best))
+        if self.best == 0:
+            gain += _standard_errors(self.losses[0] - self.losses[last])
+        clear = CLEAR if self.ranks(0).mean() >= RARE else CLEAR_IF_RARE
+        return gain > (0.0 if last == 1 else clear)
 
     def table(self) -> dict[str, list[Any]]:
         """Columns of ``selection_``."""
-        ranks = self.measures[:, :, MEASURES.index("MRR")]
+        ranks = np.array([self.ranks(k) for k in range(len(self.names))])
         return {
             "candidate": self.names,
             "mean_score": ranks.mean(axis=1).tolist(),
             "standard_error": (ranks.std(axis=1, ddof=1) / np.sqrt(ranks.shape[1])).tolist(),
-            "seconds": self.seconds.tolist(),
+            "seconds": list(self.seconds),
             "chosen": [k == self.best for k in range(len(self.names))],
         }
 
     def report(self) -> dict[str, dict[str, float]]:
         """``report_``: the mean of each measure as given and learned."""
-        means = self.measures.mean(axis=1)
+        means = np.mean(self.measures, axis=1)
         return {
             name: {"as given": float(means[0, k]), "learned": float(means[self.best, k])}
             for k, name in enumerate(MEASURES)
@@ -212,65 +251,77 @@ def cosine_unit(corpus: Corpus) -> float:
     return float((corpus.queries[:1000] @ corpus.documents[:1000].T).std()) or 1.0
 
 
-def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[Setting]:
-    """The settings to compare; one if both are given."""
+def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[list[Setting]]:
+    """The settings to compare: for each temperature those with rising weights. One of each that is given."""
     unit = cosine_unit(corpus)
-    found = [
-        Setting(
-            factor * unit if temperature == "auto" else float(temperature),
-            weight if slack_weight == "auto" else float(slack_weight),
-        )
-        for factor, weight in GRID
-    ]
-    return list(dict.fromkeys(found))
+    grid = {factor * unit: weights for factor, weights in GRID.items()}
+    if temperature != "auto":
+        grid = {float(temperature): GRID[1.0]}
+    if slack_weight != "auto":
+        grid = {heat: (float(slack_weight),) for heat in grid}
+    return [[Setting(heat, weight) for weight in weights] for heat, weights in grid.items()]
 
 
-def compare(corpus: Corpus, settings: list[Setting], n_negatives: int, rng: np.random.Generator) -> Comparison:
-    """Measure not learning and each setting on queries that are held out in turn, and choose one of them.
+def compare(
+    corpus: Corpus,
+    settings: list[list[Setting]],
+    n_negatives: int,
+    rng: np.random.Generator,
+    progress: Callable[[str], Any] | None = None,
+) -> Comparison:
+    """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
-    In a fold, a setting continues from the metric of the one before it, which is about what its passes lead to. Two candidates are
-    compared by the paired differences of their reciprocal ranks and of their losses, each in standard errors, in sum. Where documents are
-    few, most right answers are first in any case, and ranks alone tell little; the loss counts all queries. It is measured at
-    the best of several temperatures for each candidate, because only the order of the cosines matters. The best setting has to be
-    better than not learning by one standard error; else the first one is chosen, if it is better at all.
+    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the chosen one
+    before it, which is about what its passes lead to.
 
     Parameters
     ----------
     corpus : Corpus
         At most ``MAX_COMPARED`` queries and about ``MAX_POOL`` documents of it take part.
-    settings : list of Setting
+    settings : list of list of Setting
+        From the most to the least cautious one.
     n_negatives : int
         As in :class:`RetrievalLearner`.
     rng : Generator
+    progress : callable, optional
+        Called with a line of text for each candidate.
     """
     corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
     n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
-    measures, losses = np.zeros((1 + len(settings), n, len(MEASURES))), np.zeros((1 + len(settings), n, len(heats)))
-    seconds = np.zeros(1 + len(settings))
-    for held, rest in _folds(n):
-        test = corpus.part(held)
-        passes = RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH)
-        for k, setting in enumerate([None, *settings]):
-            start = time.process_time()
+    folds = [
+        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH))
+        for held, rest in _folds(n)
+    ]
+    found = Comparison()
+
+    def measure(setting: Setting | None) -> None:
+        measures, losses, start = np.empty((n, len(MEASURES))), np.empty((n, len(heats))), time.process_time()
+        for held, test, passes in folds:
             if setting is not None:
-                passes.learn(setting, 2 if k == 1 else 1)
+                passes.learn(setting, 2 if found.best == 0 else 1)
             if is_interrupted():
                 raise KeyboardInterrupt
-            measures[k, held] = test.measures(passes.W)
-            losses[k, held] = np.transpose([test.losses(passes.W, heat) for heat in heats])
-            seconds[k] += time.process_time() - start
-    ranks = measures[:, :, MEASURES.index("MRR")]
-    least = losses[np.arange(len(losses)), :, losses.mean(axis=1).argmin(axis=1)]
+            measures[held], losses[held] = test.measures(passes.W), test.losses(passes.W, heats)
+        found.settings.append(setting)
+        found.measures.append(measures)
+        found.losses.append(losses[:, losses.mean(axis=0).argmin()])
+        found.seconds.append(time.process_time() - start)
+        if progress is not None:
+            progress(f"MRR {found.ranks(-1).mean():.3f} {found.names[-1]}")
 
-    def gain(a: int, b: int) -> float:
-        return _standard_errors(ranks[a] - ranks[b]) + _standard_errors(least[b] - least[a])
-
-    best = 1
-    for k in range(2, len(ranks)):
-        best = k if gain(k, best) > 0.0 else best
-    if not gain(best, 0) > CLEAR:
-        best = 1 if gain(1, 0) > 0.0 else 0
-    return Comparison([NOT_LEARNED, *map(str, settings)], measures, seconds, best)
+    measure(None)
+    chosen = [passes.W for *_, passes in folds]
+    for path in settings:
+        for setting in path:
+            for (*_, passes), W in zip(folds, chosen):
+                passes.W = W
+            measure(setting)
+            if found.prefers_last():
+                found.best = len(found.settings) - 1
+                chosen = [passes.W for *_, passes in folds]
+            if not found.ranks(-1).mean() > found.ranks(-2).mean():
+                break
+    return found
 
 
 def _standard_errors(gains: np.ndarray) -> float:
@@ -289,12 +340,6 @@ def _folds(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def unlearned(d: int, tol: float) -> SoftmaxResult:
     """The certified result of the problem without queries: the identity."""
     return softmax_metric(PairScores(np.zeros((0, d)), np.zeros((1, d))), np.zeros((0, 1)), temperature=1.0, tol=tol)
-
-
-def unit_rows(X: np.ndarray) -> np.ndarray:
-    """Rows of length 1; zero rows stay 0."""
-    length = np.sqrt(sq_norms(X))
-    return X / np.where(length > 0, length, 1.0)[:, None]
 
 
 def root_of(W: np.ndarray) -> np.ndarray:

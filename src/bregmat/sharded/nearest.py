@@ -15,11 +15,12 @@ import scipy
 
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
+from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve
+from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Checkpoint, Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, MatrixResult, Status
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
 from bregmat.sharded.local import LocalShards
@@ -27,8 +28,9 @@ from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
-from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.solvers.base import SOLVERS
 from bregmat.solvers.plan import Options
+from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
 
@@ -123,7 +125,7 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
 
 # ---------------------------------------------------------------------- the problem
 def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, options: Options) -> MatrixResult:
-    problem, span = _problem(settings, shards)
+    problem = _problem(settings, shards)
     save = None
     if isinstance(options.callback, Checkpoint):
         save = _Checkpoints(problem, coordinates, options.callback)
@@ -138,21 +140,11 @@ def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, op
             "sharded constraints must be all soft or all hard: a mixture needs a solver that holds all dual weights. Give hard "
             "constraints a large weight, or leave out executor and block_size."
         )
-    proof = outcome.certificate.in_units(problem)
-    return MatrixResult(
-        **replace(outcome, certificate=proof).shared(),
-        iterate=proof.iterate,
-        last=outcome.state.iterate,
-        coordinates=coordinates,
-        dual=proof.dual,
-        values=proof.values,
-        violation=problem.violation(outcome.certificate.values),
-        weight_span=span,
-    )
+    return problem.result(MatrixResult, outcome, coordinates)
 
 
-def _problem(settings: ShardSettings, shards: Shards) -> tuple[NearestMatrix, float]:
-    """The problem of all shards, and the ratio of the largest to the smallest slack weight. All shards are loaded."""
+def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:
+    """The problem of all shards, all of which are loaded."""
     kinds, counts, low, high = shards.reduce(Expression(_facts, SHARD), _join_facts)
     groups = [
         (kind, Column(shards, Expression(_rows_of_kind, SHARD, k)))
@@ -163,8 +155,8 @@ def _problem(settings: ShardSettings, shards: Shards) -> tuple[NearestMatrix, fl
     operator: Any = ShardedOperator(shards, len(c.t0))
     losses: Any = ShardedLosses(shards, groups)
     unit: Any = Column(shards, Expression(get_attribute, "unit", SHARD))
-    problem = NearestMatrix(settings.divergence, c.t0, operator, losses, unit, 0.0, c.scale)
-    return problem, (high / low if high > 0 else 1.0)
+    span = high / low if high > 0 else 1.0
+    return NearestMatrix(settings.divergence, c.t0, operator, losses, unit, scale=c.scale, weight_span=span)
 
 
 def _facts(shard: ShardRows) -> tuple[Any, np.ndarray, float, float]:
@@ -188,21 +180,23 @@ class _Checkpoints:
 
     def __call__(self, iterate: Iterate, step: int, objective: float, **trace: np.ndarray) -> None:
         none = np.zeros(0)
-        result = MatrixResult(
+        proof = MatrixCertificate(
+            iterate=iterate,
+            values=none,
+            dual=none,
+            objective=objective,
+            dual_bound=-np.inf,
+            upper=np.inf,
+            max_violation=np.nan,
+        )
+        outcome = Outcome(
             status=Status.UNKNOWN,
             exit_reason=ExitReason.INTERRUPTED,
-            objective=objective * self.problem.objective_scale,
-            dual_bound=-np.inf,
-            gap=np.inf,
-            max_violation=np.nan,
             n_iter=step,
-            iterate=iterate,
-            coordinates=self.coordinates,
-            dual=none,
-            values=none,
-            violation=none,
             trace=trace,
+            certificate=proof.in_units(self.problem),
         )
+        result = compose(MatrixResult, outcome, coordinates=self.coordinates, violation=none)
         self.checkpoint.keep(result)
 
     def at_step(self, step: int, state: Any) -> None:
@@ -213,8 +207,8 @@ class _Checkpoints:
 
 # ---------------------------------------------------------------------- soft rows
 def _solve_soft(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
-    solver = MirrorNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
-    if not isinstance(solver, MirrorNewton):
+    solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
+    if solver.name != SampledNewton.name:
         raise TypeError(f"sharded constraints with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
     try:
         solver.check(problem)

@@ -92,6 +92,9 @@ class ShardedOperator(Operator):
         moved._facts = self._facts
         return moved
 
+    def absolute(self) -> ShardedOperator:
+        return self._moved("absolute")
+
     def norms(self) -> Any:
         return self._column("norms")
 

@@ -25,7 +25,7 @@ class ShardRows:
     Attributes
     ----------
     operator, losses, unit
-        As in :class:`bregmat.certificates.problem.Nearness`.
+        As in :class:`bregmat.certificates.problem.NearestMatrix`.
     first : int
         Number of the first row among all rows.
     weight_range : (float, float)

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.certificates.problem import NearestMatrix
+from bregmat.engine.loop import Outcome, RunLog, solve_sequence
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import ExitReason, Status
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.compound import Stacked, with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
-from bregmat.run.loop import Outcome, RunLog, solve_sequence
-from bregmat.run.result import ExitReason, Status
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
 from bregmat.sharded.shard_rows import ShardRows
 from bregmat.solvers.plan import Options, plan_of
@@ -59,7 +59,7 @@ class WorkingSet:
         while True:
             outcome = self._solve_here(mu, steps)
             steps, proof = outcome.n_iter, outcome.certificate
-            p = problem.operator.congruence(proof.iterate.F).values_diagonal(proof.iterate.x)
+            p = proof.iterate.values(problem.operator)
             # Without a feasible point of the few rows there is none of all rows.
             is_over = outcome.status is Status.INFEASIBLE or not np.isfinite(proof.upper)
             found = np.zeros(0, np.int64) if is_over else self._most_violated(p)
@@ -118,9 +118,9 @@ class WorkingSet:
         """The outcome for all rows, whose values are p: the dual bound of the working set holds for all of them."""
         proof = here.certificate
         dual: Any = Column(self.shards, Expression(_scatter, SHARD, self.numbers, proof.dual))
-        worst = max(self.problem.violation(p).max(initial=0.0), proof.violation)
+        worst = max(self.problem.violation(p).max(initial=0.0), proof.max_violation)
         upper = proof.upper if worst <= FEASIBLE else np.inf
-        whole = replace(proof, values=p, dual=dual, violation=worst, upper=upper, missed=None)
+        whole = replace(proof, values=p, dual=dual, max_violation=worst, upper=upper, missed=None)
         status = here.status if here.status is Status.INFEASIBLE else whole.status(here.tol)
         conflict = None if here.conflict is None else self.numbers[here.conflict]
         return replace(here, certificate=whole, status=status, conflict=conflict)

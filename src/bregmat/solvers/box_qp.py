@@ -77,8 +77,9 @@ def minimize_in_box(
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """An approximate minimiser d, ``H d``, and whether the reduction was reached.
 
-    Each round solves on the free rows by conjugate gradients, projects, and searches along the projected direction. If the
-    generalised Cauchy point is better, it is taken instead: duplicate and dependent rows make H singular.
+    A model of LogDet without bounds and with few rows is factorised. Otherwise each round solves on the free rows by conjugate gradients,
+    projects, and searches along the projected direction. If the generalised Cauchy point is better, it is taken instead: duplicate and
+    dependent rows make H singular.
 
     Parameters
     ----------
@@ -90,6 +91,10 @@ def minimize_in_box(
     reduction : float
         Stops when the projected gradient has fallen by this factor; dimensionless.
     """
+    if _is_quick(model) and np.isinf(lower).all() and np.isinf(upper).all():
+        exact = _solve(model, np.arange(len(gradient)), -gradient)
+        if exact is not None:
+            return exact, model.product(exact), True
     d, q = np.zeros_like(gradient), gradient.copy()
     first = model.projected_norm(q, lower, upper)
     reached = False
@@ -225,6 +230,13 @@ def flops(model: Model, free: int) -> float:
     if free > n:
         return n * n * free
     return free**3 / 3 + (free * free * n if model.weight is not None else 0.0)
+
+
+def _is_quick(model: Model) -> bool:
+    """Whether the Gram matrix of all rows and its factor cost less than a few products with H."""
+    few, op = 4.0, model.operator
+    is_plain = op.is_rank_one and model.weight is None
+    return is_plain and float(op.c) ** 2 * (op.r + op.c / 3) <= few * op.product_flops()
 
 
 def minimize_exactly(

@@ -56,7 +56,7 @@ class LogDetScaling:
         ``T = V diag(t) V'``, with negative t.
     """
 
-    S = None
+    S = chord = None  # 1 everywhere
     order = 0  # eigenvalues of products that count in the mean complementarity
     link_defect = 0.0  # the link holds exactly
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bregmat.base.checks import check_flag, check_integer, check_positive
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import Nearness
-from bregmat.run.loop import SolverWithNeeds
+from bregmat.certificates.problem import NearestMatrix
+from bregmat.solvers.base import SolverWithNeeds
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
 
@@ -22,7 +21,7 @@ class CyclicState(ProjectionState):
 
     sweeps: list[dict[str, float]] = field(default_factory=list)
 
-    def violation(self, problem: Nearness) -> float:
+    def violation(self, problem: NearestMatrix) -> float:
         """The largest relative violation that the last sweep met, each row before its projection."""
         return self.sweeps[-1]["violation"] if self.sweeps else np.nan
 

@@ -13,10 +13,9 @@ from bregmat._kernels import eigen_update, outer_rows, von_neumann
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.base.checks import as_choice, check_flag, check_integer, check_positive, rows_text
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import Nearness
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
-from bregmat.run.loop import SolverWithNeeds
+from bregmat.solvers.base import SolverWithNeeds
 from bregmat.solvers.row_projections import ProjectionState, VonNeumannProjected, first_dual, row_bounds
 
 SERIES = ("row", "step", "log_dual_objective", "log_bound", "evaluations")
@@ -136,7 +135,7 @@ class BoostState(ProjectionState):
         t = it.lam - np.log(np.exp(it.lam).sum() / self.boost_rows.total)
         return VonNeumannProjected(it.divergence, it.t0, t, it.Vt).iterate()
 
-    def violation(self, problem: Nearness) -> float:
+    def violation(self, problem: NearestMatrix) -> float:
         """The largest relative violation that the last step met."""
         return self.worst
 

@@ -15,13 +15,13 @@ import numpy as np
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import armijo, eigvalsh
 from bregmat.base.threads import seconds_left
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import clip_dual, dual_bound
+from bregmat.certificates.problem import NearestMatrix, dual_bound
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
+from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, without_opposing_pairs
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.box_qp import Model, flops, minimize_exactly, minimize_in_box
-from bregmat.solvers.mirror_newton import Stage
+from bregmat.solvers.continuation import Stage
 
 # ratio of the cost of restoring hard rows to the remaining gain of the dual; 2 to 200 on random rows, both of second order
 RESTORING = 50.0
@@ -33,6 +33,7 @@ class _DualState(MatrixState):
     """A point of the dual, with what the next step needs of the last one."""
 
     iterate: Iterate
+    rows: Operator  # in the frame of the iterate
     dual: np.ndarray
     values: np.ndarray
     objective: float
@@ -82,7 +83,7 @@ class DualNewton(SolverWithNeeds):
         """The prior, or a warm start shrunk into the domain."""
         mu, parallel, share = np.zeros(problem.c), problem.parallel_rows, None
         if start is not None:
-            value, warm = dual_bound(problem, without_opposing_pairs(parallel, clip_dual(problem, start)))
+            value, warm = dual_bound(problem, without_opposing_pairs(parallel, problem.clip_dual(start)))
             if np.isfinite(value):
                 mu, share = warm, 1.0
         iterate = _iterate_at(problem, mu)
@@ -160,13 +161,10 @@ class DualNewton(SolverWithNeeds):
 
     def _model(self, state: _DualState) -> Model:
         """``H = A (Psi o A* .) + diag(xi')``, the Hessian of -g, with a small multiple of its diagonal added on hard rows."""
-        problem = state.stage.problem
-        S = state.iterate.S  # Psi = S o S; None stands for 1
-        X = problem.operator.congruence(state.iterate.F)
+        problem, X, Psi = state.stage.problem, state.rows, state.iterate.Psi
         _, slope = problem.losses.relaxed(state.dual)
-        Psi = None if S is None else S * S
         diagonal = X.squared_norms(Psi)
-        if S is not None and not S.all():  # the link has a kink (Frobenius): curvature may vanish
+        if Psi is not None and not Psi.all():  # the link has a kink (Frobenius): curvature may vanish
             diagonal = diagonal + 1e-6 * problem.operator.squared_norms(None)
         diagonal = diagonal + slope
         slope = slope + np.where(problem.losses.hard, self._proximal_term(state), 1e-12) * diagonal
@@ -201,16 +199,15 @@ def _iterate_at(problem: NearestMatrix, mu: np.ndarray) -> Iterate | None:
 
 def _cost(problem: NearestMatrix, iterate: Iterate, mu: np.ndarray) -> float:
     """``-g(mu) = phi*(T) - phi*(T0) + sum loss*``."""
-    D = problem.divergence
-    smooth = iterate.logdet if iterate.x is None else D.conjugate(iterate.t) - D.constant(problem.t0)
-    return smooth + float(problem.losses.conjugate(mu).sum())
+    return iterate.conjugate() + float(problem.losses.conjugate(mu).sum())
 
 
 def _measured(
     problem: NearestMatrix, stage: Stage, iterate: Iterate, mu: np.ndarray, parallel: ParallelRows
 ) -> _DualState:
     """A state at mu: values and gradient in the stage; objective and, if every row is soft, exact gap of the problem."""
-    p = problem.operator.congruence(iterate.F).values_diagonal(iterate.x)
+    rows = problem.operator.congruence(iterate.F)
+    p = rows.values_diagonal(iterate.x)
     xi, _ = stage.problem.losses.relaxed(mu)
     cost = _cost(stage.problem, iterate, mu)
     signal, objective = np.inf, -cost
@@ -219,7 +216,7 @@ def _measured(
         L = problem.losses
         signal = L.value(p) + float((L.conjugate(mu) - mu * p).sum())
         objective = signal - (cost if stage.is_last else _cost(problem, iterate, mu)) if signal < np.inf else np.nan
-    return _DualState(iterate, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
+    return _DualState(iterate, rows, mu, p, objective, signal, False, stage, cost, xi - p, parallel)
 
 
 def _in_next_stage(problem: NearestMatrix, state: _DualState) -> _DualState:

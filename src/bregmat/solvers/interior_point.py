@@ -17,9 +17,9 @@ import numpy as np
 
 from bregmat.base.checks import check_positive
 from bregmat.base.linalg import EPS, add_diagonal, eigh, eigvalsh, symmetrize
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.run.loop import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
 from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step
 
 
@@ -175,11 +175,10 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
     iterate: Iterate
     if isinstance(iterate_at_prior(D, t0), Factored):
         iterate = Factored(at.factor, 2.0 * float(np.linalg.slogdet(at.factor)[1]))
-        p = problem.operator.congruence(at.factor).values_diagonal(None)
     else:
         U, sigma, _ = np.linalg.svd(at.factor)
         iterate = Spectral(D, t0, D.link(sigma**2), U)
-        p = problem.operator.congruence(U).values_diagonal(sigma**2)
+    p = iterate.values(problem.operator)
     # a hard row with slack is reported without its multiplier, which is of size tau: restoration moves rows that have one
     idle = L.hard & (L.sense != 0) & (at.slack * strength > np.abs(m))
     mu = np.where(idle, 0.0, m) / problem.unit

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
-from bregmat.operators.linear_maps import Operator, smat, svec
+from bregmat.operators.linear_maps import Operator, smat, svec, weighted_by
 from bregmat.solvers.preconditioners import fourth_moment, heavy_block, heavy_rows
 
 SHARED_FLOPS = 2e10  # a factorisation below this costs less than conjugate gradients for several right-hand sides
@@ -100,8 +101,7 @@ def _over_entries(
     refinements, finer = 4, 1e-3  # finer: one long run of conjugate gradients costs less than two
     h = 1.0 / d
 
-    def metric(X: np.ndarray) -> np.ndarray:
-        return X if S is None else S * X
+    metric = partial(weighted_by, S)
 
     def solve(rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         y, left, steps, worst = np.zeros(op.c), rhs, 0, np.inf
@@ -128,13 +128,13 @@ def _product(op: Operator, h: np.ndarray, S: np.ndarray | None, single: bool) ->
     weighted = op.weighted(h)
 
     def product(E: np.ndarray) -> np.ndarray:
-        X = E if S is None else S * E
+        X = weighted_by(S, E)
         if single:
             size = float(np.abs(X).max())
             W = size * weighted((X / size).astype(np.float32)).astype(np.float64)
         else:
             W = weighted(X)
-        return E + (W if S is None else S * W)
+        return E + weighted_by(S, W)
 
     return product
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.linalg import EPS
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.objective.row_losses import RowLosses
 from bregmat.solvers.cone_scalings import LogDetScaling, Scaling, SlackScaling, corrections, largest_step
 from bregmat.solvers.newton_system import row_system
@@ -188,7 +188,7 @@ class PathEquations:
         self.chord = at.bounds.chord(at.relaxed, at.weights, at.tau)
         self.ratio = np.where(self.free, 0.0, at.slack / self.lam)
         S = self.scaling.S
-        size = self.rows.squared_norms(None if S is None else S * S) / (self.unit * self.unit)
+        size = self.rows.squared_norms(self.scaling.chord) / (self.unit * self.unit)
         proximal = np.where(problem.losses.hard & self.free, PROXIMAL * size, 0.0)
         diagonal = self.chord + self.ratio + proximal
         self._solve = row_system(self.rows, diagonal, self.unit, S, self.linear_tol, at.cg_steps)

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
+from bregmat.engine.loop import Solver
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import SOLVERS, Solver
+from bregmat.solvers.base import SOLVERS
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.definite_boost import DefiniteBoost
 from bregmat.solvers.dual_newton import DualNewton
 from bregmat.solvers.interior_point import InteriorPoint, is_nearly_linear
-from bregmat.solvers.mirror_newton import MirrorNewton
+from bregmat.solvers.sampled_newton import SampledNewton
 
-for solver_class in (MirrorNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
+for solver_class in (SampledNewton, DualNewton, InteriorPoint, CyclicProjection, DefiniteBoost):
     SOLVERS.add(solver_class)
 # the solvers of "auto" with their settings
-MIRROR, DUAL, INTERIOR, FROM_AFAR = MirrorNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
+MIRROR, DUAL, INTERIOR, FROM_AFAR = SampledNewton(), DualNewton(), InteriorPoint(), InteriorPoint(ahead=1e6)
 MAX_FACTOR_FLOPS = 2e11  # operations of a factorisation above which mirror Newton with conjugate gradients costs less
 MAX_ITER = 300  # steps of the plan of "auto"; a solver that is asked for by name has its own limit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The arguments of :func:`bregmat.nearest_metric` other than points, prior and constraints."""
 

@@ -18,13 +18,12 @@ from bregmat._kernels import von_neumann as von_neumann_kernels
 from bregmat._kernels.arrays import EigenWork, OuterRows, RowBounds
 from bregmat.base.linalg import add_diagonal, cholesky, eigh, logdet_of_factor, triangular_inverse
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import clip_dual, dual_bound
+from bregmat.certificates.problem import NearestMatrix, dual_bound
 from bregmat.coordinates.priors import Factored, Iterate, Spectral
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.compound import SignedSums, Stacked
 from bregmat.operators.linear_maps import Operator, RankOneRows
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 
 COUNTS = ("skipped", "held", "projections", "evaluations")
 
@@ -41,7 +40,7 @@ def row_bounds(problem: NearestMatrix) -> RowBounds:
 def first_dual(problem: NearestMatrix, start: np.ndarray | None) -> np.ndarray:
     """The given dual weights, shrunk into the domain; zeros without them."""
     if start is not None:
-        value, mu = dual_bound(problem, clip_dual(problem, start))
+        value, mu = dual_bound(problem, problem.clip_dual(start))
         if np.isfinite(value):
             return mu.copy()
     return np.zeros(problem.c)
@@ -74,7 +73,7 @@ class ProjectionState(MatrixState):
     @cached_property
     def values(self) -> np.ndarray:
         """Values of all rows at the matrix."""
-        return self.operator.congruence(self.iterate.F).values_diagonal(self.iterate.x)
+        return self.iterate.values(self.operator)
 
     def progress(self, objective: float, corrected: bool) -> dict[str, Any]:
         """Objective, signal and idle of the next state; without corrections the bound need not rise."""

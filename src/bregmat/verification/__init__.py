@@ -5,12 +5,13 @@ Nothing here imports code that solvers or certificates compute with. A verificat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bregmat.margin.problem import MarginProblem
+from bregmat.engine.result import STEERING, Result
+from bregmat.nearest import is_for_blocks
 from bregmat.verification import (  # noqa: F401 - each registers its kinds of result
     correlation_input,
     correlations,
@@ -21,12 +22,13 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
     semidefinite,
     vectors,
 )
-from bregmat.verification.figures import Verification, own_figures, recompute
+from bregmat.verification.figures import MissingArguments, Verification, own_figures, recompute
+from bregmat.verification.saved import check_without_data
 
 __all__ = ["Verification", "verify"]
 
 
-def verify(problem: Any, result: Any) -> Verification:
+def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     """Recompute all claims of a result from its point and its dual weights alone.
 
     The code is independent of all solvers and certificates: it decomposes the prior again and writes every constraint from its formula. It
@@ -37,18 +39,16 @@ def verify(problem: Any, result: Any) -> Verification:
 
     Parameters
     ----------
-    problem : mapping or None
-        The arguments of the call that made the result, by name: ``{"prior": K, "constraints": c, "divergence": "logdet"}`` for
-        :func:`nearest_kernel`, with ``X`` for :func:`nearest_metric` and the ``result_`` of estimators; ``{"A": A, "b": b}`` for
-        :func:`nnqp`, ``{"X": X, "y": y}`` for :func:`nonnegative_least_squares`, ``{"C": C}`` for :func:`nearest_correlation`
-        and :func:`shrink_correlation`, ``{"C": C, "n_factors": k}`` for :func:`factor_correlation`,
-        ``{"C": C, "constraints": c}`` for :func:`semidefinite_program`, ``{"X": X, "n_neighbors": k}`` for :func:`unfold`,
-        ``{"graph": graph}`` for :func:`balanced_cut`, ``{"x0", "A", "b", "sense"}`` for :func:`nearest_distribution`, ``{"H",
-        "y"}`` for :func:`boost_hypotheses`, and ``{"kernel": K, "signs": y}`` with the kernel matrix for :class:`MarginSVC`.
-        Options that do not change the problem (``tol``, ``solver``) are ignored. If None, the figures of the result are only
-        compared with each other, as for a model file without its data.
-    result : Result
-        The result of that call.
+    result : Result or fitted learner
+        The result of a call, whose arguments it remembers (``result.call``); or a learner with a ``result_``.
+    X : array-like, optional
+        The points. Of a learner they take the place of those of ``fit``.
+    **arguments
+        All arguments of the call, by name, in place of the remembered ones: ``verify(result, prior=K, constraints=c)`` for
+        :func:`nearest_kernel`. A result from a model file or a pickle has no others: without them its figures are compared with each
+        other, and its point is checked as far as possible. Options that do not change the problem, such as
+        ``tol``, are ignored. For :class:`MarginSVC` they are ``kernel``, the kernel matrix, and ``signs``, the labels as +1 and -1, with
+        ``C``, ``sample_weight``, ``squared_hinge`` and ``intercept``.
 
     Returns
     -------
@@ -62,25 +62,57 @@ def verify(problem: Any, result: Any) -> Verification:
     Notes
     -----
     The definition of the problem is shared with the solvers: ``phi``, its link and the inverse of the link, the losses, and the
-    rule that assigns losses to constraints. A problem of order r with c constraints costs about ``60 r^3 + 4 c r^2`` operations.
+    rule that assigns losses to constraints. A problem of order r with c constraints costs about ``60 r^3 + 4 c r^2`` operations. Remembered
+    arguments are not copied: an array that has changed since the call makes the verification fail.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_kernel, verify
     >>> K, constraints = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
-    >>> found = verify({"prior": K, "constraints": constraints}, nearest_kernel(K, constraints))
+    >>> result = nearest_kernel(K, constraints)
+    >>> found = verify(result)
     >>> print(found.holds, found.status, found.problems)
     True OPTIMAL []
+    >>> verify(result, prior=2 * K, constraints=constraints).holds  # another problem than the one that was solved
+    False
     """
+    if X is not None:
+        arguments = {"X": X} | arguments
+    model = result
+    if not isinstance(result, Result):
+        result, arguments = _of_learner(result, arguments)
+    if not isinstance(getattr(result, "dual", np.zeros(0)), np.ndarray):  # columns that stay with sharded rows
+        result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
     found = own_figures(result)
-    if problem is None:
-        found.unchecked.append(
-            "the problem is not at hand: only the result's own figures were compared with each other"
-        )
+    problem = {name: value for name, value in (arguments or result.call or {}).items() if name not in STEERING}
+    if is_for_blocks(None, None, *problem.values()):
+        found.unchecked.append("constraints and points that are not in memory are not read: pass them as arrays")
         return found
-    if not isinstance(problem, Mapping | MarginProblem):
-        raise TypeError(f"problem must be a mapping of arguments, or None; got {type(problem).__name__}.")
-    with np.errstate(all="ignore"):
-        recompute(result, problem, found)
+    try:
+        with np.errstate(all="ignore"):
+            recompute(result, problem, found)
+    except MissingArguments as missing:
+        if arguments:
+            raise
+        check_without_data(result, model, found)
+        found.unchecked.append(f"the call is not known, because model files and pickles contain no data: {missing}")
     return found
+
+
+def _of_learner(learner: Any, arguments: dict[str, Any]) -> tuple[Result, dict[str, Any]]:
+    """The result of a fitted learner, and the arguments to verify it with; none if only the remembered ones are."""
+    results = getattr(learner, "result_", None)
+    if isinstance(results, list):
+        raise TypeError(
+            f"a {type(learner).__name__} of {len(results)} machines has as many results: verify each of result_."
+        )
+    if not isinstance(results, Result):
+        raise TypeError(
+            f"result must be a result of this library, or a fitted learner that has one as result_; got {type(learner).__name__}."
+        )
+    if set(arguments) == {"X"} and results.call is not None:
+        if "X" not in results.call:
+            raise TypeError(f"the problem of this {type(learner).__name__} has no X: leave it out.")
+        arguments = results.call | arguments
+    return results, arguments

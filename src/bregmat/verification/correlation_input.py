@@ -11,7 +11,7 @@ import scipy.sparse
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.shrink import ShrinkResult
 from bregmat.base.checks import as_numbers
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 

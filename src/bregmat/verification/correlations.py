@@ -9,8 +9,8 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.threads import cached_property
-from bregmat.certificates.status import Status
 from bregmat.coordinates.priors import RANK_TOL
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefinite, numbers, unit_of

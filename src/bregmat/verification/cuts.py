@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from bregmat.applications.cut.result import CutResult
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import Verification, check_arguments, recompute
 

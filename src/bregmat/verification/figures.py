@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
 from bregmat.constraints.constraints import Constraints
-from bregmat.run.result import Result
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 
 ROUNDING = float(np.finfo(float).eps)
 CLOSE = 1e-8  # relative difference between a claimed figure and the recomputed one that counts as rounding
@@ -47,7 +47,7 @@ class Verification:
     --------
     >>> from bregmat import nnqp, verify
     >>> A, b = [[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0]
-    >>> found = verify({"A": A, "b": b}, nnqp(A, b))
+    >>> found = verify(nnqp(A, b))
     >>> found.holds, "objective" in found.figures
     (True, True)
     """
@@ -218,12 +218,12 @@ def own_figures(result: Result) -> Verification:
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
     found = Verification(result.status, result.status, result=result)
-    if result.status not in result.statuses:
+    if result.status not in result._kind.statuses:
         found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
         return found
     _consistent(result, found)
     # quadratic programs allow larger violations than other problems
-    met = result.has_priced_errors or result.max_violation <= 10 * FEASIBLE
+    met = result._kind.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
         found.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
     if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:
@@ -251,7 +251,7 @@ def _consistent(result: Result, found: Verification) -> None:
         return
     if not bound < np.inf:
         found.problem(f"{result.status} with the lower bound {bound:g}")
-    if np.isfinite(gap) and result.gap_is_ratio:
+    if np.isfinite(gap) and result._kind.gap_is_ratio:
         apart = objective - bound
         rounding = EXACT * abs(apart) + 64 * ROUNDING * (abs(objective) + abs(bound))
         if not gap * unit >= apart - rounding:
@@ -261,6 +261,10 @@ def _consistent(result: Result, found: Verification) -> None:
 
 
 # -------------------------------------------------------------------- shared by several kinds of problems
+class MissingArguments(ValueError):
+    """The arguments are not those of the call that made a result."""
+
+
 def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
     """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
@@ -268,7 +272,7 @@ def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterab
     """
     names = set(given)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise ValueError(f"problem must hold {wanted}; got {', '.join(map(repr, given))}.")
+        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, given)) or 'none'}.")
 
 
 def check_dual(result: Any, constraints: Constraints) -> None:

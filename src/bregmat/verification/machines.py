@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.kernels.sources import Precomputed
 from bregmat.margin.hulls import coinciding
+from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
-from bregmat.verification.extended import arithmetic, precision_text, unit_of
+from bregmat.verification.extended import arithmetic, numbers, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute
 
 LARGEST = 4000  # number of samples up to which the kernel matrix is formed
@@ -32,11 +33,11 @@ def _(result: MarginResult, problem: Any, found: Verification) -> None:
 class WrittenMachine:
     """The problem: labels ``signs`` (n,), bounds ``upper`` of the weights (0 excludes a sample), ``ridge`` of the squared hinge."""
 
-    def __init__(self, problem: Any) -> None:
+    def __init__(self, problem: Mapping[str, Any]) -> None:
         self.given: Any = None  # the kernel of a MarginProblem
-        if not isinstance(problem, Mapping):
-            self.signs, self.upper, self.ridge, self.given = problem.signs, problem.upper, problem.ridge, problem.kernel
-            self.has_intercept = problem.intercept
+        if isinstance(made := problem.get("problem"), MarginProblem):
+            self.signs, self.upper, self.ridge, self.given = made.signs, made.upper, made.ridge, made.kernel
+            self.has_intercept = made.intercept
             return
         wanted = "the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, squared_hinge and intercept"
         check_arguments(problem, wanted, "kernel signs")
@@ -53,7 +54,9 @@ class WrittenMachine:
         """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
         if self.given is not None:
-            self.kernel = self.given.block(np.arange(n), np.arange(n))
+            points, is_linear = self.given.exact(np.arange(n))
+            # of the points as they were given, not as they were centred
+            self.kernel = numbers(points @ points.T) if is_linear else self.given.block(np.arange(n), np.arange(n))
         on = np.flatnonzero(result.alpha)
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
         found.precision = precision_text(real)

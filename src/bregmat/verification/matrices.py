@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 import scipy
 
+from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.points import as_points
+from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.row_losses import WeightedBounds
-from bregmat.run.result import MatrixResult
 from bregmat.verification import extended
 from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
@@ -39,12 +40,16 @@ UNCERTAIN = 1e-6  # rounding of the value of a row, relative to its unit, above 
 MAX_COLUMNS = 300  # columns of data up to which the learned matrix is read from its map B; above, from the factor
 WORTH = 10.0  # a proof of infeasibility must exceed the effect of rounding of the prior's range by this factor
 OPTIONS = "prior X constraints divergence loss slack_weight"
-IGNORED = "solver tol max_iter max_seconds warm_start callback executor block_size"
 
 
 @recompute.register
 def _(result: MatrixResult, problem: Any, found: Verification) -> None:
     Recomputation(problem, result).report(found)
+
+
+@recompute.register
+def _(result: SoftmaxResult, problem: Any, found: Verification) -> None:
+    found.unchecked.append("problems of softmax_metric are not recomputed")
 
 
 class Recomputation:
@@ -63,20 +68,21 @@ class Recomputation:
 
     def __init__(self, arguments: Mapping[str, Any], result: MatrixResult) -> None:
         wanted = "the arguments of nearest_kernel (prior, constraints, ...) or nearest_metric (X, constraints, ...)"
-        known = f"{OPTIONS} {IGNORED}".split()
-        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=known)
+        check_arguments(arguments, wanted, "prior constraints", "X constraints", known=OPTIONS.split())
         self.result, self.constraints = result, arguments["constraints"]
         if not isinstance(self.constraints, Constraints):
-            raise TypeError(f"problem: constraints must be Constraints; got {type(self.constraints).__name__}.")
+            raise TypeError(f"constraints must be Constraints; got {type(self.constraints).__name__}.")
         self.divergence = DIVERGENCES.resolve(arguments.get("divergence", "logdet"))
         self.is_metric = "X" in arguments
         check_dual(result, self.constraints)
         self.points: Any = as_points("X", arguments["X"]) if self.is_metric else None
         prior: Any = arguments.get("prior")
+        if isinstance(prior, Factor) and isinstance(prior.G0, CheckedPoints):  # of a learner
+            prior = Factor(prior.G0.points)
         if prior is not None and not isinstance(prior, Factor):
             prior = as_matrix("prior", prior, symmetric=True, sparse="dense")
         elif prior is None and not self.is_metric:
-            raise TypeError("problem: prior must be a matrix or a Factor; got None.")
+            raise TypeError("prior must be a matrix or a Factor; got None.")
         n = (prior.G0 if isinstance(prior, Factor) else prior).shape[0] if self.points is None else self.points.shape[0]
         self.constraints.check_range(n)
         order, c = len(result.coordinates.t0), self.constraints.n_constraints
@@ -224,13 +230,13 @@ class Recomputation:
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
-        gap = (upper - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
+        # an infinite objective beside UNKNOWN claims nothing
+        claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
+        blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
+        gap = (upper + blur / 16.0 - bound + lost) / size if is_feasible and np.isfinite(bound) else np.inf
         # rounding of the bound grows with the dual weights, which are part of the claim: it is not allowed to the objective
         allowed = CLOSE * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
-        # an infinite objective beside UNKNOWN claims nothing
-        claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
-        blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0
         if is_feasible and claims_objective:
             found.compare("objective", objective, allowed + blur)
         found.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))

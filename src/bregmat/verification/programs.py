@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.quadratic.result import QPResult
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import CLOSE, EXACT, ROUNDING, Verification, check_arguments, recompute

@@ -10,11 +10,12 @@ import numpy as np
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
-from bregmat.run.result import MatrixResult, Result
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.result import Result
+from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import (
     CLOSE,
@@ -39,7 +40,7 @@ FALLING = 1e-9  # the objective must decrease along a direction by this fraction
 
 @recompute.register
 def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
-    known = {"C", "constraints", "slack_weight", "tol", "max_iter", "max_seconds", "callback"}
+    known = {"C", "constraints", "slack_weight"}
     check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
     C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
     check_dual(result, rows)
@@ -151,7 +152,6 @@ class _Program:
 @recompute.register
 def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
     known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
-    known |= {"tol", "max_iter", "max_seconds", "callback"}
     check_arguments(problem, "the arguments of unfold", "X", known=known)
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
     given: dict[str, Any] = defaults | dict(problem)

@@ -9,9 +9,9 @@ import numpy as np
 
 from bregmat.applications.simplex.boosting import BoostResult
 from bregmat.applications.simplex.nearest import DistributionResult
-from bregmat.certificates.problem import FEASIBLE
-from bregmat.certificates.status import Status
 from bregmat.constraints.columns import sense_codes
+from bregmat.engine.problem import FEASIBLE
+from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     CLOSE,

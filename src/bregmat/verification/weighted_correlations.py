@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
-from bregmat.certificates.status import Status
+from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
 from bregmat.verification.extended import eigenvalues, numbers, unit_of

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.certificates.status import Status
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
+from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
 from bregmat.verification.figures import ROUNDING, Verification
 
@@ -112,9 +112,10 @@ class WrittenRows:
         """
         c = self.constraints.n_constraints
         p, noise = np.zeros(c, dtype=self.real), np.zeros(c)
-        G = np.where(self.dead[:, None], 0, G)
         first, second, sign = self.terms
-        Y = G[first] + sign[:, None] * G[second] if B is None else self.raw @ B
+        whole = G[first] + sign[:, None] * G[second] if B is None else self.raw @ B
+        G0 = np.where(self.dead[:, None], 0, G)
+        Y = G0[first] + sign[:, None] * G0[second] if B is None else whole.copy()
         Y[self.vanished] = 0.0
         lengths = np.sqrt((Y * Y).sum(axis=1))
         if B is None:
@@ -123,10 +124,13 @@ class WrittenRows:
         else:  # rounding of the vectors and of the entries of B
             entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
             blur = self.rounding * self.rounded + ROUNDING * np.sqrt(entries)
+        blur = blur + np.sqrt(((whole - Y) ** 2).sum(axis=1))  # what counts as 0 is rounding
         np.add.at(p, self.owner, self.coef * lengths**2)
         np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
         for row, (A, _) in self.matrices.items():
-            p[row], noise[row] = _value(self.constraints.matrix(row), G) if A.any() else (0.0, 0.0)
+            p[row], noise[row] = _value(self.constraints.matrix(row), G)
+            if not A.any():  # it counts as 0, and 0 <= 0 holds
+                p[row], noise[row] = 0.0, (noise[row] + abs(float(p[row]))) * (self.constraints.bound[row] != 0)
         p[self.zero], noise[self.zero] = 0.0, 0.0
         return p, noise
 
@@ -150,9 +154,16 @@ class WrittenRows:
         # M itself, not |M|: vectors with large weights are often in the null space of M
         pulled = np.linalg.norm(self.V.astype(float) @ M, axis=1) if len(w) else w
         vague = float((w * turned * (2.0 * pulled + turned * float(size.max(initial=0.0)))).sum())
-        return vague + sum(
-            ROUNDING * abs(float(y[row])) * float((N * size).sum()) for row, (_, N) in self.matrices.items() if y[row]
-        )
+        for row, (_, N) in self.matrices.items():
+            C = self.constraints.matrix(row)
+            if y[row] and isinstance(C, LowRankMatrix):
+                moved = self.rounding * np.abs(C.vectors.T) @ np.linalg.norm(self.Z, axis=1)
+                pulled = np.linalg.norm((C.vectors.T @ self.Z) @ M, axis=1)
+                error = moved * (2.0 * pulled + moved * float(size.max(initial=0.0)))
+                vague += abs(float(y[row])) * float(np.abs(C.weights) @ error)
+            elif y[row]:
+                vague += ROUNDING * abs(float(y[row])) * float((N * size).sum())
+        return vague
 
     def weight_of_turning(self, y: np.ndarray) -> float:
         """``sum |y_i| |C_i|`` for rows ``<C_i, Z M Z'>``: the factor of squared errors of the columns of P."""

@@ -178,6 +178,35 @@ def transform(
     note(f"{n:,} points in {dims} dimensions written to {out}")
 
 
+_RELEVANT_FILE = """
+RELEVANT is a table with the columns query and document: a document that answers a query. A column grade holds how well (1 by default).
+Both are named by the column id of their files, or by row numbers from 0. Without RELEVANT, row i of DOCUMENTS answers row i of QUERIES.
+
+`bregmat transform MODEL FILE --out FILE` maps queries and documents alike; rank them by the cosine of the mapped vectors.
+"""
+
+
+@app.command(cls=Command, epilog=paragraphs(_RELEVANT_FILE))
+def retrieve(
+    queries: Annotated[Path, typer.Argument(metavar="QUERIES", help=POINTS.replace("Points", "Vectors of queries"))],
+    documents: Annotated[Path, typer.Argument(metavar="DOCUMENTS", help="Vectors of documents, of as many columns.")],
+    relevant: Annotated[
+        File,
+        typer.Argument(metavar="RELEVANT", help=f"Right answers, see below: {TABLES}", show_default=False),
+    ] = None,
+    out: ModelOut = None,
+    seed: Annotated[int, number("Seed of the held-out queries.", "--seed")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Learn a map for the embeddings of queries and documents from right answers."""
+    from bregmat_app.cli.retrieving import learn_retrieval
+
+    with bad_input():
+        check_outputs({"--out": out}, [queries, documents, relevant])
+        code = learn_retrieval(queries, documents, relevant, out, seed=seed, quiet=quiet)
+    raise typer.Exit(code)
+
+
 @app.command(cls=Command)
 def inspect(model: ModelFile) -> None:
     """Show what a model file holds: what it was learned from, its settings and its certificate or loss."""

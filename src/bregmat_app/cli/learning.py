@@ -11,12 +11,13 @@ import numpy as np
 import typer
 
 from bregmat.base.html import SummaryRow, listed, number
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.result import SolverError
 from bregmat.estimators import MetricLearner
 from bregmat.io import ModelCheckpoint, load, open_constraints, open_points, save
 from bregmat.nearest import nearest_metric
 from bregmat.plots._style import require_matplotlib
-from bregmat.run.result import MatrixResult, SolverError
 from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput, read_input
 from bregmat_app.cli.measure import (

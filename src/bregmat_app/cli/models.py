@@ -7,11 +7,11 @@ import numpy as np
 from rich.table import Table
 
 from bregmat.base.html import listed
+from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
 from bregmat.io.points import points_source
 from bregmat.io.tables import column_names
 from bregmat.online import MatrixExponentiatedGradient
-from bregmat.run.result import Result
 from bregmat.verification.saved import verify_saved
 from bregmat_app.cli import show
 from bregmat_app.cli.learning import is_any_hard

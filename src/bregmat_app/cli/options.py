@@ -190,7 +190,7 @@ class MetricOptions:
         from bregmat.estimators.linear_maps import PRIORS
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.objective.losses import LOSSES
-        from bregmat.run.loop import SOLVERS
+        from bregmat.solvers.base import SOLVERS
 
         as_choice("--prior", self.prior, ("auto", *PRIORS))
         as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))

@@ -12,11 +12,12 @@ import scipy.sparse as sp
 from bregmat.base.linalg import eigh
 from bregmat.base.points import CheckedPoints
 from bregmat.base.sampling import sq_distances
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
+from bregmat.engine.status import Status
 from bregmat.estimators.linear_maps import inverse_deviations
 from bregmat.nearest import nearest_metric
-from bregmat.run.result import MatrixResult, Status
 from bregmat.typing import LossName
 from bregmat_app.label.answers import AnsweredRows
 

@@ -17,8 +17,8 @@ from bregmat_app.report.held_out import HeldOut
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from bregmat.certificates.result import MatrixResult
     from bregmat.constraints.constraints import Constraints
-    from bregmat.run.result import MatrixResult
 
 
 TOLERANCE = 1e-3  # relative violation up to which a row counts as met, as in Constraints.satisfied

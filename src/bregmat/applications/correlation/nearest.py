@@ -19,20 +19,22 @@ from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.coordinates.priors import RANK_TOL
+from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.run.loop import Outcome, RunLog, Solver, solve, solve_sequence
-from bregmat.run.result import Record
 from bregmat.solvers.dual_newton import DualNewton
+from bregmat.solvers.plan import FROM_AFAR
 from bregmat.typing import DivergenceName, Labels, Table
 
 QUICK = 25  # steps of Newton's method with fixed entries before another method is tried; most problems take 5 to 20
+QUICK_LOGDET = 8  # the same for LogDet; most problems take 3 to 10 steps
 LEAST_PIVOT = 1e-10  # of the Cholesky factorisation of a LogDet prior with a unit diagonal
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_correlation(
     C: Table,
     *,
@@ -105,7 +107,8 @@ def nearest_correlation(
     Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further constraints, and the shift ``X = min_eig I + Y`` for a
     smallest eigenvalue. With fixed entries and at most 4000 free ones, 25 such steps are followed by an interior-point method in
     the free entries, if the problem is not solved by then. Von Neumann: Newton's method with another link. LogDet: Newton's method
-    with the Hessian ``X o X``; Kulis 2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the
+    with the Hessian ``X o X``, and after 8 steps the interior-point method of :func:`bregmat.nearest_kernel`, unless Newton's method
+    converges fast; Kulis 2009, section 3.2, projects onto one diagonal entry at a time. The certificate is that of the
     returned matrix, ``D^-1/2 X D^-1/2`` for the last iterate X with the diagonal D. Fixed entries are written into it. If that makes
     an eigenvalue too small, the matrix is moved towards the fixed entries with 0 elsewhere, where these are definite.
 
@@ -172,7 +175,7 @@ def nearest_correlation(
     return _result_of(outcome, given, problem.entries.rows, **facts)
 
 
-@warns_if_interrupted
+@returns_result
 def factor_correlation(
     C: Table,
     n_factors: int,
@@ -292,14 +295,15 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput) -> CorrelationProb
 def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
     """The outcome of Newton's method for the divergence, of the general one on the complement of null vectors, or of a plan.
 
-    With fixed entries Newton's method has ``QUICK`` steps, more if it converges fast. Then the interior-point method follows.
+    With fixed entries Newton's method has ``QUICK`` steps, more if it converges fast. Then the interior-point method follows. So does that
+    of problem (P) for LogDet, with a start far from the prior.
     """
     newton: Solver = EntryNewton() if problem.is_whole else DualNewton()
-    if problem.divergence.is_congruence_invariant:
-        newton = LogDetNewton()
     limit = newton.max_iter if max_iter is None else max_iter
     plan = [(newton, limit)]
-    if problem.entries.has_pairs and problem.is_whole:
+    if problem.divergence.is_congruence_invariant:
+        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (FROM_AFAR, limit)]
+    elif problem.entries.has_pairs and problem.is_whole:
         path = FreeEntryPath()
         with suppress(TypeError):  # too many entries are free
             path.check(problem)
@@ -311,9 +315,7 @@ def _result_of(
     outcome: Outcome, given: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
 ) -> CorrelationResult:
     """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
-    proof, story = outcome.certificate, outcome.shared()
-    if outcome.conflict is not None:
-        story["conflict"] = rows[outcome.conflict]
-    residual = float(np.linalg.norm(proof.X - (given.C if near is None else near)))
-    own = {"divergence": "frobenius", "dual": proof.dual, "factor": proof.factor, "null_space": proof.null_space}
-    return CorrelationResult(**story, **given.form, **own | more, X=proof.X, residual=residual, rows=rows)
+    residual = float(np.linalg.norm(outcome.certificate.X - (given.C if near is None else near)))
+    conflict = None if outcome.conflict is None else rows[outcome.conflict]
+    own = given.form | {"divergence": "frobenius"} | more
+    return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)

@@ -118,6 +118,10 @@ class EntryNewton:
     Qi and Sun, A quadratically convergent Newton method for computing the nearest correlation matrix (2006), with fixed entries as
     further rows. Each trial of a step costs one eigendecomposition, and each product ``4 n^2 k`` operations: k is the number of
     eigenvalues of the less frequent sign (von Neumann: n).
+
+    :class:`bregmat.solvers.dual_newton.DualNewton` solves the same problem as (P) in about twice the time (n = 20 to 500): in the
+    eigenvectors of the prior, the adjoint and the frame of each trial cost two more products of order n, and so do all products with
+    the Hessian; the restored matrix needs another eigendecomposition.
     """
 
     name: ClassVar[str] = "entry_newton"

@@ -18,7 +18,7 @@ import numpy as np
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.applications.semidefinite.path import LogDetPath, PathState
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.certificates.nearest_matrix import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import SquaredHinge

@@ -20,13 +20,13 @@ from bregmat.base.linalg import (
     triangular_solve,
 )
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import NearestMatrix
-from bregmat.certificates.problem import MODEST, Certificate, Proof, dual_bound
+from bregmat.certificates.problem import MODEST, NearestMatrix, dual_bound
+from bregmat.engine.problem import Certificate, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import Hard
 from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 
 
 class DenseState(MatrixState, ABC):
@@ -241,16 +241,22 @@ class CorrelationProblem(NearestMatrix):
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
         proof = super().certify(state)
         G = self.basis @ proof.iterate.factor()
-        X, upper, violation = symmetrize(G @ G.T + self.fixed_part), proof.upper, proof.violation
+        X, objective, upper, violation = (
+            symmetrize(G @ G.T + self.fixed_part),
+            proof.objective,
+            np.inf,
+            proof.max_violation,
+        )
         if proof.is_feasible:
             self.entries.write_inplace(X, self.entries.wanted(self.C))
-            upper, violation = (np.inf if shortfall(X, self.min_eig) > 0.0 else upper), 0.0
+            objective, violation = self.distance(X), 0.0
+            upper = np.inf if shortfall(X, self.min_eig) > 0.0 else objective
         return CorrelationCertificate(
             dual=proof.dual,
-            objective=proof.objective,
+            objective=objective,
             dual_bound=proof.dual_bound,
             upper=upper,
-            violation=violation,
+            max_violation=violation,
             X=X,
             null_space=None if self.is_whole else self.blocks.null,
         )

@@ -13,9 +13,9 @@ import numpy as np
 
 from bregmat.applications.correlation.problem import CorrelationCertificate
 from bregmat.base.linalg import armijo, eigh, eigvalsh
-from bregmat.certificates.problem import Problem
-from bregmat.run.loop import Outcome, RunLog, State, solve
-from bregmat.run.result import ExitReason
+from bregmat.engine.loop import Outcome, RunLog, State, solve
+from bregmat.engine.problem import Problem
+from bregmat.engine.status import ExitReason
 
 STEPS = 4000  # default limit on the steps of both searches together
 MEMORY = 20  # steps that approximate the inverse Hessian

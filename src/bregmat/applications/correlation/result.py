@@ -10,7 +10,10 @@ import numpy as np
 from bregmat.base.html import number
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property, on_one_blas_thread
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
+from bregmat.typing import Array, Frame
 
 
 @on_one_blas_thread
@@ -25,11 +28,11 @@ class RepairedMatrix(Result):
     frame: str | None = None
     deviations: np.ndarray | None = None
 
-    noun: ClassVar[str] = "correlation matrix"
+    _kind: ClassVar[Kind] = Kind("correlation matrix")
 
     @property
-    def matrix(self) -> Any:
-        """X; a DataFrame with the labels of the input if that is one.
+    def matrix(self) -> Array | Frame:
+        """X, an array; a DataFrame with the labels of the input if that is one.
 
         Raises
         ------
@@ -39,7 +42,7 @@ class RepairedMatrix(Result):
         return self._framed(self.X, "correlation matrix")
 
     @property
-    def covariance(self) -> Any:
+    def covariance(self) -> Array | Frame:
         """X with the variances of the input; a DataFrame if that is one.
 
         Raises
@@ -54,7 +57,7 @@ class RepairedMatrix(Result):
         np.fill_diagonal(S, d * d)
         return self._framed(S, "covariance")
 
-    def _framed(self, A: np.ndarray, noun: str) -> Any:
+    def _framed(self, A: np.ndarray, noun: str) -> Array | Frame:
         """A matrix in the form of the input."""
         if self.status not in (Status.OPTIMAL, Status.FEASIBLE):
             raise ValueError(f"There is no {noun} in this {self.status} result. {self.proof_text()}")
@@ -159,6 +162,11 @@ class CorrelationResult(RepairedMatrix):
     factor: np.ndarray | None = None
     null_space: np.ndarray | None = None
 
+    _kind: ClassVar[Kind] = Kind(
+        "correlation matrix",
+        shown=("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", "rank", "n_factors"),
+    )
+
     @property
     def advice(self) -> str:
         """What to change so that a further run succeeds."""
@@ -167,12 +175,6 @@ class CorrelationResult(RepairedMatrix):
         if self.exit_reason is ExitReason.STALLED:
             return "No step improves the matrix: loosen tol, or free some of the fixed entries."
         return super().advice
-
-    @property
-    def shown(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The attributes in the repr."""
-        asked = tuple(name for name in ("rank", "n_factors") if getattr(self, name) is not None)
-        return ("n", "divergence", "residual", "objective", "dual_bound", "gap", "min_eig", *asked)
 
     def proof_text(self) -> str:
         """What is proven, in one sentence."""

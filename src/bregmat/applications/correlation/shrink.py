@@ -15,8 +15,11 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
-from bregmat.base.threads import on_one_blas_thread
-from bregmat.certificates.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, compose
+from bregmat.engine.problem import Certificate
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
 
 TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
@@ -50,8 +53,11 @@ class ShrinkResult(RepairedMatrix):
 
     vector: np.ndarray
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
-    shown: ClassVar[tuple[str, ...]] = ("n", "alpha", "residual", "dual_bound", "gap", "min_eig")
+    _kind: ClassVar[Kind] = Kind(
+        "correlation matrix",
+        statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE}),
+        shown=("n", "alpha", "residual", "dual_bound", "gap", "min_eig"),
+    )
 
     @property
     def alpha(self) -> float:
@@ -66,7 +72,7 @@ class ShrinkResult(RepairedMatrix):
         )
 
 
-@on_one_blas_thread
+@returns_result
 def shrink_correlation(
     C: Table,
     target: Table | None = None,
@@ -145,24 +151,18 @@ def shrink_correlation(
     square = float(v @ v)
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
-    gap = alpha - bound
-    return ShrinkResult(
-        status=Status.OPTIMAL if gap <= TOL else Status.FEASIBLE,
-        exit_reason=ExitReason.TOLERANCE if gap <= TOL else ExitReason.STALLED,
-        objective=alpha,
-        dual_bound=bound,
-        gap=gap,
-        max_violation=0.0,
+    proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
+    outcome = Outcome(
+        status=proof.status(TOL),
+        exit_reason=ExitReason.TOLERANCE,
         tol=TOL,
         n_iter=1,
         seconds=time.perf_counter() - begun,
         solver="shrinking",
-        X=X,
-        residual=float(np.linalg.norm(X - given.C)),
-        vector=v,
-        min_eig=low,
-        **given.form,
+        certificate=proof,
     )
+    residual = float(np.linalg.norm(X - given.C))
+    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **given.form)
 
 
 def _read_target(target: Any, given: MatrixInput) -> np.ndarray:

@@ -18,8 +18,8 @@ from bregmat.applications.correlation.input import MatrixInput, aligned, read_fi
 from bregmat.applications.correlation.problem import CorrelationCertificate, shortfall
 from bregmat.base.checks import Labels, as_matrix, entry_text
 from bregmat.base.linalg import EPS, eigh
-from bregmat.certificates.problem import Problem, Proof
-from bregmat.run.loop import State
+from bregmat.engine.loop import State
+from bregmat.engine.problem import Problem, Proof
 
 Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
 MEMORY = 8  # differences of the acceleration; more do not help at n = 100 to 1,000

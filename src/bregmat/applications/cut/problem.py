@@ -12,8 +12,8 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
-from bregmat.certificates.problem import Certificate, Problem
-from bregmat.run.loop import State
+from bregmat.engine.loop import State
+from bregmat.engine.problem import Certificate, Problem
 
 SMALL = 400  # vertices up to which the central path is about as fast as the factor form, and more reliable
 EACH_TIME = 8  # random hyperplanes for each point that is rounded to cuts

@@ -8,7 +8,9 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.run.result import ExitReason, Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.wording import Kind
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -65,9 +67,11 @@ class CutResult(Result):
     relaxation_bound: float
     dual: np.ndarray
 
-    noun: ClassVar[str] = "balanced cut"
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
-    shown: ClassVar[tuple[str, ...]] = ("cut", "lower_bound", "gap", "imbalance")
+    _kind: ClassVar[Kind] = Kind(
+        "balanced cut",
+        statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE}),
+        shown=("cut", "lower_bound", "gap", "imbalance"),
+    )
 
     @property
     def cut(self) -> float:

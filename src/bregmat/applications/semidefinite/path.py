@@ -21,7 +21,7 @@ from bregmat.base.linalg import EPS, add_diagonal, cholesky, cholesky_solve, eig
 from bregmat.constraints.rows import excess_of
 from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import MatrixState
+from bregmat.solvers.base import MatrixState
 from bregmat.solvers.cone_scalings import largest_step
 
 BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary

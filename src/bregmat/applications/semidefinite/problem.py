@@ -16,9 +16,10 @@ import numpy as np
 
 from bregmat.base.linalg import EPS, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.certificates.nearest_matrix import ROUNDED, NearestMatrix, build_problem
-from bregmat.certificates.problem import FEASIBLE, MatrixCertificate, Problem, Proof, clip_dual, with_met_rows
+from bregmat.certificates.nearest_matrix import ROUNDED, build_problem
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, with_met_rows
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.problem import FEASIBLE, Problem, Proof
 from bregmat.objective.divergences import Frobenius
 from bregmat.objective.losses import SquaredHinge
 from bregmat.operators.linear_maps import Operator
@@ -89,7 +90,7 @@ class SemidefiniteProgram(Problem):
     def certify(self, state: Any) -> MatrixCertificate:
         """The certificate of the iterate and the dual weights of a state or certificate; hard rows are restored, if that succeeds."""
         L, iterate, size = self.rows.losses, state.iterate, self.natural_size
-        p = self.rows.operator.congruence(iterate.F).values_diagonal(iterate.x)
+        p = iterate.values(self.rows.operator)
         bound, mu = self.dual_bound(state.dual)
         for allowed in (FEASIBLE, ROUNDED):
             met, upper = with_met_rows(self.rows, iterate, p, mu, allowed), np.inf
@@ -99,7 +100,7 @@ class SemidefiniteProgram(Problem):
             if objective >= bound:  # rows that are missed by rounding may be worth more than the gap
                 break
         rounding = self.rows.rounding_share * terms
-        if met.violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
+        if met.max_violation <= FEASIBLE and rounding <= CANCELLED * max(size, abs(objective)):
             missed = 0.0 if met.missed is None else float(np.abs(mu) @ met.missed)
             upper = objective + missed + rounding
         return MatrixCertificate(
@@ -113,7 +114,7 @@ class SemidefiniteProgram(Problem):
         M by ``b . y0``, then ``-lambda_min(S) y0`` is added; otherwise weights that are small beside C, or all,
         are replaced by 0.
         """
-        mu = clip_dual(self.rows, mu)
+        mu = self.rows.clip_dual(mu)
         share = np.abs(mu) * self.rows.operator.norms()
         size = float(np.linalg.norm(self.C) + share.sum())
         for weights in (mu, np.where(share > NEGLIGIBLE * size, mu, 0.0), np.zeros_like(mu)):

@@ -12,12 +12,14 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.applications.semidefinite.rays import find_ray
 from bregmat.base.checks import as_matrix, check_limits
-from bregmat.base.threads import warns_if_interrupted
+from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.loop import RunLog, solve
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind
 from bregmat.operators.binding import bind
-from bregmat.run.loop import Outcome, RunLog, solve
-from bregmat.run.result import ExitReason, MatrixResult, Record, Status
 from bregmat.typing import Table, Values
 
 
@@ -49,10 +51,10 @@ class SemidefiniteResult(MatrixResult):
 
     ray: np.ndarray | None = None
 
-    statuses: ClassVar[frozenset[Status]] = frozenset(Status)
+    _kind: ClassVar[Kind] = replace(MatrixResult._kind, statuses=frozenset(Status))
 
 
-@warns_if_interrupted
+@returns_result
 def semidefinite_program(
     C: Table,
     constraints: Constraints,
@@ -143,32 +145,4 @@ def semidefinite_program(
         else:
             ray = None
     coordinates = Coordinates(np.eye(n), np.ones(n), owns_base=True)
-    return result_of(problem, replace(outcome, seconds=log.seconds()), coordinates, ray)
-
-
-def result_of(
-    problem: SemidefiniteProgram, outcome: Outcome, coordinates: Coordinates, ray: np.ndarray | None = None
-) -> SemidefiniteResult:
-    """The result of a run.
-
-    Parameters
-    ----------
-    problem : SemidefiniteProgram
-    outcome : Outcome
-    coordinates : Coordinates
-        From the samples to those of the program.
-    ray : ndarray, shape (n, k), or None
-        The proof of UNBOUNDED.
-    """
-    proof = outcome.certificate
-    return SemidefiniteResult(
-        **outcome.shared(),
-        iterate=proof.iterate,
-        last=outcome.state.iterate,
-        coordinates=coordinates,
-        dual=proof.dual,
-        values=proof.values,
-        violation=problem.rows.violation(proof.values),
-        weight_span=problem.rows.weight_span,
-        ray=ray,
-    )
+    return problem.rows.result(SemidefiniteResult, outcome, coordinates, ray=ray, seconds=log.seconds())

@@ -17,9 +17,9 @@ from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import EPS, eigh
 from bregmat.constraints.constraints import Constraints
+from bregmat.engine.loop import RunLog, solve
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator
-from bregmat.run.loop import RunLog, solve
 
 RANGE = 1e-6  # eigenvalues of a ray, and values of rows, that count as 0, relative to the largest one
 FORCED = 1e-12  # eigenvalues of a semidefinite row, and norms of sums of rows, that are rounding

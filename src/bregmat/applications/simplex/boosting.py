@@ -10,18 +10,18 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.base.threads import warns_if_interrupted
-from bregmat.certificates.problem import Certificate, Problem
-from bregmat.certificates.status import Status
-from bregmat.run.loop import RunLog, State, solve
-from bregmat.run.result import ExitReason, Record, Result
+from bregmat.engine.loop import RunLog, State, compose, solve
+from bregmat.engine.problem import Certificate, Problem
+from bregmat.engine.result import Result, returns_result
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound
 from bregmat.typing import Labels, Points, Values
 
 TOL = 1e-300  # of the gap, so that the run only ends by its steps, or if no edge is positive
 
 
-@warns_if_interrupted
+@returns_result
 def boost_hypotheses(
     H: Points,
     y: Labels,
@@ -99,8 +99,10 @@ def boost_hypotheses(
     T = problem.log_first - weights @ problem.A
     sample_weights = np.zeros(len(y))
     sample_weights[used] = np.exp(T - log_sum(T))
-    return BoostResult(
-        **outcome.shared() | {"n_iter": len(steps["rows"])},
+    return compose(
+        BoostResult,
+        outcome,
+        n_iter=len(steps["rows"]),
         weights=weights,
         sample_weight=sample_weights,
         rows=steps["rows"].astype(int),
@@ -233,14 +235,16 @@ class BoostResult(Result):
     loss: np.ndarray
     bound: np.ndarray
 
-    noun: ClassVar[str] = "combination of hypotheses"
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE})
-    shown: ClassVar[tuple[str, ...]] = ("objective", "n_hypotheses")
-    advice_for: ClassVar[dict[ExitReason, str]] = {
-        ExitReason.TOLERANCE: "No hypothesis has a positive edge any more.",
-        ExitReason.MAX_ITER: "Raise n_steps for a smaller loss.",
-        ExitReason.TIME: "Raise max_seconds for a smaller loss.",
-    }
+    _kind: ClassVar[Kind] = Kind(
+        "combination of hypotheses",
+        statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE}),
+        shown=("objective", "n_hypotheses"),
+        advice={
+            ExitReason.TOLERANCE: "No hypothesis has a positive edge any more.",
+            ExitReason.MAX_ITER: "Raise n_steps for a smaller loss.",
+            ExitReason.TIME: "Raise max_seconds for a smaller loss.",
+        },
+    )
 
     @property
     def n_hypotheses(self) -> int:

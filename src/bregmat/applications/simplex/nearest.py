@@ -16,9 +16,10 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.base.threads import warns_if_interrupted
-from bregmat.run.loop import RunLog, Solver, solve
-from bregmat.run.result import Record, Result
+from bregmat.engine.loop import RunLog, Solver, compose, solve
+from bregmat.engine.result import Result, returns_result
+from bregmat.engine.status import Record
+from bregmat.engine.wording import Kind
 from bregmat.typing import Points, Senses, Values, VectorSolverName
 
 SOLVERS: dict[str, Any] = {settings.name: settings for settings in VECTOR_SOLVERS}
@@ -56,10 +57,10 @@ class DistributionResult(Result):
     values: np.ndarray
     violation: np.ndarray
 
-    noun: ClassVar[str] = "nonnegative vector"
+    _kind: ClassVar[Kind] = Kind("nonnegative vector")
 
 
-@warns_if_interrupted
+@returns_result
 def nearest_distribution(
     x0: Values,
     A: Points,
@@ -137,8 +138,9 @@ def nearest_distribution(
     proof = outcome.certificate
     x = np.zeros(len(support))
     x[support] = np.exp(proof.logx)
-    return DistributionResult(
-        **outcome.shared(),
+    return compose(
+        DistributionResult,
+        outcome,
         x=x,
         dual=proof.dual / problem.factor,
         values=proof.values * problem.factor,

@@ -12,11 +12,10 @@ from bregmat.applications.simplex.subproblems import log_sum, newton_direction
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.linalg import EPS
 from bregmat.base.threads import cached_property
-from bregmat.certificates.infeasibility import CLEAR
-from bregmat.certificates.problem import FEASIBLE, Certificate, Problem, Proof
 from bregmat.constraints.columns import sense_codes
 from bregmat.constraints.rows import excess_of
-from bregmat.run.loop import State
+from bregmat.engine.loop import State
+from bregmat.engine.problem import CLEAR, FEASIBLE, Certificate, Problem, Proof
 
 MODEST = 16.0  # roundings of a few operations and of pairwise sums, in units of EPS
 
@@ -257,7 +256,7 @@ class NearestDistribution(Problem):
             dual_bound=self.bound(mu, v) - self.bound_rounding(mu, v),
             missed=missed,
             upper=objective + rounding + float(np.abs(mu) @ missed) if worst <= FEASIBLE else np.inf,
-            violation=worst,
+            max_violation=worst,
             size=self.mass,
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 from bregmat.applications.simplex.problem import MODEST, DistributionState, NearestDistribution
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
 from bregmat.base.linalg import EPS
-from bregmat.certificates.problem import FEASIBLE
+from bregmat.engine.problem import FEASIBLE
 from bregmat.solvers.cyclic_projection import CyclicProjection
 from bregmat.solvers.dual_newton import DualNewton
 

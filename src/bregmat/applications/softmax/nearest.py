@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
-from bregmat.applications.softmax.scores import PairScores
+from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.run.loop import RunLog, solve
-from bregmat.run.result import MatrixResult, Record, Status
+from bregmat.engine.loop import RunLog, compose, solve
+from bregmat.engine.status import ExitReason, Record, Status
+from bregmat.engine.wording import Kind
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
@@ -33,7 +35,9 @@ class SoftmaxResult(MatrixResult):
         scores at the matrix. Model files leave them out.
     """
 
-    statuses: ClassVar[frozenset[Status]] = frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    _kind: ClassVar[Kind] = replace(
+        MatrixResult._kind, statuses=frozenset({Status.OPTIMAL, Status.FEASIBLE, Status.UNKNOWN})
+    )
 
 
 def softmax_metric(
@@ -111,18 +115,99 @@ def softmax_metric(
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
     log = RunLog(callback, max_seconds)
     outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
-    proof = outcome.certificate
     prior = np.ones(inside.queries.shape[1])
     span = None if basis is None else Span.of_basis(basis)
-    return SoftmaxResult(
-        **outcome.shared(),
-        iterate=proof.iterate,
+    return compose(
+        SoftmaxResult,
+        outcome,
         last=outcome.state.point.iterate,
         coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
-        dual=proof.dual,
-        values=proof.values,
         violation=np.zeros(0),
     )
+
+
+def cosine_metric(
+    queries: np.ndarray,
+    documents: np.ndarray,
+    targets: np.ndarray,
+    *,
+    n_passes: int = 3,
+    start: np.ndarray | None = None,
+    callback: Callable[[Record], Any] | None = None,
+    **settings: Any,
+) -> SoftmaxResult:
+    """A matrix nearest to the identity under softmax losses of cosines, which are not linear in the matrix.
+
+    Each pass solves the convex problem with the cosines linearised at the solution of the pass before. Passes end when the objective with
+    the true cosines no longer falls.
+
+    Parameters
+    ----------
+    queries, documents : ndarray, shapes (n, d) and (m, d)
+    targets : ndarray, shape (n, m)
+        As in :func:`softmax_metric`.
+    n_passes : int
+        Largest number of passes.
+    start : ndarray, shape (d, d), optional
+        The matrix at which cosines are linearised first; by default the identity.
+    callback : callable, optional
+        Called with the records of all passes; ``stage`` of a record is the number of its pass.
+    **settings
+        Further arguments of :func:`softmax_metric`: temperature, weights, allowed, tol, max_iter.
+
+    Returns
+    -------
+    SoftmaxResult
+        Of the last pass that lowered the objective with the true cosines, with the history of all passes.
+    """
+    W = np.eye(queries.shape[1]) if start is None else start
+    history: list[Record] = []
+    best: SoftmaxResult | None = None
+    value = np.inf if start is None else _true_objective(queries, documents, targets, W, **settings)
+
+    before: Record | None = None  # the last record of the pass before
+
+    def record(row: Record) -> Any:
+        if before is not None:
+            row = replace(
+                row,
+                iteration=before.iteration + 1 + row.iteration,
+                seconds=before.seconds + row.seconds,
+                stage=before.stage + 1,
+            )
+        history.append(row)
+        return None if callback is None else callback(row)
+
+    for _ in range(n_passes):
+        before = history[-1] if history else None
+        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
+        M = found.coordinates.metric(found.iterate)
+        new = _true_objective(queries, documents, targets, M, **settings)
+        is_over = not new < value or found.exit_reason is ExitReason.INTERRUPTED
+        if best is None or new < value or found.exit_reason is ExitReason.INTERRUPTED:
+            best, W, value = found, M, new
+        if is_over:
+            break
+    assert best is not None
+    return replace(best, history=history, n_iter=history[-1].iteration, seconds=history[-1].seconds)
+
+
+def _true_objective(
+    queries: np.ndarray,
+    documents: np.ndarray,
+    targets: np.ndarray,
+    W: np.ndarray,
+    *,
+    temperature: float,
+    weights: np.ndarray | float = 1.0,
+    allowed: np.ndarray | None = None,
+    **unused: Any,
+) -> float:
+    """The objective of :func:`cosine_metric` with the true cosines."""
+    weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
+    problem = SoftmaxGroups(PairScores(queries, documents), targets, weights, temperature, allowed)
+    loss, _, _ = problem.loss(cosine_scores(queries, documents, W))
+    return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + loss
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:

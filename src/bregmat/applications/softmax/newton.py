@@ -9,8 +9,8 @@ import numpy as np
 
 from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
 from bregmat.base.linalg import conjugate_gradients, eigh
+from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
-from bregmat.run.loop import State
 
 LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step

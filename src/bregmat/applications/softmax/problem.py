@@ -25,11 +25,12 @@ from scipy.special import xlogy
 from bregmat.applications.softmax.scores import PairScores
 from bregmat.base.linalg import EPS, add_diagonal, eigh, sq_norms
 from bregmat.base.threads import cached_property
-from bregmat.certificates.problem import MODEST, MatrixCertificate, Problem
+from bregmat.certificates.problem import MODEST, MatrixCertificate
 from bregmat.coordinates.priors import Spectral
+from bregmat.engine.problem import Problem
 from bregmat.objective.divergences import Frobenius
 
-SIZE = 1e-3  # smallest unit of the gap, as a share of the loss at the prior
+SIZE = 1e-3  # smallest unit of the gap, as a share of the loss of equal scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +100,10 @@ class SoftmaxGroups(Problem):
 
     @cached_property
     def natural_size(self) -> float:
-        """The smallest unit of the gap: a thousandth of the loss at the prior."""
-        loss, _, _ = self.loss(self.scores.linear(np.eye(self.scores.queries.shape[1])) + self.scores.constant)
-        return SIZE * loss or 1.0
+        """The smallest unit of the gap: a thousandth of the loss of equal scores, ``sum_i gamma_i / s log(m_i)``."""
+        n, m = self.scores.shape
+        counts = np.full(n, m) if self.allowed is None else self.allowed.sum(axis=1)
+        return SIZE * self.temperature * float(self.weights @ np.log(counts)) or 1.0
 
     def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
         """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""

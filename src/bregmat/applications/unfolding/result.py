@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
-from bregmat.run.result import Result, Status
+from bregmat.engine.result import Result
+from bregmat.engine.wording import Kind
 
 RTOL = 1e-3  # relative accuracy of squared distances, by default
 
@@ -58,8 +59,7 @@ class UnfoldResult(Result):
     rtol: float
     n_components: int
 
-    noun: ClassVar[str] = "kernel"
-    statuses: ClassVar[frozenset[Status]] = frozenset(Status) - {Status.UNBOUNDED}
+    _kind: ClassVar[Kind] = Kind("kernel")
 
     @property
     def embedding(self) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any, get_args
 
 import numpy as np
@@ -14,16 +13,17 @@ from scipy.spatial.distance import pdist, squareform
 
 from bregmat.applications.semidefinite.path import LogDetPath
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
-from bregmat.applications.semidefinite.program import result_of
+from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
-from bregmat.base.threads import warns_if_interrupted
+from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
+from bregmat.engine.loop import compose, solve
+from bregmat.engine.result import returns_result
+from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import bind
-from bregmat.run.loop import solve
-from bregmat.run.result import MatrixResult, Record, Result
 from bregmat.typing import DivergenceName, SolverName, Table, UnfoldObjective
 
 # an edge is a short cut if the path around it is longer than these multiples of the edge and of the median edge
@@ -32,7 +32,7 @@ SMALLEST_START = 1e-3  # squared distance, over the mean, from which on slacks s
 REPEATED = 1e-7  # distance of points that count as one, relative to their spread: its square is rounding
 
 
-@warns_if_interrupted
+@returns_result
 def unfold(
     X: Table,
     *,
@@ -142,7 +142,7 @@ def unfold(
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
         outcome = solve(program, LogDetPath(), start=start, **limits)
-        found: MatrixResult = result_of(program, outcome, Coordinates(N, np.ones(r)))
+        found: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
@@ -152,13 +152,11 @@ def unfold(
             Factor(np.sqrt(scale) * N), rows, divergence=divergence, slack_weight=slack_weight, solver=solver, **limits
         )
     U, sigma, _ = np.linalg.svd(found.factor, full_matrices=False)
-    shared = {f.name: getattr(found, f.name) for f in fields(Result)}
-    return UnfoldResult(
-        **shared | {"seconds": time.perf_counter() - clock},
+    return compose(
+        UnfoldResult,
+        found,
+        seconds=time.perf_counter() - clock,
         factor=U * sigma,
-        dual=found.dual,
-        values=found.values,
-        violation=found.violation,
         pairs=pairs,
         sq_distances=sq,
         prior_scale=float(scale),

@@ -1,42 +1,29 @@
 """The loop that drives every solver: limits, certificates, history, callback, interruption.
 
-It also defines what a solver and its state must have, with base classes for problem (P).
+It also defines what a solver and its state must have.
 """
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.checks import rows_text
-from bregmat.base.registry import Registry
 from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit
-from bregmat.certificates.problem import Certificate, Nearness, Problem, Proof
-from bregmat.coordinates.priors import Iterate
-from bregmat.objective.divergences import DIVERGENCES
-from bregmat.run.result import ExitReason, Record, Status
+from bregmat.engine.problem import Certificate, Problem, Proof
+from bregmat.engine.result import Result, Run
+from bregmat.engine.status import ExitReason, Record, Status
 
 CallBack = Callable[[Record], Any]
 BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not converge, or a scalar overflows
-SHARED = ("status", "exit_reason", "tol", "n_iter", "seconds", "history", "solver", "conflict", "trace")
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
-
-# words for the needs that not every divergence or loss meets, in messages
-WORDS = {
-    "row_projections": "compiled projections onto one constraint",
-    "keeps_trace": "projections that keep the trace",
-    "projection_code": "a compiled projection",
-    "is_smooth": "a finite slack_weight on every constraint",
-    "is_hard": "hard constraints",
-}
 
 
 class Checkpoint(ABC):
@@ -87,26 +74,6 @@ class State:
         return bool(np.isfinite(self.objective))
 
 
-class MatrixState(State):
-    """A state of a solver for (P): a matrix, the values of its rows, and their dual weights."""
-
-    dual: np.ndarray
-    if TYPE_CHECKING:  # attributes, or properties that are computed when a certificate needs them
-
-        @property
-        def iterate(self) -> Iterate: ...
-        @property
-        def values(self) -> np.ndarray: ...
-
-    def violation(self, problem: Nearness) -> float:
-        """Largest relative violation of a hard row; asked for only if there is one."""
-        return float(problem.violation(self.values)[problem.losses.hard].max(initial=0.0))
-
-    def is_finite(self) -> bool:
-        """Whether no number has overflowed."""
-        return bool(np.isfinite(self.values).all() and np.isfinite(self.dual).all())
-
-
 class Solver(Protocol):
     """A solver: frozen settings. Everything that changes is in the state."""
 
@@ -121,84 +88,43 @@ class Solver(Protocol):
     def step(self, problem: Any, state: Any) -> Any: ...
 
 
-SOLVERS = Registry(
-    "solver",
-    example="CyclicProjection()",
-    needs=("works_on", "max_iter", "check", "init", "step"),
-    before="'auto' or ",
-)
-
-
-class SolverWithNeeds:
-    """A solver that lists what it needs: names of attributes that must be neither None nor False."""
-
-    name: ClassVar[str]
-    works_on: ClassVar[str]
-    max_iter: ClassVar[int]
-    needs_divergence: ClassVar[tuple[str, ...]]
-    needs_loss: ClassVar[tuple[str, ...]]
-    starts_at_prior: ClassVar[bool] = False  # whether the loss of every row must be finite at the prior
-
-    def check(self, problem: Nearness, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
-        """Raise ``TypeError`` naming the needs that a problem does not meet, with ``further`` ones at the end."""
-        D, L, missing = problem.divergence, problem.losses, []
-        # divergences and losses of users may lack an attribute
-        for need in self.needs_divergence:
-            if getattr(D, need, None) is None or getattr(D, need) is False:
-                have = [repr(name) for name, cls in DIVERGENCES.items() if getattr(cls, need, None)]
-                known = f", as of {' and '.join(have)}" if have else ""
-                missing.append(f"{WORDS.get(need, need)} of the divergence{known} (got {D.name!r})")
-        for loss, rows in L.groups:
-            for need in self.needs_loss:
-                if getattr(loss, need, None) is None or getattr(loss, need) is False:
-                    slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
-                    what = "are hard" if loss.is_hard else f"have {slack}"
-                    missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} constraints {what})")
-        if self.starts_at_prior and not L.has_hard:
-            low = L.outside(problem.operator.values_diagonal(problem.prior))
-            if len(low):
-                missing.append(
-                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low, 'constraint')})"
-                )
-        missing += further
-        if missing:
-            raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """The best certificate of a run, and how the run went.
+@dataclass(eq=False, kw_only=True)
+class Outcome(Run):
+    """What the loop returns: the best certificate of a run, and how the run went.
 
     ``exit_reason`` agrees with the certificate. It is TOLERANCE if the certificate proves a gap within the tolerance, however the
     run ended. Otherwise it is TOLERANCE only if a stopping rule of the solver itself was met (``by_own_rule``).
     """
 
     certificate: Any  # the problem's own subclass of Certificate
-    status: Status
-    exit_reason: ExitReason
-    tol: float
-    n_iter: int
-    seconds: float
-    history: list[Record]
-    solver: str
-    conflict: np.ndarray | None = None
-    trace: dict[str, np.ndarray] = field(default_factory=dict)
     state: Any = None  # last state of the solver
     by_own_rule: bool = False  # whether the run ended by a stopping rule of the solver, which does not test the gap
 
     def __post_init__(self) -> None:
         reason = self.exit_reason
         if self.status is Status.OPTIMAL and reason in (ExitReason.STALLED, ExitReason.MAX_ITER, ExitReason.TIME):
-            reason = ExitReason.TOLERANCE
+            self.exit_reason = ExitReason.TOLERANCE
         elif self.status in (Status.FEASIBLE, Status.UNKNOWN) and reason is ExitReason.TOLERANCE:
-            reason = reason if self.by_own_rule else ExitReason.STALLED
-        object.__setattr__(self, "exit_reason", reason)
+            self.exit_reason = reason if self.by_own_rule else ExitReason.STALLED
 
-    def shared(self) -> dict[str, Any]:
-        """The fields that every :class:`bregmat.Result` has."""
-        proof = self.certificate
-        proven = {name: getattr(proof, name) for name in ("objective", "dual_bound", "gap", "unit")}
-        return {name: getattr(self, name) for name in SHARED} | proven | {"max_violation": proof.violation}
+
+_R = TypeVar("_R", bound=Result)
+
+
+def compose(cls: type[_R], run: Run, **point: Any) -> _R:
+    """The result of a run: every result is made here, from how the run went, its certificate and the point.
+
+    Parameters
+    ----------
+    cls : type
+        The kind of result. Its fields are taken from ``point``, or from the run and the certificate by the same names.
+    run : Outcome or Result
+        A run with its certificate, or a result of another kind that holds the same numbers.
+    point
+        What the certificate does not have: the point in the form and the units of the user.
+    """
+    parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
+    return cls(**{f.name: parts[f.name] for f in fields(cls) if f.name in parts})
 
 
 @dataclass(eq=False)
@@ -336,9 +262,20 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
         if run.proof is not None:
             status, rows = run.proof.status, run.proof.rows
             best = replace(best, dual=run.proof.dual, upper=np.inf)
-        by_own_rule = reason is state.ended is ExitReason.TOLERANCE
-        story = iteration, log.seconds(), log.history, solver.name, rows, dict(state.trace), state, by_own_rule
-        return Outcome(best, status, reason, tol, *story)
+        return Outcome(
+            status=status,
+            exit_reason=reason,
+            tol=tol,
+            n_iter=iteration,
+            seconds=log.seconds(),
+            history=log.history,
+            solver=solver.name,
+            conflict=rows,
+            trace=dict(state.trace),
+            certificate=best,
+            state=state,
+            by_own_rule=reason is state.ended is ExitReason.TOLERANCE,
+        )
 
 
 @dataclass(eq=False)

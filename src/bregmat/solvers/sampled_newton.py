@@ -1,0 +1,127 @@
+"""Mirror Newton on a sample of the rows first, as a solver around :class:`bregmat.solvers.mirror_newton.MirrorNewton`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bregmat.base.threads import cached_property
+from bregmat.certificates.problem import NearestMatrix
+from bregmat.coordinates.priors import Iterate
+from bregmat.solvers.base import MatrixState, SolverWithNeeds
+from bregmat.solvers.continuation import Stage
+from bregmat.solvers.mirror_newton import (
+    MeasuredPoint,
+    MirrorNewton,
+    MirrorNewtonState,
+    drawn_sample,
+    first_point,
+    first_stage,
+    point_at,
+    state_at,
+)
+
+SAMPLE_STEPS = 12  # steps on a sample, at most
+
+
+@dataclass(frozen=True, eq=False)
+class SampledState(MatrixState):
+    """An iterate for a sample of the rows, from which the solver starts on all rows.
+
+    Values and dual weights are those of all rows, computed when a certificate needs them.
+    """
+
+    stage: Stage  # of all rows
+    sample: NearestMatrix
+    inner: MirrorNewtonState
+    first: float  # objective of the sample at its start
+    steps: int = 0
+    signal: float = np.inf
+    stalled: bool = False
+
+    @property
+    def iterate(self) -> Iterate:
+        """The iterate of the sample."""
+        return self.inner.iterate
+
+    @property
+    def objective(self) -> float:  # type: ignore[override]
+        """The objective of the sample, whose rows have weights that stand for the others."""
+        return self.inner.objective
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Values of all rows at the iterate."""
+        return self.iterate.values(self.stage.problem.operator)
+
+    @cached_property
+    def dual(self) -> np.ndarray:
+        """Derivatives of the losses of all rows."""
+        return self.stage.problem.losses.derivatives(self.values)[0]
+
+    def is_finite(self) -> bool:
+        """Whether all numbers of the sample are finite."""
+        return self.inner.is_finite()
+
+
+@dataclass(frozen=True)
+class SampledNewton(SolverWithNeeds):
+    """Mirror Newton, which first solves a sample of many rows roughly; the default for losses and slack.
+
+    Without a start, and from 200,000 rows and 400 per entry of the matrix on, the sample has an eighth of the rows. Three or four steps
+    remain for all rows. Certificates always refer to all rows.
+
+    Parameters
+    ----------
+    newton : MirrorNewton
+        The solver of the sample and of all rows.
+    """
+
+    name = MirrorNewton.name
+    works_on = MirrorNewton.works_on
+    max_iter = MirrorNewton.max_iter
+    needs_divergence = MirrorNewton.needs_divergence
+    needs_loss = MirrorNewton.needs_loss
+    starts_at_prior = MirrorNewton.starts_at_prior
+    newton: MirrorNewton = MirrorNewton()
+
+    def init(
+        self, problem: NearestMatrix, tol: float, start: np.ndarray | Iterate | None
+    ) -> MirrorNewtonState | SampledState:
+        """The first point of a sample, whose weights stand for all rows; that of all rows if there are few, or with a start."""
+        drawn = None if start is not None else drawn_sample(problem.operator)
+        if drawn is None:
+            return self.newton.init(problem, tol, start)
+        stage, (rows, weight) = first_stage(problem), drawn
+        losses = stage.problem.losses.restrict(rows)
+        sample = replace(
+            problem,
+            operator=problem.operator.restrict(rows),
+            losses=losses.weighted(losses.gamma * weight),
+            unit=problem.unit[rows],
+        )
+        inner = state_at(sample, Stage(sample, 1.0), first_point(sample), tol)
+        return SampledState(stage, sample, inner, inner.objective)
+
+    def step(self, problem: NearestMatrix, state: MirrorNewtonState | SampledState) -> MirrorNewtonState | SampledState:
+        """A step on the sample; the first state of all rows if the sample is solved roughly; then steps on all rows."""
+        if not isinstance(state, SampledState):
+            return self.newton.step(problem, state)
+        least_decrease = 1e-3  # relative decrease of a step below which the sample is solved
+        inner = self.newton.step(state.sample, state.inner)
+        if inner.is_finite():
+            last, state = state.objective, replace(state, inner=inner, steps=state.steps + 1)
+            is_falling = inner.objective < (1.0 - least_decrease) * last
+            if is_falling and not inner.stalled and state.steps < SAMPLE_STEPS:
+                return state
+        return state_at(problem, state.stage, _transferred(state) or first_point(state.stage.problem), inner.tol)
+
+
+def _transferred(state: SampledState) -> MeasuredPoint | None:
+    """The point of a sample on all rows; None if it fits the sample much better than all rows, which is a bad start."""
+    most_lost = 0.25  # fraction of the sample's progress that may be lost on all rows
+    problem = state.stage.problem
+    point = point_at(problem, state.iterate)
+    is_good = point.cost - state.objective <= most_lost * (state.first - state.objective)
+    return point if is_good and not len(problem.losses.outside(point.values)) else None
