@@ -356,7 +356,7 @@ def test_distances_and_bounds_without_a_relation():
         ({"a": [0, 2, 3], "b": [1, 3, 4], "link": [1, 0, -1]}, "'link' holds both 0 and -1: which one"),
         ({"u": [3, 2], "v": [5, 3], "w": [1, 0]}, "column 'w' holds 0 and 1 only: call it link if"),
         ({"a": [0, 1], "b": [1, None]}, "row 1: 'sq_distance' needs a sample in column 'b', which is empty"),
-        ({"a": [0, 1], "b": [1, 1]}, "constraint 1"),
+        ({"a": [0, 1], "b": [1, 1]}, "row 1"),
         ({"a": [0], "b": [1], "distance": ["far"]}, "row 0: distance 'far' is no distance"),
         ({"a": [0], "b": [1], "distance": [-1.0]}, "row 0: distance '-1' is no distance"),
         (
