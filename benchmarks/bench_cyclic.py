@@ -48,7 +48,7 @@ def metric_problem(pairs: harness.PairProblem, sense: Any = None, scale: Any = 1
     sense = np.where(pairs.similar, "<=", ">=") if sense is None else sense
     constraints = Constraints.sq_distance(pairs.i, pairs.j, pairs.bound * scale, sense)
     divergence = DIVERGENCES.resolve("logdet")
-    coordinates, operator = metric_coordinates(pairs.X, None, divergence).bind(constraints)
+    coordinates, operator, _ = metric_coordinates(pairs.X, None, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, 1.0)
 
 
@@ -68,7 +68,7 @@ def kernel_rows(n: int, rows: int, seed: int = 1) -> tuple[np.ndarray, Constrain
 
 def neumann_problem(prior: np.ndarray, constraints: Constraints) -> NearestMatrix:
     divergence = DIVERGENCES.resolve("vonneumann")
-    coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
+    coordinates, operator, _ = kernel_coordinates(prior, divergence).bind(constraints)
     return build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
 
 

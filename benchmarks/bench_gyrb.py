@@ -95,7 +95,7 @@ def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
         constraints = constraints + bregmat.Constraints.trace(1.0)
     divergence = DIVERGENCES.resolve("vonneumann")
     prior = np.eye(SIZE) / SIZE
-    coordinates, operator = kernel_coordinates(prior, divergence).bind(constraints)
+    coordinates, operator, _ = kernel_coordinates(prior, divergence).bind(constraints)
     problem = build_problem(divergence, coordinates.t0, operator, constraints, None, np.inf, scale=coordinates.scale)
     best = bregmat.nearest_kernel(prior, constraints, divergence="vonneumann", tol=1e-9)
     assert best.gap <= 1e-8, best

@@ -1,15 +1,18 @@
 """The softmax loss over groups of scores: derivatives, conjugate, bound, Newton's method, hard inputs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import expm
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, xlogy
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
 
-from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save
+from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save, verify
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
@@ -17,6 +20,7 @@ from bregmat.base.linalg import dense
 from bregmat.engine.loop import solve
 from bregmat.estimators import softmax as softmax_strategy
 from bregmat.estimators.linear_maps import prior_factor
+from bregmat.objective.divergences import DIVERGENCES
 
 N, M, DIM = 7, 9, 5
 KINDS = ("inner_products", "sq_distances", "cosines")
@@ -81,6 +85,11 @@ def optimum_of_factor(problem, d):
     return min(found)
 
 
+@pytest.fixture(scope="module")
+def wine():
+    return load_wine(return_X_y=True)
+
+
 # ---------------------------------------------------------------- identities
 @pytest.mark.parametrize("kind", KINDS)
 def test_adjoint_of_the_scores(kind, rng):
@@ -132,7 +141,7 @@ def test_objective_gradient_and_curvature(kind, rng):
         loss, P, _ = problem.loss(V)
         return loss, -problem.scores.adjoint(problem.multipliers(P)), P
 
-    assert problem.point(W).objective == pytest.approx(primal(*parts, W, problem.allowed), rel=1e-12)
+    assert problem.projected(W).objective == pytest.approx(primal(*parts, W, problem.allowed), rel=1e-12)
     (ahead, slope_ahead, _), (behind, slope_behind, _), (_, gradient, P) = at(H), at(-H), at(0.0)
     assert np.vdot(gradient, E) == pytest.approx((ahead - behind) / (2 * H), rel=1e-7)
     np.testing.assert_allclose(
@@ -162,7 +171,7 @@ def test_every_distribution_proves_a_bound(kind, rng):
     for P in (distributions(rng), np.full((N, M), 1.0 / M), problem.targets):
         assert problem.dual_bound(P).value <= best
     for W in (np.eye(DIM), positive(rng)):
-        point = problem.point(W)
+        point = problem.projected(W)
         assert point.bound.value <= best <= point.objective
 
 
@@ -308,6 +317,96 @@ def test_passes_lower_the_objective_of_the_true_cosines(rng):
     assert true(again.coordinates.metric(again.iterate)) == pytest.approx(values[3], rel=1e-5)
 
 
+# ---------------------------------------------------------------- other divergences
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["logdet", "vonneumann"])
+def test_other_divergences_against_another_solver(kind, name, rng):
+    """L-BFGS over a symmetric logarithm, ``W = exp(Z)``, is the judge."""
+    problem = groups(kind, rng)
+    scores, y, gamma, heat = problem.scores, problem.targets, problem.weights, problem.temperature
+    result = softmax_metric(scores, y, temperature=heat, weights=gamma, divergence=name, tol=1e-9)
+    assert result.status is Status.OPTIMAL and verify(result).holds, result
+    W = result.iterate.matrix()
+    assert np.linalg.eigvalsh(W)[0] > 0
+
+    def value(W):
+        x, U = np.linalg.eigh(W)
+        phi = x - np.log(x) - 1 if name == "logdet" else x * np.log(x) - x + 1
+        return phi.sum() + primal(scores, y, gamma, heat, W) - 0.5 * np.sum((W - np.eye(DIM)) ** 2)
+
+    assert value(W) == pytest.approx(result.objective, rel=1e-10)
+    upper = np.triu_indices(DIM)
+
+    def of_logarithm(z):
+        Z = np.zeros((DIM, DIM))
+        Z[upper] = z
+        return value(expm((Z + Z.T) / 2))
+
+    best = minimize(of_logarithm, np.zeros(len(upper[0])), method="BFGS", options={"gtol": 1e-7}).fun
+    assert result.dual_bound <= best + 1e-9 * abs(best) and best == pytest.approx(result.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["logdet", "vonneumann"])
+@pytest.mark.parametrize("weight", [1e-6, 1e-3, 1.0, 1e4])
+def test_bounds_of_other_divergences_hold_for_every_distribution(name, weight, rng):
+    problem = replace(groups("cosines", rng), weights=np.full(N, weight), divergence=DIVERGENCES.resolve(name))
+    arguments = {"temperature": 0.3, "weights": weight, "divergence": name, "tol": 1e-6}
+    result = softmax_metric(problem.scores, problem.targets, **arguments)
+    assert result.status is Status.OPTIMAL, result
+    for _ in range(20):
+        bound = problem.dual_bound(distributions(rng))
+        assert bound.value <= result.objective and np.isfinite(bound.value)
+
+
+def test_cosine_passes_with_logdet(rng):
+    Q, D = rng.normal(size=(20, 6)), rng.normal(size=(20, 6))
+    result = cosine_metric(Q, D, np.eye(20), temperature=0.1, divergence="logdet", tol=1e-6)
+    assert result.status is Status.OPTIMAL and np.linalg.eigvalsh(result.iterate.matrix())[0] > 0
+    assert verify(result).holds
+
+
+# ---------------------------------------------------------------- verification
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("d", [DIM, 100])
+def test_verification_recomputes_every_claim(kind, d, rng):
+    scores, targets, weights = scores_of(kind, rng, d=d), distributions(rng), rng.uniform(0.5, 2.0, N)
+    allowed = (targets > 0.01) | (rng.random((N, M)) < 0.5)
+    targets = np.where(allowed, targets, 0.0)
+    targets /= targets.sum(axis=1, keepdims=True)
+    result = softmax_metric(scores, targets, temperature=0.3, weights=weights, allowed=allowed, tol=1e-6)
+    found = verify(result)
+    assert found.holds and found.status is Status.OPTIMAL, found
+    assert {"objective", "dual_bound", "unit", "gap"} <= set(found.figures)
+    other = {"scores": scores, "targets": targets, "temperature": 0.3, "allowed": allowed}
+    assert verify(result, **other, weights=weights).holds
+    assert not verify(result, **other, weights=2 * weights).holds  # another problem
+
+
+@pytest.mark.parametrize("what", ["objective", "dual_bound", "dual", "no distribution", "values", "matrix"])
+def test_verification_finds_false_claims(what, rng):
+    problem = groups("cosines", rng)
+    result = softmax_metric(problem.scores, problem.targets, temperature=0.3, weights=problem.weights)
+    changed = {
+        "objective": {"objective": result.objective * (1 - 1e-3)},
+        "dual_bound": {"dual_bound": result.dual_bound * (1 + 1e-3), "gap": 0.0},
+        "dual": {"dual": problem.weights[:, None] * (problem.targets - np.roll(problem.targets, 1, axis=0))},
+        "no distribution": {"dual": 2.0 * result.dual},
+        "values": {"values": result.values + 0.01},
+        "matrix": {"iterate": result.iterate.at(1.1 * result.iterate.mirror())},
+    }[what]
+    changed_result = replace(result, **changed)
+    assert not verify(changed_result).holds
+
+
+def test_verification_of_a_learner(wine, tmp_path):
+    X, y = wine
+    for metric in ("euclidean", "cosine"):
+        learner = MetricLearner(strategy="softmax", metric=metric, prior="variance", random_state=0).fit(X, y)
+        assert verify(learner).holds and verify(learner.result_).holds
+    save(tmp_path / "m.bm", learner)
+    assert verify(load(tmp_path / "m.bm")).verdict == "not recomputed"
+
+
 # ---------------------------------------------------------------- hard inputs
 def hard_cases(rng):
     """Name, queries, documents, targets."""
@@ -363,11 +462,6 @@ def test_arguments_are_checked(rng):
 
 
 # ---------------------------------------------------------------- labels: MetricLearner(strategy="softmax")
-@pytest.fixture(scope="module")
-def wine():
-    return load_wine(return_X_y=True)
-
-
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("prior", ["identity", "variance", "within"])
 def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):
@@ -482,9 +576,18 @@ def test_softmax_of_sparse_rows_with_many_columns(rng, prior):
     assert cdist(*2 * [learner.transform(X)]) == pytest.approx(cdist(*2 * [small.transform(U * s)]), rel=1e-3, abs=1e-6)
 
 
+def test_softmax_learner_with_logdet(wine):
+    X, y = wine
+    learner = MetricLearner("logdet", strategy="softmax", prior="variance", random_state=0).fit(X, y)
+    assert learner.result_.status is Status.OPTIMAL and verify(learner).holds
+    assert learner.components_.shape == (13, 13)  # LogDet keeps the rank
+    Z = learner.transform(X)
+    assert KNeighborsClassifier(3).fit(Z, y).score(Z, y) > 0.95
+
+
 def test_softmax_learner_refuses_what_it_cannot_use(wine):
     X, y = wine
-    for name, value in (("loss", "squared"), ("solver", "dual_newton"), ("divergence", "logdet")):
+    for name, value in (("loss", "squared"), ("solver", "dual_newton")):
         with pytest.raises(ValueError, match=f"{name}='{value}' is not available with strategy=\"softmax\""):
             MetricLearner(strategy="softmax", **{name: value}).fit(X, y)
     rows = Constraints.sq_distance([0, 1], [2, 4], 1.0, "<=")

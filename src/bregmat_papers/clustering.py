@@ -127,7 +127,7 @@ def bregman_cycles(
 ) -> Iterator[Cycle]:
     """The paper's algorithm from the linear kernel of X, cycle by cycle, for as long as the caller asks."""
     D = DIVERGENCES.resolve(divergence)
-    coordinates, operator = kernel_coordinates(Factor(X), D).bind(rows)
+    coordinates, operator, _ = kernel_coordinates(Factor(X), D).bind(rows)
     problem = build_problem(D, coordinates.t0, operator, rows, None, slack_weight, scale=coordinates.scale)
     solver = CyclicProjection()
     with np.errstate(all="ignore"):  # without a solution the multipliers grow for ever

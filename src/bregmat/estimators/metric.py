@@ -393,7 +393,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         if not isinstance(task.labels, LabelGroups):
             raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
-        for name, usual in (("loss", (None,)), ("solver", ("auto",)), ("divergence", ("auto", "frobenius"))):
+        for name, usual in (("loss", (None,)), ("solver", ("auto",))):
             value: Any = getattr(self, name)
             if value not in usual:
                 raise ValueError(f'{name}={value!r} is not available with strategy="softmax": leave it out.')

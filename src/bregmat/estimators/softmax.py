@@ -52,6 +52,7 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "temperature": TEMPERATURE,
         "weights": weights * (WEIGHT * task.slack_weight() / (TEMPERATURE * weights.sum())),
         "allowed": is_other,
+        "divergence": "frobenius" if learner.divergence == "auto" else learner.divergence,
         "tol": learner.tol,
         "max_iter": learner.max_iter,
         "callback": callback_of(learner),

@@ -20,6 +20,7 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
     matrices,
     programs,
     semidefinite,
+    softmax,
     vectors,
 )
 from bregmat.verification.figures import MissingArguments, Verification, own_figures, recompute

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.applications.softmax.nearest import SoftmaxResult
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
@@ -45,11 +44,6 @@ OPTIONS = "prior X constraints divergence loss slack_weight"
 @recompute.register
 def _(result: MatrixResult, problem: Any, found: Verification) -> None:
     Recomputation(problem, result).report(found)
-
-
-@recompute.register
-def _(result: SoftmaxResult, problem: Any, found: Verification) -> None:
-    found.unchecked.append("problems of softmax_metric are not recomputed")
 
 
 class Recomputation:

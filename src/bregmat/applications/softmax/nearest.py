@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.softmax.newton import SemismoothNewton
+from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
@@ -16,8 +16,12 @@ from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
 from bregmat.engine.loop import RunLog, compose, solve
+from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
+from bregmat.objective.divergences import DIVERGENCES
+from bregmat.objective.spectral import SpectralDivergence
+from bregmat.typing import DivergenceName
 
 INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
@@ -40,6 +44,7 @@ class SoftmaxResult(MatrixResult):
     )
 
 
+@returns_result
 def softmax_metric(
     scores: PairScores,
     targets: np.ndarray,
@@ -47,6 +52,7 @@ def softmax_metric(
     temperature: float,
     weights: np.ndarray | float = 1.0,
     allowed: np.ndarray | None = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
     tol: float = 1e-6,
     max_iter: int | None = None,
     max_seconds: float | None = None,
@@ -55,7 +61,7 @@ def softmax_metric(
 ) -> SoftmaxResult:
     """The positive semidefinite matrix nearest to the identity under softmax losses over groups of scores.
 
-    ``minimize 1/2 |W - I|^2 + sum_i gamma_i (temperature * logsumexp_j(v_ij / temperature) - sum_j y_ij v_ij)`` over ``W >= 0``. Use it
+    ``minimize D(W, I) + sum_i gamma_i (temperature * logsumexp_j(v_ij / temperature) - sum_j y_ij v_ij)`` over ``W >= 0``. Use it
     to learn from queries and their answers, or from labelled rows, whose groups are the rows of the same class among all rows. For the
     prior ``kappa I`` multiply the rows of the scores by ``sqrt(kappa)``; the learned matrix is then ``kappa W``.
 
@@ -71,6 +77,8 @@ def softmax_metric(
         Weight gamma of each query; positive.
     allowed : ndarray of bool, shape (n, m), optional
         Which documents are in the group of a query; by default all. Labelled rows exclude themselves.
+    divergence : {"frobenius", "logdet", "vonneumann"} or object
+        Divergence D; "frobenius" is ``1/2 |W - I|^2``.
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -93,7 +101,8 @@ def softmax_metric(
 
     Notes
     -----
-    Semismooth Newton steps (:class:`bregmat.applications.softmax.newton.SemismoothNewton`). If the rows span few dimensions, the problem is
+    Semismooth Newton steps (:class:`bregmat.applications.softmax.newton.SemismoothNewton`) for the Frobenius divergence, otherwise Newton
+    steps in mirror coordinates (:class:`bregmat.applications.softmax.newton.MirrorSteps`). If the rows span few dimensions, the problem is
     solved in their span: W differs from the identity there only.
 
     Examples
@@ -112,16 +121,17 @@ def softmax_metric(
     inside = scores if basis is None else scores.in_basis(basis)
     if basis is not None and start is not None:
         start = basis.T @ start @ basis
-    problem = SoftmaxGroups(inside, targets, weights, temperature, allowed)
+    D = DIVERGENCES.resolve(divergence)
+    problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
+    solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
     log = RunLog(callback, max_seconds)
-    outcome = solve(problem, SemismoothNewton(), tol=tol, max_iter=max_iter, start=start, log=log)
-    prior = np.ones(inside.queries.shape[1])
+    outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
     span = None if basis is None else Span.of_basis(basis)
     return compose(
         SoftmaxResult,
         outcome,
         last=outcome.state.point.iterate,
-        coordinates=Coordinates(None, prior, span=span, identity=True, is_finite=True),
+        coordinates=Coordinates(None, problem.t0, span=span, identity=True, is_finite=True),
         violation=np.zeros(0),
     )
 
@@ -153,7 +163,7 @@ def cosine_metric(
     callback : callable, optional
         Called with the records of all passes; ``stage`` of a record is the number of its pass.
     **settings
-        Further arguments of :func:`softmax_metric`: temperature, weights, allowed, tol, max_iter.
+        Further arguments of :func:`softmax_metric`: temperature, weights, allowed, divergence, tol, max_iter.
 
     Returns
     -------
@@ -201,13 +211,14 @@ def _true_objective(
     temperature: float,
     weights: np.ndarray | float = 1.0,
     allowed: np.ndarray | None = None,
+    divergence: DivergenceName | SpectralDivergence = "frobenius",
     **unused: Any,
 ) -> float:
     """The objective of :func:`cosine_metric` with the true cosines."""
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
     problem = SoftmaxGroups(PairScores(queries, documents), targets, weights, temperature, allowed)
     loss, _, _ = problem.loss(cosine_scores(queries, documents, W))
-    return 0.5 * float(((W - np.eye(len(W))) ** 2).sum()) + loss
+    return float(DIVERGENCES.resolve(divergence)(W, np.eye(len(W)))) + loss
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:

@@ -1,4 +1,4 @@
-"""Semismooth Newton for the softmax loss over groups, with conjugate gradients and products of matrices only."""
+"""Newton's method for the softmax loss over groups, with conjugate gradients and products of matrices only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
-from bregmat.base.linalg import conjugate_gradients, eigh
+from bregmat.base.linalg import armijo, conjugate_gradients, eigh
+from bregmat.coordinates.priors import Spectral
 from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
@@ -16,6 +17,7 @@ LOOSEST = 0.1  # largest residual of the linear system, relative to its right-ha
 MAX_PRODUCTS = 50  # products with the curvature in a step
 SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
+VANISHING = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # Newton steps at which the gradient step is shortened, and at which only rounding is left
 
 
@@ -71,7 +73,7 @@ class SemismoothNewton:
     def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> NewtonState:
         """The state at a matrix (d, d), by default at the prior."""
         d = problem.scores.queries.shape[1]
-        return NewtonState(problem.point(np.eye(d) if start is None else np.array(start, dtype=float)))
+        return NewtonState(problem.projected(np.eye(d) if start is None else np.array(start, dtype=float)))
 
     def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
         """A Newton step that decreases the objective: its length is halved, and then its alpha is decreased."""
@@ -81,7 +83,7 @@ class SemismoothNewton:
             E, is_last = self._direction(problem, at, alpha), alpha <= shortest
             length = 1.0
             while length > (SHORTEST if is_last else SHORT):
-                new = problem.point(at.W + length * E)
+                new = problem.projected(at.W + length * E)
                 if new.objective < at.objective:
                     return NewtonState(new, min(1.0, LONGER * alpha) if length == 1.0 else alpha)
                 length /= 2.0
@@ -91,7 +93,7 @@ class SemismoothNewton:
 
     def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
         """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""
-        bound, t, V = at.bound
+        bound, _, t, V = at.bound
         if alpha < 1.0:
             t, V = eigh((1.0 - alpha) * at.W + alpha * (V * t) @ V.T)
         theta = Frobenius().divided(t)
@@ -110,3 +112,59 @@ class SemismoothNewton:
             product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
         ).x
         return V @ (root * u - R) @ V.T
+
+
+@dataclass(frozen=True)
+class MirrorSteps:
+    """Newton's method in mirror coordinates, for divergences with a smooth conjugate, such as LogDet and von Neumann.
+
+    With ``R = phi'(W) - T0 - A* mu(W)`` and the square roots S of the divided differences of the inverse link, in the basis of the
+    eigenvectors of W, the step E solves ``E + S o H(S o E) = -S o R``, and phi'(W) moves by ``E / S`` (Armijo's rule).
+    """
+
+    max_iter: int = 200
+
+    name: ClassVar[str] = "mirror_newton"
+    works_on: ClassVar[str] = "objective"
+
+    def check(self, problem: SoftmaxGroups) -> None:
+        """Every problem of this kind can be solved."""
+
+    def init(self, problem: SoftmaxGroups, tol: float, start: Any) -> NewtonState:
+        """The state at a positive definite matrix (d, d), by default at the prior."""
+        prior = Spectral(problem.divergence, problem.t0, problem.t0, np.eye(len(problem.t0)))
+        iterate = None
+        if start is not None:
+            x, U = eigh(np.asarray(start, dtype=float))
+            iterate = prior.with_factor(U * np.sqrt(np.maximum(x, 0.0)))
+        return NewtonState(problem.point(prior if iterate is None else iterate))
+
+    def step(self, problem: SoftmaxGroups, state: NewtonState) -> NewtonState:
+        """A Newton step that decreases the objective."""
+        at, S = state.point, state.point.iterate.S
+        scores = problem.scores.in_basis(at.iterate.F)
+        R = at.iterate.residual(-scores.adjoint(problem.multipliers(at.softmax)))
+        B = -S * R
+
+        def curvature(X: np.ndarray) -> np.ndarray:
+            return problem.curvature(scores, at.softmax, X)
+
+        gap = max(at.objective - at.bound.value, 0.0) / max(problem.natural_size, abs(at.objective))
+        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(B))
+        E = conjugate_gradients(
+            lambda E: E + S * curvature(S * E), B, goal=goal, most=MAX_PRODUCTS, is_euclidean=True
+        ).x
+        tiny = S < VANISHING
+        dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
+
+        def trial(alpha: float) -> tuple[ScoredMatrix, float] | None:
+            iterate = at.iterate.moved(E, dT, alpha)
+            if iterate is None:
+                return None
+            point = problem.point(iterate)
+            return point, point.objective
+
+        found = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
+        if found is None or not found[0].objective < at.objective:
+            return NewtonState(at, stalled=True)
+        return NewtonState(found[0])

@@ -2,16 +2,18 @@
 
 Group i is a query with the scores ``v_i1 .. v_im`` of its documents, linear in W, and a distribution ``y_i`` over its right answers:
 
-    minimize over W >= 0:   1/2 |W - I|^2  +  sum_i gamma_i [ log(sum_j exp(s v_ij)) / s  -  sum_j y_ij v_ij ]
+    minimize over W >= 0:   D(W, I)  +  sum_i gamma_i [ log(sum_j exp(s v_ij)) / s  -  sum_j y_ij v_ij ]
 
 A right answer among m - 1 wrong ones costs ``gamma / s log(1 + sum_k exp(-s p_k))``, where p_k is how far it is ahead of wrong answer k.
 Several right answers cost the mean of ``-log softmax``, weighted by y, which is convex; the log of the mean is not.
 
 For any distributions P_i over the groups, ``mu_ij = gamma_i (y_ij - P_ij)`` gives a lower bound. The conjugate of the loss is an entropy:
 
-    g(P) = |I|^2 / 2 - |(I + A* mu)_+|^2 / 2 - <mu, c> - sum_ij gamma_i P_ij log(P_ij) / s
+    g(P) = phi*(T0) - phi*(T0 + A* mu) - <mu, c> - sum_ij gamma_i P_ij log(P_ij) / s,    T0 = phi'(I)
 
-The softmax of the current scores is such a P, so that a certificate needs no restoration. At the optimum ``W = (I + A* mu)_+``.
+The softmax of the current scores is such a P, so that a certificate needs no restoration. At the optimum ``phi'(W) = T0 + A* mu``; for the
+Frobenius divergence ``W = (I + A* mu)_+``. If ``T0 + A* mu`` is outside of the domain of phi*, as it can be with LogDet far from the
+optimum, P is moved towards y, and mu towards 0 with it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ from bregmat.certificates.problem import MODEST, MatrixCertificate
 from bregmat.coordinates.priors import Spectral
 from bregmat.engine.problem import Problem
 from bregmat.objective.divergences import Frobenius
+from bregmat.objective.spectral import SpectralDivergence
 
+SHORTER = 0.9  # factor on the multipliers while they are outside of the domain
 SIZE = 1e-3  # smallest unit of the gap, as a share of the loss of equal scores
 
 
@@ -67,16 +71,17 @@ class ScoredMatrix:
 
 
 class Bound(NamedTuple):
-    """A lower bound less its rounding, and the eigenvalues (d,) and eigenvectors (d, d) of ``T = I + A* mu``, which it is computed from."""
+    """A lower bound less its rounding, its multipliers mu (n, m), and the eigenvalues (d,) and eigenvectors (d, d) of ``T0 + A* mu``."""
 
     value: float
+    mu: np.ndarray
     t: np.ndarray
     V: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
 class SoftmaxGroups(Problem):
-    """The softmax loss over groups of scores, with the identity as prior and the Frobenius divergence.
+    """The softmax loss over groups of scores, with the identity as prior.
 
     Parameters
     ----------
@@ -89,6 +94,7 @@ class SoftmaxGroups(Problem):
         ``1 / s``, in units of the scores; positive.
     allowed : ndarray of bool, shape (n, m), or None
         Which documents are in the group of a query; None for all. Right answers must be allowed.
+    divergence : SpectralDivergence
     """
 
     scores: PairScores
@@ -96,6 +102,7 @@ class SoftmaxGroups(Problem):
     weights: np.ndarray
     temperature: float
     allowed: np.ndarray | None = None
+    divergence: SpectralDivergence = field(default_factory=Frobenius)
     is_always_feasible: bool = field(init=False, default=True)
 
     @cached_property
@@ -131,33 +138,47 @@ class SoftmaxGroups(Problem):
         Pv -= P * Pv.sum(axis=1, keepdims=True)
         return scores.adjoint(Pv * (self.weights / self.temperature).astype(X.dtype)[:, None])
 
-    def point(self, X: np.ndarray) -> ScoredMatrix:
-        """The nearest positive semidefinite matrix to a symmetric X, with its scores and its objective."""
+    @cached_property
+    def t0(self) -> np.ndarray:
+        """Mirror coordinates (d,) of the prior."""
+        return self.divergence.link(np.ones(self.scores.queries.shape[1]))
+
+    def projected(self, X: np.ndarray) -> ScoredMatrix:
+        """The nearest positive semidefinite matrix to a symmetric X, with its scores and its objective; for the Frobenius divergence."""
         t, F = eigh(X)
-        iterate = Spectral(Frobenius(), np.ones(len(t)), t, F)
+        return self.point(Spectral(self.divergence, self.t0, t, F))
+
+    def point(self, iterate: Spectral) -> ScoredMatrix:
+        """A matrix with its scores and its objective."""
         W = iterate.matrix()
         values = self.scores.linear(W) + self.scores.constant
         loss, P, sizes = self.loss(values)
-        divergence = 0.5 * float(((W - np.eye(len(W))) ** 2).sum())
-        rounding = self._share * (sizes + np.sqrt(2.0 * divergence) * float(np.linalg.norm(W)))
-        return ScoredMatrix(self, iterate, W, values, P, divergence + loss, rounding)
+        rounding = self._share * (sizes + iterate.value_size())
+        return ScoredMatrix(self, iterate, W, values, P, max(iterate.value(), 0.0) + loss, rounding)
 
     def dual_bound(self, P: np.ndarray) -> Bound:
-        """The bound ``g(P)`` of distributions P (n, m)."""
-        mu, d = self.multipliers(P), self.scores.queries.shape[1]
+        """The bound ``g(P)`` of distributions P (n, m), moved towards y until ``T0 + A* mu`` is in the domain of phi*."""
+        mu, D, t0 = self.multipliers(P), self.divergence, self.t0
         A = -self.scores.adjoint(mu)
-        t, V = eigh(add_diagonal(-A, 1.0))
-        # (|I|^2 - |T_+|^2) / 2, by whichever of two formulas cancels less, which use the positive or the negative eigenvalues
-        gain, size = Frobenius().dual_gain(np.ones(d), A, t)
+        t, V = eigh(add_diagonal(-A, t0))
+        # the entries of A are wrong by a few roundings of their terms, and the eigenvalues of T0 - A also by some of its norm
+        in_terms, in_eigenvalues = (
+            self._share * float(np.abs(mu).sum()) * self._longest,
+            self._share * float(np.linalg.norm(t)),
+        )
+        wrong = in_terms + in_eigenvalues
+        while not D.in_domain(t + wrong):  # T0 is a multiple of the identity: the eigenvalues move in proportion to A
+            P = SHORTER * P + (1.0 - SHORTER) * self.targets
+            mu, A, t = SHORTER * mu, SHORTER * A, t0 + SHORTER * (t - t0)
+        gain, size = D.dual_gain(t0, A, t)
         entropy = self.temperature * float(self.weights @ xlogy(P, P).sum(axis=1))
         shift = mu * self.scores.constant
-        norm = float(np.linalg.norm(A))
-        used = np.maximum(t, 0.0) if norm**2 > d else np.minimum(t, 0.0)
-        # the entries of A are wrong by a few roundings of their terms, and the eigenvalues also by some of the norm of T
-        terms = float(np.abs(mu).sum()) * self._longest
-        rounding = self._share * (terms * (np.sqrt(d) + norm) + float(np.linalg.norm(t) * np.linalg.norm(used)))
+        slope = D.inverse_link(t + wrong)  # the derivative of phi*
+        # with the Frobenius divergence and a small A, the gain is computed from A and from the negative eigenvalues
+        used = np.minimum(t, 0.0) if D.takes_indefinite and np.linalg.norm(A) <= np.linalg.norm(t0) else slope
+        rounding = in_terms * float(np.linalg.norm(slope)) + in_eigenvalues * float(np.linalg.norm(used))
         rounding += MODEST * EPS * (size + float(np.abs(shift).sum()) + abs(entropy))
-        return Bound(float(gain - shift.sum() - entropy - rounding), t, V)
+        return Bound(float(gain - shift.sum() - entropy - rounding), mu, t, V)
 
     @property
     def _share(self) -> float:
@@ -181,7 +202,7 @@ class SoftmaxGroups(Problem):
         return MatrixCertificate(
             iterate=at.iterate,
             values=at.values,
-            dual=self.multipliers(at.softmax),
+            dual=at.bound.mu,
             objective=at.objective,
             upper=at.objective + at.rounding,
             dual_bound=at.bound.value,
