@@ -227,7 +227,10 @@ def test_a_thumbnail_shows_one_panel(example):
 FIGURE = re.compile(r"^```\{figure\} (?:\.\./)?gallery/(\w+)/images/sphx_glr_(\w+)_(\d{3})\.png\n:alt: \w.*$", re.M)
 WITH_PICTURES = [
     "tutorial",
-    *(f"guide/{name}" for name in ("labels", "pairs", "triplets", "stream", "kernel", "correlation", "problems")),
+    *(
+        f"guide/{name}"
+        for name in ("labels", "embeddings", "pairs", "triplets", "stream", "kernel", "correlation", "problems")
+    ),
 ]
 
 
