@@ -729,10 +729,18 @@ ENTRIES = {
             }
         },
     ),
+    "DivergenceSlack": Entry(
+        bregmat.DivergenceSlack, {}, {"divergence": {"word": "best", "number": 3, "thing": Thing()}}
+    ),
     "MultiplicativeUpdates": Entry(
         bregmat.MultiplicativeUpdates,
         {},
-        {"anderson": count(0, none=False), "clamp": number(-1.0, 1.0), "max_iter": count(1, none=False)},
+        {
+            "anderson": count(0, none=False),
+            "clamp": number(-1.0, 1.0),
+            "block": count(1),
+            "max_iter": count(1, none=False),
+        },
     ),
     "Relation": Entry(
         bregmat.Relation,
@@ -747,7 +755,12 @@ ENTRIES = {
     "MetricLearner": Entry(
         with_setting("MetricLearner"),
         {},
-        LEARNER | {"n_components": count(1) | {"many": 7}, "prior": WORD | table(np.eye(3), none=True, square=True)},
+        LEARNER
+        | {
+            "n_components": count(1) | {"many": 7},
+            "prior": WORD | table(np.eye(3), none=True, square=True),
+            "metric": SETTING,
+        },
         free=("unlabeled",),
     ),
     "MetricLearner.fit": Entry(
@@ -920,7 +933,6 @@ ENTRIES |= {
             "spectral_spread": POSITIVE,
             "loss_budget": number(-1.0),
             "instances": SETTING,
-            "mode": SETTING,
             "keep_examples": FLAG,
         },
     ),
@@ -963,12 +975,7 @@ ENTRIES |= {
     "MatrixExponentiatedGradient.regret": Entry(
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
-        {"U": {k: v for k, v in COMPARISON.items() if k != "none"}, "loss_of_U": number(-1.0, none=True)},
-    ),
-    "MatrixExponentiatedGradient.best_in_hindsight": Entry(
-        of_class("MatrixExponentiatedGradient", "best_in_hindsight"),
-        {},
-        {"weight": number(0, -1.0, none=True), "tol": POSITIVE},
+        {"U": COMPARISON, "loss_of_U": number(-1.0, none=True)},
     ),
     "MatrixExponentiatedGradient.mix_with_prior": Entry(
         of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}

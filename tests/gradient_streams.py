@@ -1,8 +1,6 @@
-"""Random streams of every kind for the matrix exponentiated gradient learner, and a loss as a user would write it."""
+"""Random streams of every kind for the matrix exponentiated gradient learner, the learner in NumPy, and a loss as a user would write it."""
 
 import numpy as np
-
-MODES = ("lanczos", "eigh")
 
 
 def function(A, f):
@@ -39,6 +37,29 @@ def stream(rng, kind, d, T, *, is_complex=False, noise=0.05):
             X /= np.ptp(np.linalg.eigvalsh(X), axis=1)[:, None, None]
     y = measured(U, X) + noise * rng.normal(size=T)
     return U, X, np.maximum(y, 0.0) if kind == "pairs" else y
+
+
+def instance_of(x, d):
+    """X of a pair, a vector or a matrix."""
+    x = np.asarray(x)
+    if x.ndim == 2:
+        return x
+    if x.dtype.kind == "i":
+        x = (np.eye(d)[x[0]] - np.eye(d)[x[1]]) / np.sqrt(2)
+    return np.outer(x, x.conj())
+
+
+def twin_trials(X, y, W1, eta, slope=lambda p, y: 2.0 * (p - y)):
+    """The update as the paper has it (Tsuda 2004, eq. 4), by an eigendecomposition a trial: predictions and the last matrix."""
+    H, predictions = function(W1, np.log), []
+    for x, label in zip(X, y):
+        A, values = instance_of(x, len(H)), np.linalg.eigvalsh(H)
+        W = function(H - values[-1] * np.eye(len(H)), np.exp)
+        W *= np.trace(W1).real / np.trace(W).real
+        predictions.append(np.vdot(A, W).real)
+        H = H - eta * slope(predictions[-1], label) * A
+    W = function(H - np.linalg.eigvalsh(H)[-1] * np.eye(len(H)), np.exp)
+    return np.array(predictions), W * (np.trace(W1).real / np.trace(W).real)
 
 
 class Own:

@@ -142,6 +142,14 @@ def problems_stay_apart():
                 yield name, line, f"imports {other}; {mine} is not built on {its}"
 
 
+def results_are_composed():
+    """Only ``bregmat.engine.loop.compose`` makes results; elsewhere their classes are not called."""
+    for name in LIBRARY:
+        for node in ast.walk(TREES[name]):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("Result"):
+                yield name, node.lineno, f"makes a {node.func.id}; compose it from a run and its certificate"
+
+
 def imports_are_absolute():
     for name in FILES:
         for node in ast.walk(TREES[name]):
@@ -335,6 +343,7 @@ RULES = (
     rooms_are_known,
     imports_go_down,
     problems_stay_apart,
+    results_are_composed,
     imports_are_absolute,
     no_cycles,
     packages_stand_beside_each_other,

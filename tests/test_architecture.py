@@ -19,7 +19,7 @@ PUBLIC = {
     "constraints": {"Constraints", "constraints_from_labels"},
     "divergences": {"LogDet", "VonNeumann", "Frobenius", "SpectralDivergence"},
     "terms of your own": {"register", "Relation"},
-    "losses": {"Squared", "SquaredHinge", "RelativeSlack", "ScalarLoss"},
+    "losses": {"Squared", "SquaredHinge", "DivergenceSlack", "RelativeSlack", "ScalarLoss"},
     "nearness problems": {"nearest_kernel", "nearest_metric", "Factor", "widen_range"},
     "the papers' solvers": {"CyclicProjection", "DefiniteBoost"},
     "applications": {"nearest_distribution", "DistributionResult", "boost_hypotheses", "BoostResult"}

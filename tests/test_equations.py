@@ -9,9 +9,9 @@ import pytest
 from scipy.linalg import expm, logm
 from scipy.optimize import minimize, minimize_scalar
 
-from bregmat import Constraints, Factor, SquaredHinge, nearest_kernel, nearest_metric
+from bregmat import Constraints, Factor, MetricLearner, SquaredHinge, load, nearest_kernel, nearest_metric, save, verify
 from bregmat.objective.divergences import DIVERGENCES as NAMED
-from bregmat.objective.losses import RelativeSlack
+from bregmat.objective.losses import DivergenceSlack, RelativeSlack
 from cases import DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 
@@ -19,8 +19,12 @@ from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_di
 # ---------------------------------------------------------------- Kulis 2009, section 6.2: slack and other rows
 @pytest.mark.parametrize("sense", ["<=", ">="])
 @pytest.mark.parametrize("name", ["logdet", "vonneumann", "frobenius"])
-def test_kulis_22(name, sense, rng):
-    """min over X and b of D(X, X0) + gamma d(b, b0) with <A_i, X> <= b_i, by a general-purpose optimiser over both."""
+@pytest.mark.parametrize("slack", [None, "logdet", "vonneumann", "frobenius"])
+def test_kulis_22(name, slack, sense, rng):
+    """min over X and b of D(X, X0) + gamma d(b, b0) with <A_i, X> <= b_i, by a general-purpose optimiser over both.
+
+    d belongs to D, or to another divergence: "other choices of constraint penalty are possible".
+    """
     z, gamma = rng.normal(size=(2, 2)) + np.eye(2), np.array([0.7, 3.0])
     now = (z**2).sum(axis=1)
     b0 = now * (0.4 if sense == "<=" else 2.5)
@@ -28,6 +32,7 @@ def test_kulis_22(name, sense, rng):
         np.vstack([np.zeros(2), z]),
         Constraints.sq_distance([0, 0], [1, 2], b0, sense),
         divergence=name,
+        loss=None if slack is None else DivergenceSlack(slack),
         slack_weight=gamma,
     )
     D, s = NAMED.resolve(name), 1.0 if sense == "<=" else -1.0
@@ -38,7 +43,7 @@ def test_kulis_22(name, sense, rng):
 
     def total(u):
         b = b0 * np.exp(u[3:])
-        return D(matrix(u), np.eye(2)) + gamma @ vector_divergence(name, b, b0)
+        return D(matrix(u), np.eye(2)) + gamma @ vector_divergence(slack or name, b, b0)
 
     def room(u):
         return s * (b0 * np.exp(u[3:]) - np.einsum("ij,jk,ik->i", z, matrix(u), z))
@@ -195,6 +200,38 @@ def test_kulis_6_2_1_relative_penalty_and_units(name, rng):
         other_units = learned(K0, np.sqrt(s)[:, None] * z, s * b, gamma, loss)
         assert close(other_units, K) == is_free_of_units
         assert close(learned(c * K0, z, c * b, scaled_gamma / 2, loss), c * K) is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kulis_6_2_1_the_slack_of_another_divergence_by_every_solver(name, rng, tmp_path):
+    """One objective, by definition and of all solvers; a file keeps the slack, and `verify` recomputes the result."""
+    K0 = well_conditioned(rng, 5)
+    i, j = np.array([0, 0, 1, 2]), np.array([1, 2, 3, 4])
+    b = (K0[i, i] + K0[j, j] - 2 * K0[i, j]) * np.array([0.4, 0.6, 1.7, 2.5])
+    given = {"prior": K0, "constraints": Constraints.sq_distance(i, j, b, ["<=", "==", ">=", "=="]), "divergence": name}
+    for slack in NAMES:
+        loss = DivergenceSlack(slack)
+        found = []
+        for solver in ("dual_newton", "mirror_newton", "interior_point", "cyclic_projection"):
+            call = {**given, "loss": loss, "slack_weight": 2.0}
+            if solver == "cyclic_projection" and (name == "frobenius" or (name, slack) == ("logdet", "vonneumann")):
+                with pytest.raises(TypeError, match="cyclic_projection needs"):
+                    nearest_kernel(**call, solver=solver)
+                continue
+            result = nearest_kernel(**call, solver=solver, tol=1e-8)
+            K = result.kernel()
+            q = K[i, i] + K[j, j] - 2 * K[i, j]
+            hit = (q > b) & [True, True, False, True] | (q < b) & [False, True, True, True]
+            total = matrix_divergence(name, K, K0) + 2.0 * vector_divergence(slack, q[hit], b[hit]).sum()
+            assert result.status == "OPTIMAL" and result.objective == pytest.approx(total, rel=1e-7)
+            assert verify(result).holds
+            found.append(result.objective)
+        assert found == pytest.approx([found[0]] * len(found), rel=1e-7)
+    learner = MetricLearner(loss=loss, strategy="random", slack_weight=1.0, random_state=0).fit(K0, [0, 0, 1, 1, 1])
+    save(tmp_path / "m.bm", learner)
+    assert load(tmp_path / "m.bm").loss == loss
+    with pytest.raises(ValueError, match="divergence must be one of 'logdet', .*; got 'log_det'; is it 'logdet'"):
+        DivergenceSlack("log_det")
 
 
 def test_kulis_6_2_1_relative_penalty_where_the_bound_has_no_divergence(rng):

@@ -141,12 +141,10 @@ def test_tsuda_footnote_3(tau, rng):
         W, C, _, alpha, new, _ = first_step(rng, "approximate", tau)
         values = np.linalg.eigvalsh(C)
         low, width = values[0], values[-1] - values[0]
-        learner = MatrixExponentiatedGradient(
-            prior=W, eta=1.0, loss=ForwardEntropicLoss(1e-9), instances="matrices", mode="eigh"
-        )
+        learner = MatrixExponentiatedGradient(prior=W, eta=1.0, loss=ForwardEntropicLoss(1e-9), instances="matrices")
         learner.learn_one((C - low * np.eye(len(C))) / width, -low / width)
         assert np.allclose(learner.matrix(), new, rtol=0, atol=1e-11)
-        reverse = MatrixExponentiatedGradient(prior=W, eta=1.0, loss="entropic", instances="matrices", mode="eigh")
+        reverse = MatrixExponentiatedGradient(prior=W, eta=1.0, loss="entropic", instances="matrices")
         reverse.learn_one((C - low * np.eye(len(C))) / width, -low / width)
         assert np.abs(reverse.matrix() - new).max() > 1e-4
 

@@ -201,6 +201,31 @@ def test_sha_7(rng, split):
         assert end.n_iter == n_steps and end.n_passes == n_steps + 1
 
 
+@pytest.mark.parametrize("size", [4, 9, 40])
+def test_sha_31_subsets_of_the_variables(rng, size):
+    """Section 3.1: eq. 3 adjusts any subset of the variables, here blocks in turn; the objective falls with each of them."""
+    A, b, v = case(rng, 14)
+    up, down = parts(A)
+    start = v.copy()
+    for n_steps in range(1, 4):
+        for first in range(0, 14, size):
+            S, T = np.arange(14)[first : first + size], np.delete(np.arange(14), np.s_[first : first + size])
+            before, shift = page_F(A, b, v), b[S] + A[np.ix_(S, T)] @ v[T]
+            a, c = up[np.ix_(S, S)] @ v[S], down[np.ix_(S, S)] @ v[S]
+            root = np.sqrt(shift**2 + 4 * a * c)
+            with np.errstate(invalid="ignore"):  # 0 / 0 in the form that is not taken
+                v[S] *= np.where(
+                    shift > 0, 2 * c / (shift + root), (root - shift) / (2 * a)
+                )  # eq. 3 of the program in v_S
+            assert page_F(A, b, v) <= before + EXACT * (abs(before) + v @ up @ v)
+        settings = MultiplicativeUpdates(clamp=0, block=size)
+        end = updated(DenseSplit(A), b, start, max_iter=n_steps, settings=settings)
+        np.testing.assert_allclose(
+            end.x, v, rtol=1e-9, atol=1e-12 * v.max()
+        )  # differences of like numbers in single variables
+        assert end.n_iter == n_steps and end.n_passes == 2 * n_steps + 1
+
+
 @KERNELS
 def test_machines_of_these_tests_are_solved(rng, kernel):
     K, y, alpha = machine(rng, kernel)

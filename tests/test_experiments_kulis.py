@@ -1,11 +1,13 @@
 """The experiments of Kulis 2009, section 7.1 and Appendix B, on small data: what must hold whatever the data."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from bregmat.nearest import Factor, nearest_kernel
 from bregmat.solvers.cyclic_projection import CyclicProjection
-from bregmat_papers import DataHome
+from bregmat_papers import DataHome, spambase
 from bregmat_papers.clustering import (
     RULES,
     Cycle,
@@ -84,6 +86,14 @@ def test_slack_raises_nmi_and_is_certified(reproduced, name):
         cycles_of = {n: select(report.findings, preparation=preparation, divergence=n) for n in DIVERGENCES}
         mean = {n: np.mean([f["movement"][-1] for _, f in some]) for n, some in cycles_of.items()}
         assert mean["logdet"] > mean["vonneumann"]  # as in the paper
+
+
+def test_rows_that_differ_between_processors_say_so_on_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert spambase.STUDY.notes
+    for quantity, note in spambase.STUDY.notes.items():
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| {quantity} |"))
+        assert line.endswith(f"| {note} |")
 
 
 def test_appendix_b_stops_where_the_paper_says(reproduced):

@@ -1,6 +1,4 @@
-"""The matrix exponentiated gradient learner: the paper's equations, all modes, kinds and losses."""
-
-import itertools
+"""The matrix exponentiated gradient learner: the paper's equations, all kinds and losses."""
 
 import numpy as np
 import pytest
@@ -16,10 +14,11 @@ from bregmat.online import (
     SquaredLoss,
 )
 from bregmat.online.bounds import relative_entropy
-from gradient_streams import MODES, Own, density, function, measured, stream
+from bregmat.online.losses import as_online_loss
+from gradient_streams import Own, density, function, measured, stream, twin_trials
 from states import state_of
 
-EXACT = 1e-12  # modes run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
+EXACT = 1e-12  # the learner and its twin run the same recursion in different arithmetic; a few hundred trials of order-1 numbers
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
 pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabelWarning")
 
@@ -46,12 +45,12 @@ def test_tsuda_2_and_3_the_update_minimises_the_linearised_problem(rng):
     assert np.abs(residual - np.eye(d) * residual[0, 0]).max() < EXACT
 
 
-@pytest.mark.parametrize(("kind", "mode"), [*itertools.product(["pairs", "vectors"], MODES), ("matrices", "auto")])
-def test_tsuda_4_by_the_matrix_logarithm(rng, kind, mode):
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_tsuda_4_by_the_matrix_logarithm(rng, kind):
     """``W <- exp(log W - 2 eta (yhat - y) X) / Z``, with a logarithm at each step."""
     d, eta = 5, 0.8
     _, X, y = stream(rng, kind, d, 30)
-    learner = MatrixExponentiatedGradient(d, eta=eta, instances=kind, mode=mode)
+    learner = MatrixExponentiatedGradient(d, eta=eta, instances=kind)
     W = np.eye(d) / d
     for x, label in zip(X, y, strict=True):
         if kind == "pairs":
@@ -103,7 +102,7 @@ def test_diagonal_instances_are_exponentiated_gradient(rng):
     assert learner.cumulative_loss_ == pytest.approx(total, rel=EXACT)
 
 
-# ---------------------------------------------------------------- modes agree
+# ---------------------------------------------------------------- the twin in NumPy
 CASES = {
     "bound": {},
     "loss budget": {"loss_budget": 1.0},
@@ -115,9 +114,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kind", ["pairs", "vectors"])
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
 @pytest.mark.parametrize("is_complex", [False, True])
-def test_modes_agree(rng, case, kind, is_complex):
+def test_trials_equal_those_of_the_twin(rng, case, kind, is_complex):
     if kind == "pairs" and is_complex:
         prior = {"prior": density(rng, 7, is_complex=True)}
         _, X, y = stream(rng, kind, 7, 200)
@@ -127,35 +126,30 @@ def test_modes_agree(rng, case, kind, is_complex):
     y = np.clip(y, 0.0, 1.0)
     if "trace" in CASES[case] and prior:
         prior = {"prior": 3.0 * prior["prior"]}
-    runs = []
-    for mode in ("eigh", "lanczos", "auto"):
-        learner = MatrixExponentiatedGradient(7, instances=kind, mode=mode, **CASES[case], **prior)
-        runs.append((learner.predict_then_learn(X, y), learner))
-    reference, exact = runs[0]
-    for predictions, learner in runs[1:]:
-        assert np.abs(predictions - reference).max() < 1e-11  # 200 trials of feedback
-        assert learner.cumulative_loss_ == pytest.approx(exact.cumulative_loss_, rel=EXACT)
-        assert np.abs(learner.matrix() - exact.matrix()).max() < 1e-11
-        assert np.abs(learner.predict(X) - measured(learner.matrix(), X)).max() < EXACT
-        assert learner.predict_one(X[3]) == pytest.approx(learner.predict(X[3:4])[0], rel=1e-10)
+    learner = MatrixExponentiatedGradient(7, instances=kind, **CASES[case], **prior)
+    loss, W1 = as_online_loss(CASES[case].get("loss", "squared")), learner.matrix()
+    predictions = learner.predict_then_learn(X, y)
+    twin, W = twin_trials(X, y, W1, learner.eta_, loss.derivative)
+    assert np.abs(predictions - twin).max() < 1e-11  # 200 trials of feedback
+    assert learner.cumulative_loss_ == pytest.approx(loss.value(twin, y).sum(), rel=1e-11)
+    assert np.abs(learner.matrix() - W).max() < 1e-11
+    assert np.abs(learner.predict(X) - measured(learner.matrix(), X)).max() < EXACT
+    assert learner.predict_one(X[3]) == pytest.approx(learner.predict(X[3:4])[0], rel=1e-10)
 
 
 @pytest.mark.slow
-def test_total_loss_of_lanczos_is_that_of_eigh(rng):
+def test_total_loss_is_that_of_the_twin(rng):
     _, X, y = stream(rng, "pairs", 52, 6000, noise=0.0)
-    total = [
-        MatrixExponentiatedGradient(52, mode=mode).partial_fit(X, y).cumulative_loss_ for mode in ("lanczos", "eigh")
-    ]
-    assert total[0] == pytest.approx(total[1], rel=EXACT)
+    predictions, _ = twin_trials(X, y, np.eye(52) / 52, 2.0)
+    learner = MatrixExponentiatedGradient(52).partial_fit(X, y)
+    assert learner.cumulative_loss_ == pytest.approx(((predictions - y) ** 2).sum(), rel=EXACT)
 
 
 @pytest.mark.parametrize(("kind", "loss"), [("pairs", "squared"), ("vectors", "squared"), ("vectors", Own())])
 def test_room_for_krylov_vectors_grows(rng, kind, loss):
     """The space that is set aside for them does not change a bit of the result."""
     _, X, y = stream(rng, kind, 20, 200)
-    plenty, tight = (
-        MatrixExponentiatedGradient(20, instances=kind, eta=2.0, mode="lanczos", loss=loss) for _ in range(2)
-    )
+    plenty, tight = (MatrixExponentiatedGradient(20, instances=kind, eta=2.0, loss=loss) for _ in range(2))
     plenty.partial_fit(X, y)
     for part in range(0, 200, 50):
         tight._started()._reserve(2)
@@ -171,10 +165,10 @@ def test_large_steps(rng):
     d = 12
     _, X, _ = stream(rng, "vectors", d, 40)
     y = rng.choice([-500.0, 500.0], 40)
-    runs = [MatrixExponentiatedGradient(d, mode=mode, eta=1.0, instances="vectors") for mode in ("eigh", "lanczos")]
-    predictions = [learner.predict_then_learn(X, y) for learner in runs]
-    assert np.abs(predictions[0] - predictions[1]).max() < 1e-9  # differences of exponents of 1e4
-    assert np.isfinite(runs[1].matrix()).all()
+    learner = MatrixExponentiatedGradient(d, eta=1.0, instances="vectors")
+    twin, _ = twin_trials(X, y, np.eye(d) / d, 1.0)
+    assert np.abs(learner.predict_then_learn(X, y) - twin).max() < 1e-9  # differences of exponents of 1e4
+    assert np.isfinite(learner.matrix()).all()
 
 
 def test_sparse_instances(rng):
@@ -228,12 +222,11 @@ def test_logistic_loss_far_out():
     assert LogisticLoss().derivative([-800.0, 800.0], 1.0) == pytest.approx([-1.0, 0.0])
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("kind", ["pairs", "vectors"])
-def test_a_loss_of_ones_own(rng, kind, mode):
+@pytest.mark.parametrize("kind", ["pairs", "vectors", "matrices"])
+def test_a_loss_of_ones_own(rng, kind):
     _, X, y = stream(rng, kind, 6, 100)
     mine, built_in = (
-        MatrixExponentiatedGradient(6, eta=0.5, loss=loss, instances=kind, mode=mode).partial_fit(X, y)
+        MatrixExponentiatedGradient(6, eta=0.5, loss=loss, instances=kind).partial_fit(X, y)
         for loss in (Own(), "squared")
     )
     assert mine.cumulative_loss_ == pytest.approx(built_in.cumulative_loss_, rel=EXACT)
@@ -261,7 +254,7 @@ def test_factor_and_transform(rng):
     assert (vectors.transform(v) ** 2).sum(axis=1) == pytest.approx(vectors.predict(v))
 
 
-@pytest.mark.parametrize("settings", [{}, {"trace": 2.0}, {"mode": "eigh"}])
+@pytest.mark.parametrize("settings", [{}, {"trace": 2.0}])
 def test_always_positive_definite_of_the_promised_trace(rng, settings):
     _, X, y = stream(rng, "pairs", 6, 300)
     learner = MatrixExponentiatedGradient(6, **settings)
@@ -280,9 +273,9 @@ def test_one_point_and_two(rng):
 
 
 def test_mixing_with_the_prior(rng):
-    _, X, y = stream(rng, "pairs", 5, 100)
-    for mode in MODES:
-        learner = MatrixExponentiatedGradient(5, mode=mode).partial_fit(X, y)
+    for kind in ("pairs", "matrices"):
+        _, X, y = stream(rng, kind, 5, 100)
+        learner = MatrixExponentiatedGradient(5, instances=kind).partial_fit(X, y)
         before, loss = learner.matrix(), learner.cumulative_loss_
         learner.mix_with_prior(0.25)
         assert np.abs(learner.matrix() - (0.75 * before + 0.05 * np.eye(5))).max() < EXACT

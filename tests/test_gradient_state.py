@@ -19,7 +19,7 @@ from bregmat.online import (
     OnlineLogDet,
     SpectralSpreadWarning,
 )
-from gradient_streams import MODES, Own, density, stream
+from gradient_streams import Own, density, stream
 from states import restored, saved_and_loaded, state_of
 
 # noise takes labels beyond what the target's trace can predict; the warning has a test of its own
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::bregmat.online.UnreachableLabel
 # ---------------------------------------------------------------- resume
 RESUMED = {
     "pairs": {"dim": 9},
-    "eigh": {"dim": 9, "mode": "eigh", "trace": 2.0},
+    "trace": {"dim": 9, "trace": 2.0},
     "absolute": {"dim": 9, "loss": "absolute", "eta": 0.1},
     "vectors": {"instances": "vectors", "loss": EntropicLoss(0.01), "eta": 0.1, "keep_examples": True},
     "complex vectors": {"instances": "vectors", "keep_examples": True},
@@ -142,11 +142,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-@pytest.mark.parametrize("mode", MODES)
-def test_bad_input_leaves_the_state_unchanged(rng, case, mode):
+def test_bad_input_leaves_the_state_unchanged(rng, case):
     kind, X, y, error, message = WRONG[case]
-    mode = "auto" if kind == "matrices" else mode
-    learner = MatrixExponentiatedGradient(4, instances=kind, mode=mode, eta=0.3)
+    learner = MatrixExponentiatedGradient(4, instances=kind, eta=0.3)
     _, good, labels = stream(rng, kind, 4, 5)
     learner.partial_fit(good, labels)
     before = state_of(learner)
@@ -211,16 +209,16 @@ class Broken(Own):
         return np.nan if self.calls == 3 else 0.3
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["vectors", "matrices"])
 @pytest.mark.parametrize(("raises", "error"), [(True, ZeroDivisionError), (False, FloatingPointError)])
-def test_a_failing_loss_takes_the_whole_block_back(rng, mode, raises, error):
-    _, X, y = stream(rng, "vectors", 4, 5)
-    learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+def test_a_failing_loss_takes_the_whole_block_back(rng, kind, raises, error):
+    _, X, y = stream(rng, kind, 4, 5)
+    learner = MatrixExponentiatedGradient(4, loss=Broken(raises), eta=0.3, instances=kind)
     with pytest.warns(SpectralSpreadWarning), pytest.raises(error):
         learner.partial_fit(2 * X, y)
     assert (learner.n_seen_, learner.cumulative_loss_, learner.void_ is None) == (0, 0.0, True)
     assert np.abs(learner.matrix() - np.eye(4) / 4).max() < 1e-15
-    unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, mode=mode, instances="vectors")
+    unknown = MatrixExponentiatedGradient(loss=Broken(raises), eta=0.3, instances=kind)
     with pytest.raises(error):
         unknown.partial_fit(X, y)
     assert unknown.dim is None
@@ -241,8 +239,6 @@ ARGUMENTS = [
     ({"spectral_spread": np.inf}, ValueError, "spectral_spread must be positive and finite"),
     ({"loss_budget": -1.0}, ValueError, "loss_budget must be finite and at least 0"),
     ({"instances": "triples"}, ValueError, "instances must be one of 'pairs', 'vectors', 'matrices'; got"),
-    ({"mode": "fast"}, ValueError, "mode must be one of 'auto', 'lanczos'"),
-    ({"mode": "lanczos", "instances": "matrices"}, ValueError, "mode='lanczos' is for pairs and vectors"),
     ({"keep_examples": None}, TypeError, "keep_examples must be True or False; got None"),
     ({"prior": np.eye(3) / 3}, ValueError, r"prior must have shape \(4, 4\)"),
     ({"prior": np.eye(4)}, ValueError, "prior must have the trace 1, the argument trace; got 4"),
@@ -308,7 +304,7 @@ def bits(learner):
 
 
 INTERRUPTED = {
-    **{mode: {"mode": mode} for mode in MODES},
+    "pairs": {},
     "vectors": {"instances": "vectors", "keep_examples": True},
     "matrices": {"instances": "matrices", "keep_examples": True},
 }

@@ -332,7 +332,7 @@ def test_labels_are_bounded_by_kernel_distances(wine):
     assert np.allclose([near, far], np.percentile(sq, [5, 95]), rtol=0.05)
     again = KernelLearner("rbf", gamma=0.05, n_constraints=100, random_state=0).fit(X, y)
     assert np.array_equal(again.kernel_, learner.kernel_)
-    semi = KernelLearner("rbf", n_constraints=30, random_state=0).fit(X, np.where(np.arange(178) < 90, 1 + y, -1))
+    semi = KernelLearner("rbf", n_constraints=30, random_state=0).fit(X, np.where(np.arange(178) < 90, y + 1, -1))
     assert semi.constraints_.index.max() < 90
     both = KernelLearner("rbf", n_constraints=30, random_state=0).fit(
         X, y, constraints=Constraints.diagonal([2.0], [4])

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
+from bregmat import MetricLearner
 from bregmat.base.checks import generator
 from bregmat.base.sampling import PairGroups
 from bregmat.from_labels.groups import label_codes
@@ -133,17 +134,6 @@ def test_missing_labels_of_lists_masked_arrays_and_frames():
     assert label_codes(np.array([True, False]), unlabeled=False).tolist() == [0, -1]
 
 
-def test_a_class_minus_one_of_three_does_not_disappear_silently(rng):
-    X, y = rng.normal(size=(30, 3)), np.tile([-1, 0, 1], 10)
-    with pytest.warns(UserWarning, match="-1 is read as unlabelled .*10 rows.*unlabeled=None"):
-        codes = label_codes(y)
-    assert codes.tolist() == [-1, 0, 1] * 10
-    with pytest.warns(UserWarning, match="-1 is read as unlabelled"):
-        constraints_from_labels(X, y, random_state=0)
-    assert label_codes(y, unlabeled=None).tolist() == [0, 1, 2] * 10  # no warning
-    assert label_codes([-1, 0, 1, 2]).tolist() == [-1, 0, 1, 2]
-
-
 @pytest.mark.parametrize("y", [[-1, 1] * 5, [-1.0, 1.0] * 5, np.array([-1, 1] * 5, dtype=object), [-1, 1, None] * 4])
 def test_labels_minus_one_and_one_ask(rng, y):
     X = rng.normal(size=(len(y), 2))
@@ -238,13 +228,25 @@ def test_lower_bound_is_positive_with_mostly_duplicates(rng):
     assert np.allclose(c.bound, ((X[0] - X[99]) ** 2).sum())
 
 
+def test_minus_one_beside_0_and_1_is_named(blobs):
+    """Negative, neutral and positive look like two classes and unlabelled rows; one warning in a fit says what is done."""
+    X, y = blobs[0], np.arange(60) % 3 - 1
+    with pytest.warns(
+        UserWarning, match="labels -1, 0 and 1, and unlabeled=-1: rows of .* pass unlabeled=None"
+    ) as seen:
+        fitted = MetricLearner(strategy="random", slack_weight=1.0, random_state=0).fit(X, y)
+    assert len(seen) == 1 and not (y[fitted.constraints_.index] == -1).any()
+    for labels, unlabeled in ((y, None), (np.where(y == -1, np.nan, y), -1), (y + 1, -1), (2 * y + 1, -1)):
+        constraints_from_labels(X, labels, unlabeled=unlabeled, random_state=0)
+
+
 def test_unavoidable_identical_points_name_rows():
     X = np.ones((6, 2))
     with pytest.raises(ValueError, match="no two labelled points of X were found to differ: see rows 0, 1, 2, 3, 4"):
         constraints_from_labels(X, [0, 0, 0, 1, 1, 1])
     X[5] = 2.0  # rows 3 to 5 are not labelled
     with pytest.raises(ValueError, match="rows 0, 1, 2"):
-        constraints_from_labels(X, [3, 3, 5, -1, -1, -1])
+        constraints_from_labels(X, [0, 0, 2, -1, -1, -1])
 
 
 def test_one_class_gives_only_near_pairs(blobs):

@@ -305,6 +305,10 @@ def test_settings_are_checked():
         MultiplicativeUpdates(anderson=-1)
     with pytest.raises(TypeError, match="max_iter must be an integer; got 2.5"):
         MultiplicativeUpdates(max_iter=2.5)
+    with pytest.raises(ValueError, match="block must be at least 1; got 0"):
+        MultiplicativeUpdates(block=0)
+    with pytest.raises(TypeError, match="block=...\\) needs a program of nnqp without an equality"):
+        nnqp(np.eye(2), [-1.0, 1.0], equality=([1.0, 1.0], 1.0), solver=MultiplicativeUpdates(block=1))
 
 
 def test_violation_is_zero_exactly_at_optimality():

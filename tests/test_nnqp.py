@@ -370,7 +370,7 @@ def test_multiplicative_updates(rng):
     X, t = regression(rng, 20)
     A, b = X.T @ X, -X.T @ t
     exact = nnqp(A, b)
-    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10)):
+    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10), MultiplicativeUpdates(block=3)):
         result = nnqp(A, b, solver=solver, tol=1e-4, max_iter=5000)
         assert result.status is Status.OPTIMAL
         assert result.solver.startswith("multiplicative")
@@ -379,6 +379,23 @@ def test_multiplicative_updates(rng):
         assert result.exit_reason is ExitReason.TOLERANCE
         assert result.dual_bound <= exact.objective + 1e-9 * abs(exact.objective)
         assert len(result.history) > 3
+
+
+def test_blocks_of_multiplicative_updates(rng):
+    """With bounds, flat and unbounded directions; small blocks need fewer steps. SciPy's solver is the judge."""
+    X, t = regression(rng, 20)
+    runs = [nnqp(X.T @ X, -X.T @ t, solver=MultiplicativeUpdates(block=k), tol=1e-4) for k in (2, None)]
+    assert 2 * runs[0].n_iter < runs[1].n_iter
+    upper = np.where(np.arange(20) % 3, 0.05, 0.0)
+    boxed = nnqp(X.T @ X, -X.T @ t, upper=upper, solver=MultiplicativeUpdates(block=4), tol=1e-8)
+    judge = lsq_linear(X, t, (0.0, np.maximum(upper, 1e-300)), tol=1e-14)
+    assert boxed.status is Status.OPTIMAL and (boxed.x <= upper).all()
+    assert boxed.objective == pytest.approx(judge.cost - 0.5 * t @ t, rel=1e-7)
+    flat = np.diag([1.0, 0.0, 2.0])
+    assert nnqp(flat, [-1.0, -1.0, 0.0], solver=MultiplicativeUpdates(block=2)).status is Status.UNBOUNDED
+    np.testing.assert_allclose(
+        nnqp(flat, [-1.0, 1.0, 2.0], solver=MultiplicativeUpdates(block=2)).x, [1.0, 0.0, 0.0], atol=1e-8
+    )
 
 
 # ---------------------------------------------------------------- limits

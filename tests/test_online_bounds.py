@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
+from bregmat import Constraints, nearest_kernel
 from bregmat.objective.divergences import VonNeumann
 from bregmat.online import MatrixExponentiatedGradient, SpectralSpreadWarning, UnreachableLabelWarning, bounds
 from states import saved_and_loaded
@@ -78,9 +79,7 @@ def test_lemma_a1(rng):
 def test_lemma_31_holds_on_every_step(rng, c, is_complex):
     d, r = 4, 1.7
     U = density(rng, d, is_complex=is_complex)
-    learner = MatrixExponentiatedGradient(
-        d, instances="matrices", mode="eigh", eta=bounds.learning_rate(c, r), spectral_spread=r
-    )
+    learner = MatrixExponentiatedGradient(d, instances="matrices", eta=bounds.learning_rate(c, r), spectral_spread=r)
     tight = []
     for _ in range(150):
         X = instance(rng, d, r, is_complex=is_complex) + rng.normal() * np.eye(d)
@@ -318,64 +317,30 @@ def test_no_bound_where_none_is_proven(rng):
     assert MatrixExponentiatedGradient(6, eta=2.1).partial_fit(X, y).loss_bound() == np.inf
 
 
-# ---------------------------------------------------------------- best in hindsight
-def test_best_in_hindsight_is_the_best(rng):
-    K, X, y = distance_stream(rng, 8, 600, noise=0.02)
-    learner = MatrixExponentiatedGradient(8, eta=0.5).partial_fit(X, y)
-    best = learner.best_in_hindsight()
-    assert best.lower_bound <= best.loss <= learner.loss_of(K)
-    assert best.loss - best.lower_bound < 0.01 * best.loss
-    assert best.loss == pytest.approx(learner.loss_of(best.matrix), rel=1e-9)
-    assert learner.regret() == pytest.approx(learner.cumulative_loss_ - best.loss, rel=1e-9)
-    for _ in range(100):
-        other = 0.98 * best.matrix + 0.02 * density(rng, 8)
-        assert learner.loss_of(other) >= best.lower_bound
-    assert learner.regret(K) == pytest.approx(learner.cumulative_loss_ - learner.loss_of(K))
-    assert learner.regret(loss_of_U=1.0) == learner.cumulative_loss_ - 1.0
-
-
+# ---------------------------------------------------------------- fixed matrices on the same stream
 def test_loss_of_a_matrix_from_the_tally(rng):
     K, X, y = distance_stream(rng, 7, 300, noise=0.05)
     learner = MatrixExponentiatedGradient(7).partial_fit(X[:123], y[:123]).partial_fit(X[123:, ::-1], y[123:])
     plain = sum((0.5 * (K[a, a] + K[b, b]) - K[a, b] - label) ** 2 for (a, b), label in zip(X, y, strict=True))
     assert learner.loss_of(K) == pytest.approx(plain, rel=1e-12)
+    assert learner.regret(K) == pytest.approx(learner.cumulative_loss_ - plain)
+    assert learner.regret(loss_of_U=1.0) == learner.cumulative_loss_ - 1.0
 
 
-@pytest.mark.parametrize("same", [False, True])
-def test_best_in_hindsight_at_any_scale(same):
-    """The same problem in other units; a lower bound that the matrix behind the labels is above, also with labels 0."""
-    found = []
-    for trace in (1e-13, 1.0, 1e6):
-        rng = np.random.default_rng(3)
-        K, X, y = distance_stream(rng, 5, 60)
-        if same:
-            K[1], K[:, 1] = K[0], K[:, 0]
-            K[1, 1] = K[0, 0]
-        K *= trace / np.trace(K)
-        y = np.maximum(0.5 * (K[X[:, 0], X[:, 0]] + K[X[:, 1], X[:, 1]]) - K[X[:, 0], X[:, 1]], 0.0)
-        learner = MatrixExponentiatedGradient(5, trace=trace).partial_fit(X, y)
-        best = learner.best_in_hindsight()
-        assert best.lower_bound <= learner.loss_of(K) <= best.loss < 1e-4 * learner.cumulative_loss_
-        assert learner.regret() > 0.0
-        assert np.trace(best.matrix) == pytest.approx(trace, rel=1e-12)
-        assert best.divergence == pytest.approx(bounds.relative_entropy(best.matrix, learner.log_prior), rel=1e-9)
-        found.append((learner.cumulative_loss_ / trace**2, best.matrix / trace))
-    for loss, matrix in found:
-        assert loss == pytest.approx(found[1][0], rel=1e-9)
-        assert np.abs(matrix - found[1][1]).max() < 1e-6  # the solver's own tolerance
-
-
-def test_lower_bound_with_noise_at_any_scale():
-    """Where the best loss is not 0 the bound is tight, and scales with the square of the trace."""
-    found = []
-    for trace in (1e-9, 1.0, 1e9):
-        _, X, y = distance_stream(np.random.default_rng(4), 6, 300, noise=0.02)
-        best = (
-            MatrixExponentiatedGradient(6, trace=trace, eta=0.5 / trace).partial_fit(X, trace * y).best_in_hindsight()
-        )
-        assert 0.99 * best.loss < best.lower_bound <= best.loss
-        found.append(best.lower_bound / trace**2)
-    assert found == pytest.approx([found[1]] * 3, rel=1e-5)  # the solver's own tolerance
+def test_the_best_matrix_in_hindsight_by_a_nearness_problem(rng):
+    """``sum_t (tr(U X_t) - y_t)^2 + w Delta(U, W_1)`` is what `nearest_kernel` minimises for soft equalities of weight ``2 b^2 / w``."""
+    K, X, y = distance_stream(rng, 6, 400, noise=0.02)
+    learner = MatrixExponentiatedGradient(6, eta=0.5).partial_fit(X, y)
+    keep, weight = y > 1e-4, 1e-4 * learner.cumulative_loss_
+    labels = Constraints.sq_distance(*X[keep].T, 2.0 * y[keep], "==")
+    gamma = np.append(2.0 * y[keep] ** 2 / weight, np.inf)
+    rows = labels + Constraints.trace(1.0)
+    result = nearest_kernel(np.eye(6) / 6, rows, divergence="vonneumann", loss="squared", slack_weight=gamma)
+    U = result.kernel() / np.trace(result.kernel())
+    dropped = (0.5 * (U[X[:, 0], X[:, 0]] + U[X[:, 1], X[:, 1]]) - U[X[:, 0], X[:, 1]] - y)[~keep]
+    for other in [K, *(0.98 * U + 0.02 * density(rng, 6) for _ in range(100))]:
+        assert learner.loss_of(other) >= learner.loss_of(U) - (dropped**2).sum() - weight * np.log(6) - 1e-6
+    assert learner.regret(U) >= learner.regret(K)
 
 
 def test_regret_against_no_loss(rng):
@@ -387,18 +352,12 @@ def test_regret_against_no_loss(rng):
             learner.regret(loss_of_U=wrong)
 
 
-def test_best_in_hindsight_needs_the_stream(rng):
+def test_loss_of_a_matrix_needs_the_stream():
     vectors = MatrixExponentiatedGradient(3, instances="vectors", eta=0.5).learn_one([1.0, 0.0, 0.0], 0.2)
     with pytest.raises(ValueError, match="keep_examples=True"):
-        vectors.best_in_hindsight()
-    with pytest.raises(ValueError, match="at least one example"):
-        MatrixExponentiatedGradient(3).best_in_hindsight()
-    whirled = MatrixExponentiatedGradient(3, instances="vectors", keep_examples=True).learn_one([1j, 0.0, 0.0], 0.2)
-    with pytest.raises(ValueError, match="best_in_hindsight needs real instances"):
-        whirled.best_in_hindsight()
+        vectors.loss_of(np.eye(3) / 3)
+    assert MatrixExponentiatedGradient(3).loss_of(np.eye(3) / 3) == 0.0  # of no examples
     other = MatrixExponentiatedGradient(3, loss="absolute", eta=0.1, keep_examples=True).learn_one((0, 1), 0.2)
-    with pytest.raises(ValueError, match="loss='squared'"):
-        other.best_in_hindsight()
     with pytest.raises(ValueError, match="U must have the trace 1; got 3"):
         other.loss_of(np.eye(3))
     with pytest.raises(ValueError, match="U must be positive semidefinite"):

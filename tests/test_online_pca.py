@@ -1,4 +1,4 @@
-"""OnlinePCA: capping, mixture of corners, loss bounds, agreement with batch PCA, scikit-learn's checks, bad input, files."""
+"""OnlinePCA: capping, drawn subspaces, loss bounds, agreement with batch PCA, scikit-learn's checks, bad input, files."""
 
 import pickle
 
@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.online.pca import OnlinePCA, mixture_of_corners
+from bregmat.online.pca import OnlinePCA
 from estimator_suite import run_array_api_check, sklearn_checks
 from states import saved_and_loaded
 
@@ -49,7 +49,7 @@ def rows(n, d, rng, decay=0.4, longest=1.0):
     return X * (longest / np.linalg.norm(X, axis=1).max())
 
 
-# ---------------------------------------------------------------- capping and the mixture
+# ---------------------------------------------------------------- capping and the subspaces
 @pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (5, 1), (5, 3), (6, 5)])
 def test_capping_is_the_projection(rng, n, m):
     for power in (1, 4, 12):
@@ -89,34 +89,12 @@ def test_capping_of_logarithms_far_apart():
     assert lam[2] - lam[1] == pytest.approx(1.0)
 
 
-def test_mixture_has_the_weights_as_its_mean(rng):
-    for _ in range(200):
-        n = int(rng.integers(2, 25))
-        m = int(rng.integers(1, n))
-        w = cap(rng.random(n) ** rng.integers(1, 20) + 1e-12, m)
-        p, members = mixture_of_corners(w, m)
-        assert len(p) <= n
-        assert members.shape == (len(p), m)
-        assert (p > 0.0).all()
-        assert p.sum() == pytest.approx(1.0)
-        mean = np.zeros(n)
-        for q, row in zip(p, members, strict=True):
-            assert len(set(row)) == m
-            mean[row] += q / m
-        assert np.allclose(mean, w, rtol=0, atol=1e-13)
-
-
 def test_expected_projection_and_loss(rng):
     X = rows(60, 7, rng)
     pca = OnlinePCA(3, eta=0.5).fit(X)
     W, m = pca.matrix(), 4
     assert np.trace(W) == pytest.approx(1.0)
     assert np.linalg.eigvalsh(W).max() <= 1.0 / m * (1.0 + 1e-12)
-    p, bases = pca.mixture()
-    projections = np.einsum("qki,qkj->qij", bases, bases)
-    assert np.allclose(np.einsum("q,qij->ij", p, projections), np.eye(7) - m * W, atol=1e-13)
-    errors = np.array([((X - X @ P) ** 2).sum(axis=1) for P in projections])
-    assert np.allclose(pca.expected_loss(X), p @ errors)
     assert np.allclose(pca.expected_loss(X), [m * x @ W @ x for x in X])
 
 
@@ -132,6 +110,12 @@ def test_sampling(rng):
         mean += C.T @ C / 1500
     # standard error of each entry is at most 0.5 / sqrt(1500) = 0.013
     assert np.allclose(mean, np.eye(5) - 3.0 * pca.matrix(), atol=0.06)
+    flat = OnlinePCA(3, eta=0.5).fit(
+        np.zeros((1, 7))
+    )  # four directions of weight 1/7 each, with equal ends by rounding
+    for _ in range(200):
+        C = flat.sample_components(random_state=rng)
+        assert C.shape == (3, 7) and np.allclose(C @ C.T, np.eye(3))
     pca.set_params(random_state=np.random.RandomState(0))
     C = pca.sample_components()
     pca = OnlinePCA(2, eta=0.5, random_state=np.random.RandomState(0)).fit(X)

@@ -8,7 +8,7 @@ import scipy
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.faces import clique_weights
-from bregmat.certificates.problem import Nearness
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.operators.binding import bind
 from cases import DIVERGENCES
 
@@ -259,7 +259,7 @@ def test_rows_about_near_copies_are_met_or_not_claimed(divergence):
 @pytest.mark.parametrize("divergence", NAMES)
 def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
     """The claims of a certificate that takes differences of points as exact."""
-    monkeypatch.setattr(Nearness, "_rounding_of_values", lambda self, *_: np.zeros(self.c))
+    monkeypatch.setattr(NearestMatrix, "_rounding_of_values", lambda self, *_: np.zeros(self.c))
     false = 0
     for result, arguments, missed in near_copies_solved(divergence, range(40)):
         if result.status in ("OPTIMAL", "FEASIBLE") and missed > 1e-6:

@@ -70,7 +70,7 @@ def others() -> None:
 
 
 def streams() -> None:
-    online = bregmat.MatrixExponentiatedGradient(30, eta=0.1, loss="squared", instances="pairs", mode="lanczos")
+    online = bregmat.MatrixExponentiatedGradient(30, eta=0.1, loss="squared", instances="pairs")
     online.learn_one((0, 1), 0.5)
     assert_type(online.predict_one((0, 1)), float)
     metric = bregmat.OnlineLogDet(4).partial_fit(X.reshape(-1, 2, 4), np.ones(15), sense="<=")
@@ -103,6 +103,6 @@ def mistakes() -> None:
     problems().optimum  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     bregmat.MarginSVC(kernel="gauss")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.nnqp(np.eye(2), [1.0, 1.0], solver="simplex")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    bregmat.MatrixExponentiatedGradient(mode="fast")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    bregmat.MatrixExponentiatedGradient(instances="triples")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     bregmat.KernelKMeans("3")  # pyright: ignore[reportArgumentType]
     bregmat.save(3, X)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

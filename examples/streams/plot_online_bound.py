@@ -58,7 +58,7 @@ for name, choose in (
     ("from small to large", from_small_to_large),
     ("chosen by an enemy", an_enemy),
 ):
-    learner, losses, errors = MatrixExponentiatedGradient(d, mode="eigh"), [], []
+    learner, losses, errors = MatrixExponentiatedGradient(d), [], []
     for step in range(steps):
         k = choose(step, learner)
         learner.learn_one((a[k], b[k]), half[k])

@@ -97,6 +97,7 @@ from .nearest import nearest_metric as nearest_metric
 from .objective.divergences import Frobenius as Frobenius
 from .objective.divergences import LogDet as LogDet
 from .objective.divergences import VonNeumann as VonNeumann
+from .objective.losses import DivergenceSlack as DivergenceSlack
 from .objective.losses import RelativeSlack as RelativeSlack
 from .objective.losses import ScalarLoss as ScalarLoss
 from .objective.losses import Squared as Squared

@@ -16,8 +16,7 @@ from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
-from bregmat.engine.loop import RunLog, Solver, solve_sequence
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, Solver, returns_result, solve_sequence
 from bregmat.engine.status import Record, Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
@@ -62,9 +61,10 @@ def nearest_kernel(
     constraints : Constraints
         Constraints on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
-    loss : None, RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
-        The cost of a violated bound. None is the slack of the divergence itself (Kulis 2009, eq. 22), ``RelativeSlack()`` is that slack of
-        value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it makes every soft constraint an equality.
+    loss : None, DivergenceSlack(), RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
+        The cost of a violated bound. None is the slack of the divergence itself (Kulis 2009, eq. 22), ``DivergenceSlack("frobenius")`` that
+        of another divergence, ``RelativeSlack()`` the slack of value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it
+        makes every soft constraint an equality.
         Eq. 22 needs a positive bound. Constraints with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
         squared hinge instead, ``gamma / 2 ((p - b) / |b|)^2``, with ``tr(|A| W0)`` in place of ``|b|`` if b is 0.
         For a constraint with a positive bound whose value may be negative (similarities, comparisons), the slack of LogDet is infinite for

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # ---------------------------------------------------------------- words
 Sense: TypeAlias = Literal["<=", ">=", "=="]
 DivergenceName: TypeAlias = Literal["logdet", "vonneumann", "frobenius"]
-LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge"]
+LossName: TypeAlias = Literal["relative_slack", "squared", "squared_hinge", "divergence_slack"]
 VectorSolverName: TypeAlias = Literal["auto", "dual_newton", "cyclic_projection"]
 SolverName: TypeAlias = VectorSolverName | Literal["definite_boost", "mirror_newton", "interior_point"]
 Strategy: TypeAlias = Literal["neighbors", "random", "uniform"]
@@ -38,7 +38,6 @@ UnfoldObjective: TypeAlias = Literal["divergence", "variance"]
 DecisionShape: TypeAlias = Literal["ovr", "ovo"]
 OnlineLossName: TypeAlias = Literal["squared", "absolute", "logistic", "entropic", "forward_entropic"]
 Instances: TypeAlias = Literal["pairs", "vectors", "matrices"]
-OnlineMode: TypeAlias = Literal["auto", "lanczos", "eigh"]
 FrameLibrary: TypeAlias = Literal["pandas", "polars"]
 
 

@@ -59,6 +59,8 @@ class Study:
     starts : int
         Of k-means.
     runs : dict, Size -> int
+    notes : dict, quantity -> note
+        Of rows for NMI.
     """
 
     data: str
@@ -72,6 +74,7 @@ class Study:
     other_weight: float = 10.0
     starts: int = 10
     runs: dict[Size, int] = field(default_factory=lambda: {Size.SMALL: 2, Size.DEFAULT: 3, Size.FULL: 20})
+    notes: dict[str, str] = field(default_factory=dict)
 
 
 def slack_experiment(study: Study, **texts: Any) -> Experiment:
@@ -154,8 +157,9 @@ def _table(study: Study, findings: list[Finding]) -> list[Row]:
                     continue
                 for part, start in (("best", "best start"), ("single", "a single start")):
                     what = f"NMI, {words}, {counts[k]} constraints" if k else "NMI, no constraints"
+                    what = f"{what}, {start} of k-means; {preparation}"
                     values = [found[part][k] for _, found in some]
-                    rows.append(averaged(f"{what}, {start} of k-means; {preparation}", values, some))
+                    rows.append(averaged(what, values, some, note=study.notes.get(what, "")))
             rows += _cycle_rows(study, some, f"{words}", preparation, most)
     for weight in sorted({unit["weight"] for unit, _ in findings} - {study.weight}):
         for preparation in study.preparations:

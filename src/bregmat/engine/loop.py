@@ -1,6 +1,6 @@
 """The loop that drives every solver: limits, certificates, history, callback, interruption.
 
-It also defines what a solver and its state must have.
+It also defines what a solver and its state must have, and makes results of runs.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit
+from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -109,6 +110,7 @@ class Outcome(Run):
 
 
 _R = TypeVar("_R", bound=Result)
+P = ParamSpec("P")
 
 
 def compose(cls: type[_R], run: Run, **point: Any) -> _R:
@@ -125,6 +127,39 @@ def compose(cls: type[_R], run: Run, **point: Any) -> _R:
     """
     parts = vars(run) | (vars(run.certificate) if isinstance(run, Outcome) else {}) | point
     return cls(**{f.name: parts[f.name] for f in fields(cls) if f.name in parts})
+
+
+# arguments of a call that steer the search and do not define the problem
+STEERING = frozenset(
+    [
+        "solver",
+        "tol",
+        "max_iter",
+        "max_seconds",
+        "warm_start",
+        "start",
+        "callback",
+        "executor",
+        "block_size",
+        "random_state",
+    ]
+)
+
+
+def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    solve = warns_if_interrupted(function)
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> _R:
+        result = solve(*arguments, **named)
+        by_name = dict(zip(names, arguments, strict=False)) | named
+        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
+        return result
+
+    return call
 
 
 @dataclass(eq=False)
@@ -175,6 +210,25 @@ class RunLog:
         row = Record(self.before + iteration, self.seconds(), **plain)
         self.history.append(row if self.units is None else self.units(row))
         return self.history[-1]
+
+    def outcome(self, certificate: Any, tol: float, reason: ExitReason, solver: str, n_iter: int = 0) -> Outcome:
+        """The outcome of a run without the loop.
+
+        Parameters
+        ----------
+        certificate, tol, reason, solver, n_iter
+            As in :class:`Outcome`.
+        """
+        return Outcome(
+            status=certificate.status(tol),
+            exit_reason=reason,
+            tol=tol,
+            n_iter=n_iter,
+            seconds=self.seconds(),
+            history=self.history,
+            solver=solver,
+            certificate=certificate,
+        )
 
 
 def solve(

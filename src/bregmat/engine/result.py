@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import warns_if_interrupted
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind, certificate_rows, proof_text, result_html
 
@@ -163,40 +160,6 @@ def _short(name: str, value: Any) -> str:
 
 
 _R = TypeVar("_R", bound=Result)
-P = ParamSpec("P")
-
-
-# arguments of a call that steer the search and do not define the problem
-STEERING = frozenset(
-    [
-        "solver",
-        "tol",
-        "max_iter",
-        "max_seconds",
-        "warm_start",
-        "start",
-        "callback",
-        "executor",
-        "block_size",
-        "random_state",
-    ]
-)
-
-
-def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    solve = warns_if_interrupted(function)
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        result = solve(*arguments, **named)
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
-
-    return call
 
 
 class SolverError(RuntimeError):

@@ -4,8 +4,8 @@
 2. :func:`held_out` divides them into folds of a training part, and queries whose neighbours are searched in a gallery. Whole classes are
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
-4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score. If it compares
-   neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
+4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score (one for numbers). If it
+   compares neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
 
 To add a candidate, add a line to the list of a learner (``MetricLearner``, ``KernelLearner``).
 """
@@ -38,6 +38,7 @@ N_FOLDS, FEW_ROWS, FOLDS_OF_FEW = (
 N_NEIGHBORS = 5  # nearest rows that a score looks at
 BEHIND = 2.0  # standard errors by which a candidate must be behind to be dropped
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
+TIE_OF_NUMBERS = 1.0  # the same for numbers, whose squared errors are dominated by a few rows
 USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
 USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
 MORE_PASSES, ROWS_PER_COLUMN = (
@@ -257,11 +258,14 @@ class Selection:
     scores : list of list of ndarray
         For each candidate the scores of the queries of each fold that it was tried on; empty if it could not be fitted.
     seconds : list of float
+    tie : float
+        Standard errors within which the simpler candidate is preferred.
     """
 
     candidates: list[Candidate]
     scores: list[list[np.ndarray]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    tie: float = TIE
 
     def __post_init__(self) -> None:
         self.scores, self.seconds = [[] for _ in self.candidates], [0.0] * len(self.candidates)
@@ -296,7 +300,7 @@ class Selection:
 
     @property
     def best(self) -> int:
-        """Index of the first candidate whose score is within half a standard error of the best one.
+        """Index of the first candidate whose score is within ``tie`` standard errors of the best one.
 
         If nothing was compared, it is the first candidate that learns.
         """
@@ -305,7 +309,7 @@ class Selection:
             return next((k for k, one in enumerate(self.candidates) if one.strategy is not None), 0)
         whole = [one for one, found in enumerate(self.scores) if len(found) == n_folds]
         ahead = self.ahead(whole, n_folds)
-        return next(one for one in whole if self.is_near(one, ahead, TIE, n_folds))
+        return next(one for one in whole if self.is_near(one, ahead, self.tie, n_folds))
 
     @property
     def nothing_gained(self) -> str:
@@ -401,7 +405,8 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     if not folds:
         return Selection(candidates)
     sample = replace(task, learner=quick, X=X, labels=labels, previous=None, weight=None, space=None, names=None)
-    found, trials = Selection(candidates), learner._trials(quick, sample, task)
+    tie = TIE_OF_NUMBERS if labels.target_type == "number" else TIE
+    found, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
     race(found, trials, folds, list(range(len(candidates))))
     learned = [k for k, one in enumerate(candidates) if one.strategy is not None]
     if learned and not any(found.scores[k] for k in learned):

@@ -211,7 +211,7 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     """Class numbers 0, 1, ... in order of first appearance, -1 for rows without a label; int64, shape (n,).
 
     The order does not depend on the names of classes, so neither do pairs that are drawn from them. Raises ``ValueError`` for labels
-    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels. For {-1, 0, 1} a warning says how -1 is read.
+    exactly {-1, 1} with ``unlabeled=-1``, for continuous and for infinite labels. Labels exactly {-1, 0, 1} get a warning.
     """
     values = np.asarray(y)
     if values.dtype.kind in "US" and isinstance(y, list | tuple):  # NumPy would write None and NaN as text
@@ -230,7 +230,15 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
         _check_whole(known, rows)
     is_number = isinstance(unlabeled, _NUMBERS) and not isinstance(unlabeled, bool)
     if is_number and unlabeled == -1 and known.dtype.kind in "if":
-        _check_minus_one(known)
+        different = set(np.unique(known).tolist())
+        advice = "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
+        if different == {-1, 1}:
+            raise ValueError(
+                f"y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? {advice}"
+            )
+        if different == {-1, 0, 1}:
+            text = "y holds the labels -1, 0 and 1, and unlabeled=-1: rows of label -1 are not used."
+            warn_caller(f"{text} {advice}")
     # a mark of another type than the labels equals none of them: True is not 1, and "1" is not 1
     if known.dtype.kind == "O":
         is_alike = [type(v) is type(unlabeled) or (is_number and _is_number(v)) for v in known]
@@ -250,22 +258,6 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     rank[np.argsort(first)] = np.arange(len(first))
     codes[rows[is_class]] = rank[inverse]
     return codes
-
-
-def _check_minus_one(labels: np.ndarray) -> None:
-    """Raise if -1 may as well be one of two classes as mean unlabelled, and warn if it may be one of three."""
-    different = set(np.unique(labels).tolist())
-    advice = "If it is a class, pass unlabeled=None; if it means unlabelled, replace it by NaN or None."
-    if different == {-1, 1}:
-        raise ValueError(
-            "y holds exactly the labels -1 and 1, and unlabeled=-1: is -1 a class or does it mean unlabelled? " + advice
-        )
-    if different == {-1, 0, 1}:
-        n_unknown = int((labels == -1).sum())
-        text = (
-            f"y holds exactly the labels -1, 0 and 1, and -1 is read as unlabelled (unlabeled=-1; {n_unknown} rows). "
-        )
-        warn_caller(text + advice)
 
 
 def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:

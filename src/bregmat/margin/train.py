@@ -10,9 +10,8 @@ import numpy as np
 
 from bregmat.base.checks import as_choice, check_flag, check_limits, check_positive
 from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Outcome, RunLog, compose, solve
+from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
 from bregmat.engine.problem import Problem, Proof
-from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Record
 from bregmat.kernels.definite import IndefiniteKernelError
 from bregmat.margin.certificate import Machine, MarginCertificate

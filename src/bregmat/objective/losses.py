@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat._kernels import outer_rows
+from bregmat.base.checks import as_choice
 from bregmat.base.registry import Registry
 from bregmat.objective.claims import check_loss
-from bregmat.objective.divergences import Frobenius, LogDet, VonNeumann
+from bregmat.objective.divergences import DIVERGENCES, Frobenius, LogDet, VonNeumann
 from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import FAR, LARGEST, STEP, SpectralDivergence, barrier_root, is_unbounded
 
@@ -468,17 +469,39 @@ EXPLICIT_SLACKS: dict[type, ScalarLoss] = {
 }
 
 
+@dataclass(frozen=True)
 class DivergenceSlack(Loss):
-    """The divergence's own slack of values and bounds as they are; the meaning of ``loss=None``.
+    """The slack ``gamma d(p, b)`` of a divergence d of numbers, of values and bounds as they are (Kulis 2009, eq. 22).
 
-    It applies to rows with a positive bound; others get the squared hinge.
+    By default d is the divergence of the matrix, which is the meaning of ``loss=None``. It applies to rows with a positive bound; others
+    get the squared hinge.
+
+    Parameters
+    ----------
+    divergence : {"logdet", "vonneumann", "frobenius"} or the name of a registered divergence, optional
+        Another divergence than that of the matrix (Kulis 2009, 6.2.1: "other choices of constraint penalty are possible").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from bregmat import Constraints, DivergenceSlack, nearest_kernel
+    >>> rows = Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> print(nearest_kernel(np.eye(2), rows, loss=DivergenceSlack("frobenius"), slack_weight=1.0).status)
+    OPTIMAL
     """
 
     name: ClassVar[str] = "divergence_slack"
 
+    divergence: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.divergence is not None:
+            as_choice("divergence", self.divergence, DIVERGENCES)
+
     def bind(self, rows: WeightedBounds) -> RowLosses:
         """The slack with scale 1, which leaves values and bounds as they are."""
-        slack = EXPLICIT_SLACKS.get(type(rows.divergence)) or OwnSlack(rows.divergence)
+        D = rows.divergence if self.divergence is None else DIVERGENCES.resolve(self.divergence)
+        slack = EXPLICIT_SLACKS.get(type(D)) or OwnSlack(D)
         return slack.bind(rows, np.where(rows.bound > 0, 1.0, rows.unit))
 
 
@@ -524,5 +547,5 @@ class RelativeSlack(Loss):
 LOSSES = Registry(
     "loss", base=Loss, example="SquaredHinge()", before="None (the divergence's own slack), ", check=check_loss
 )
-for _cls in (RelativeSlack, Squared, SquaredHinge):
+for _cls in (RelativeSlack, Squared, SquaredHinge, DivergenceSlack):
     LOSSES.add(_cls)

@@ -2,7 +2,6 @@
 
 from bregmat.online.blocks import StreamError
 from bregmat.online.gradient import MatrixExponentiatedGradient
-from bregmat.online.hindsight import BestInHindsight
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.logdet import OnlineLogDet
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
@@ -11,7 +10,6 @@ from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRu
 
 __all__ = [
     "AbsoluteLoss",
-    "BestInHindsight",
     "EntropicLoss",
     "ForwardEntropicLoss",
     "FixedShare",

@@ -13,11 +13,10 @@ from bregmat.base.checks import as_column, check_integer, check_positive, check_
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.gradient_state import GradientState
-from bregmat.online.hindsight import BestInHindsight, best_in_hindsight, total_loss
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
 from bregmat.online.learner import OnlineLearner, as_labels, check_recorded, undone_on_error
 from bregmat.online.settings import GradientSettings
-from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, OnlineMode, Stream, Table, Values
+from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, Stream, Table, Values
 
 
 @on_one_blas_thread
@@ -56,20 +55,18 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
         ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
-    mode : {"auto", "lanczos", "eigh"}
-        How a trial is computed: by a Lanczos run, for pairs and vectors, or by an eigendecomposition, which is slower. "auto" is
-        "lanczos" for pairs and vectors, and "eigh" for matrices.
     keep_examples : bool
-        Keep the stream for :meth:`best_in_hindsight` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a
-        d x d table is enough, which is always kept.
+        Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a d x d table
+        is enough, which is always kept.
 
     Notes
     -----
     The learner is an estimator of scikit-learn, and ``river.compat.convert_sklearn_to_river`` makes it a regressor of river. The parameters
     are read at the first use; ``set_params`` and ``fit`` forget what was learned. An error while learning leaves the learner as it was.
 
-    Differs from the paper: Lanczos runs replace eigendecompositions; the trace is a parameter; other losses enter by their derivative
-    (footnotes 1 and 3). A trial by Lanczos costs about ten products of the matrix with a vector. The memory does not grow with the stream.
+    Differs from the paper: for pairs and vectors, Lanczos runs replace eigendecompositions, and a trial costs about ten products of the
+    matrix with a vector; the trace is a parameter; other losses enter by their derivative (footnotes 1 and 3). The memory does not grow
+    with the stream.
 
     Examples
     --------
@@ -97,7 +94,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         spectral_spread: float = 1.0,
         loss_budget: float = 0.0,
         instances: Instances = "pairs",
-        mode: OnlineMode = "auto",
         keep_examples: bool = False,
     ) -> None:
         self.dim = dim
@@ -108,7 +104,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         self.spectral_spread = spectral_spread
         self.loss_budget = loss_budget
         self.instances = instances
-        self.mode = mode
         self.keep_examples = keep_examples
 
     def __sklearn_tags__(self) -> Any:
@@ -220,18 +215,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         """Why :meth:`loss_bound` without arguments is infinite: an assumption fails, or no matrix of the trace is within the budget."""
         return None if self._state is None else self._state.why_no_bound()
 
-    def regret(self, U: Table | None = None, *, loss_of_U: float | None = None) -> float:
-        """Total loss so far minus that of a fixed matrix U (d, d); without arguments that of the best one in hindsight."""
-        if U is None and loss_of_U is None:
-            loss_of_U = self.best_in_hindsight().loss
-        return super().regret(U, loss_of_U=loss_of_U)
-
     def loss_of(self, U: Table) -> float:
         """Total loss of a fixed matrix U (d, d) on the recorded stream."""
         matrix = self.settings.read_comparison(U, self._dim)
         self._check_recorded()
-        record = None if self._state is None else self._state.record
-        return 0.0 if record is None else total_loss(matrix, self.settings, record)
+        return 0.0 if self._state is None else self._state.loss_of(matrix)
 
     def _check_recorded(self) -> None:
         is_recorded = self.settings.is_tallied or self.settings.keep_examples
@@ -272,28 +260,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         if is_claimed and state.why_no_bound() is not None:
             return math.inf
         return state.loss_bound(matrix, loss_of_U)
-
-    def best_in_hindsight(self, *, weight: float | None = None, tol: float = 1e-6) -> BestInHindsight:
-        """The fixed matrix with the smallest total squared loss on the stream so far, found as a nearness problem.
-
-        ``minimize sum_t (tr(U X_t) - y_t)^2 + weight Delta(U, W_1)`` over PSD matrices of the learner's trace.
-
-        Parameters
-        ----------
-        weight : float, optional
-            Of the divergence; positive, in units of the trace. A smaller weight gives a smaller loss, and a problem that is harder to
-            solve. By default 1e-3 of the learner's total loss over the trace, at least 1e-12 of the trace.
-        tol : float
-            Relative gap of the nearness problem.
-
-        Raises
-        ------
-        ValueError
-            The stream was not recorded (pairs with the squared loss always are; otherwise ``keep_examples=True``), the loss is not the
-            squared one, or instances or the prior are complex.
-        """
-        self._check_recorded()
-        return best_in_hindsight(self.settings, self._state, weight=weight, tol=tol)
 
     # ------------------------------------------------------------------ parameters
     @property

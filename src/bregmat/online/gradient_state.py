@@ -1,7 +1,6 @@
 """The state of a matrix exponentiated gradient learner, and the trials that change it (Tsuda 2004, eq. 4 and 7).
 
-For pairs and vectors the compiled kernels compute a trial by a Lanczos run. As the reference, and for matrices, it is computed by an
-eigendecomposition, as in the paper.
+For pairs and vectors the compiled kernels compute a trial by a Lanczos run, for matrices by an eigendecomposition, as in the paper.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class GradientState:
 
     def predict(self, block: np.ndarray) -> float:
         """``tr(W X)`` of the instance of a block of one, computed as a trial would compute it."""
-        if self.settings.is_dense:
+        if self.settings.instances == "matrices":
             x, U = self.spectrum()
             return float(self.settings.kind.values(block, U * np.sqrt(x))[0])
         self._promote(block)
@@ -156,8 +155,8 @@ class GradientState:
         """Make a trial for every instance and record the block; the predictions made before each update."""
         self._promote(block)
         self._spectrum = None
-        if self.settings.is_dense:
-            predictions = self._learn_dense(block, y)
+        if self.settings.instances == "matrices":
+            predictions = self._learn_matrices(block, y)
         elif isinstance(self.settings.loss, BuiltInLoss):
             predictions = self._learn_compiled(block, y)
         else:
@@ -188,16 +187,16 @@ class GradientState:
             self.totals[lanczos.SINCE] += 1.0
         return predictions
 
-    def _learn_dense(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
+    def _learn_matrices(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Trials by eigendecompositions, as in Tsuda 2004, section 3.2."""
-        predictions, kind = np.empty(len(y)), self.settings.kind
+        predictions = np.empty(len(y))
         for t in range(len(y)):
             # H + c_t I = V Lambda V', c_t chosen so that the largest eigenvalue is 0; W = V exp(Lambda) V' / Z
             lam, U = eigh(self.H)
             add_diagonal(self.H, -lam[-1])
-            predictions[t] = kind.values(block[t : t + 1], U * np.sqrt(self._weights(lam)))[0]
+            predictions[t] = self.settings.kind.values(block[t : t + 1], U * np.sqrt(self._weights(lam)))[0]
             # H <- H - eta l'(tr(W X_t), y_t) X_t   (eq. 7)
-            kind.add_inplace(self.H, block[t], self._step_length(predictions[t], y[t]))
+            self.H += self._step_length(predictions[t], y[t]) * block[t]
         return predictions
 
     def _step_length(self, p: float, y: float) -> float:
@@ -230,7 +229,7 @@ class GradientState:
 
     def _vector(self, block: np.ndarray, t: int) -> np.ndarray:
         """v with ``X_t = v v*``, shape (1, d)."""
-        return np.ascontiguousarray(self.settings.kind.terms(block, t, len(self.H))[0], dtype=self.H.dtype)
+        return np.ascontiguousarray(self.settings.kind.vector(block, t, len(self.H)), dtype=self.H.dtype)
 
     def _value(self, v: np.ndarray) -> float:
         """``v* W v``."""
@@ -257,6 +256,20 @@ class GradientState:
             self._reserve(self._steps)
 
     # ------------------------------------------------------------------ the bound on the total loss
+    def loss_of(self, U: np.ndarray) -> float:
+        """Total loss of a fixed matrix on the recorded stream."""
+        if not self.n_seen:
+            return 0.0
+        assert self.record is not None
+        block, counts, labels = self.record.rows()
+        values, V = eigh(U)
+        p = self.settings.kind.values(block, V * np.sqrt(np.maximum(values, 0.0)))
+        if isinstance(self.settings.loss, BuiltInLoss):
+            losses = self.settings.loss.value(p, labels)
+        else:
+            losses = [float(self.settings.loss.value(x, label)) for x, label in zip(p, labels)]
+        return float(counts @ losses) + self.record.within
+
     @cached_property
     def largest_divergence(self) -> float:
         """The largest ``Delta(U, W_1)`` over all U of the trace."""

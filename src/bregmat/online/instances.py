@@ -5,8 +5,7 @@ Every kind has the same methods. A *block* holds many checked instances ``X_t``;
 * ``read(X, dim)`` checks instances and returns a block; ``one(x)`` makes the argument of ``read`` from a single instance.
 * ``extremes(block, dim)``: the smallest and the largest eigenvalue of each instance.
 * ``values(block, G)``: ``tr(W X_t)`` of each instance.
-* ``add_inplace(H, x, weight)``: ``H += weight X_t`` for the row x of a block.
-* ``terms(block, t, dim)``: vectors (k, d) and weights (k,) with ``X_t = sum_k w_k v_k v_k*``.
+* ``vector(block, t, dim)``, not for matrices: v with ``X_t = v v*``, shape (1, d).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.checks import as_matrix, as_numbers, check_finite, rows_text
-from bregmat.base.linalg import eigh
 
 NO_DIM = "dim must be given for instances='pairs': it is the number of points."
 
@@ -93,16 +91,11 @@ class PairInstances:
         """``|g_a - g_b|^2 / 2``."""
         return 0.5 * _sq_lengths(G[block[:, 0]] - G[block[:, 1]])
 
-    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
-        """Change four entries."""
-        a, b = x
-        H[[a, b, a, b], [a, b, b, a]] += 0.5 * weight * np.array([1.0, 1.0, -1.0, -1.0])
-
-    def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """The vector ``(e_a - e_b) / sqrt(2)``."""
+    def vector(self, block: np.ndarray, t: int, dim: int) -> np.ndarray:
+        """``(e_a - e_b) / sqrt(2)``."""
         z = np.zeros((1, dim))
         z[0, block[t]] = np.sqrt(0.5), -np.sqrt(0.5)
-        return z, np.ones(1)
+        return z
 
 
 class VectorInstances:
@@ -126,13 +119,9 @@ class VectorInstances:
         """``|G* v|^2``."""
         return _sq_lengths(block.conj() @ G)
 
-    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
-        """Add an outer product."""
-        H += np.outer(weight * x, x.conj())
-
-    def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """The vector itself."""
-        return block[t : t + 1], np.ones(1)
+    def vector(self, block: np.ndarray, t: int, dim: int) -> np.ndarray:
+        """The instance itself."""
+        return block[t : t + 1]
 
 
 def _sq_lengths(V: np.ndarray) -> np.ndarray:
@@ -168,15 +157,6 @@ class MatrixInstances:
     def values(self, block: np.ndarray, G: np.ndarray) -> np.ndarray:
         """``tr(G* X G)``."""
         return np.array([np.vdot(G, x @ G).real for x in block])
-
-    def add_inplace(self, H: np.ndarray, x: np.ndarray, weight: float) -> None:
-        """Add the matrix."""
-        H += weight * x
-
-    def terms(self, block: np.ndarray, t: int, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvectors and eigenvalues."""
-        weights, U = eigh(block[t])
-        return U.T, weights
 
 
 INSTANCES: dict[str, type] = {cls.name: cls for cls in (PairInstances, VectorInstances, MatrixInstances)}

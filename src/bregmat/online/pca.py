@@ -61,10 +61,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
 
     Notes
     -----
-    Warmuth 2006 has the algorithm, the capping, the mixture of corners and the bound; JMLR 9:2287-2320 is a longer version. A trial is one
-    rank-one update of the eigenvectors of W, with at most ``2 d^3`` operations. The memory is about eight d x d arrays.
+    Warmuth 2006 has the algorithm, the capping and the bound; JMLR 9:2287-2320 is a longer version. A trial is one rank-one update of the
+    eigenvectors of W, with at most ``2 d^3`` operations. The memory is about eight d x d arrays.
 
-    Differs from the paper if neither eta nor n_rounds is given: log W is multiplied by ``eta_{t+1} / eta_t`` before capping. The sum of
+    Differs from the paper in how a subspace is drawn: by systematic sampling instead of a mixture of corners, with the same expected
+    projection. Differs also if neither eta nor n_rounds is given: log W is multiplied by ``eta_{t+1} / eta_t`` before capping. The sum of
     ``D(U, W_t) / eta_t`` still telescopes, because the step towards ``W_1`` costs at most ``(1/eta_{t+1} - 1/eta_t) D(U, W_1)``
     (the trace of exp is convex). Hence :meth:`loss_bound` holds for streams of any length.
 
@@ -158,26 +159,26 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         check_is_fitted(self)
         return (self._Vt.T * np.exp(self._lam)) @ self._Vt
 
-    def mixture(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities (q,) and orthonormal bases (q, k, d) of at most d subspaces, with the expected projection ``I - m W``."""
-        check_is_fitted(self)
-        probabilities, discarded = mixture_of_corners(np.exp(self._lam), self._m)
-        kept = np.array([np.setdiff1d(np.arange(self.n_features_in_), rows) for rows in discarded])
-        return probabilities, self._Vt[kept]
-
     def sample_components(self, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw a subspace from :meth:`mixture`, onto which the paper projects the next row; shape (k, d), orthonormal.
+        """Draw a subspace, whose expected projection is ``I - m W`` and onto which the paper projects the next row; (k, d), orthonormal.
 
         ``random_state`` is by default that of the estimator. If that is an integer, every call between two trials returns the same
         subspace.
         """
+        check_is_fitted(self)
         seed = self.random_state if random_state is None else random_state
-        probabilities, components = self.mixture()
         if random_state is None and isinstance(seed, int | np.integer) and not isinstance(seed, bool):
             rng = np.random.default_rng([int(seed), self.n_samples_seen_])
         else:
             rng = generator(seed)
-        return components[rng.choice(len(probabilities), p=probabilities)]
+        m, d = self._m, self.n_features_in_
+        # systematic sampling: intervals of the lengths m w_i, which are at most 1, fill [0, m]; those that hold u, u + 1, ... are discarded
+        ends = np.cumsum(np.exp(self._lam))
+        steps = np.arange(m)
+        discarded = np.searchsorted(ends * (m / ends[-1]), rng.uniform() + steps)
+        # a length above 1 by rounding may hold two of them: the indices are made to increase
+        discarded = np.minimum(np.maximum.accumulate(discarded - steps) + steps, d - m + steps)
+        return self._Vt[np.setdiff1d(np.arange(d), discarded)]
 
     # ------------------------------------------------------------------ losses and bounds
     @property
@@ -322,31 +323,3 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
                 f"X must have rows of norm at most max_norm={self._limit:g}; got {norms[bad[0]] ** 0.5:.6g} in {rows_text(bad)}. "
                 "Scale X, set max_norm, or leave out eta and n_rounds."
             )
-
-
-def mixture_of_corners(weights: Any, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Write capped weights (n,) as a mixture of at most n sets of m members each, with the weight ``1 / m`` on every member.
-
-    The weights are from 0 to ``1 / m`` and sum to one. Returns the probabilities (q,) of the sets and their members (q, m), so that
-    ``weights[i] = sum of probabilities[members holds i] / m``.
-
-    Each step (Warmuth 2006, mixture decomposition) takes the set of the m largest weights, which contains all weights at the cap, with
-    the largest probability p that keeps the remaining weights between 0 and their cap ``mass / m``. Then one more weight is 0 or at the
-    cap, and stays there.
-    """
-    w = np.array(weights, dtype=float)
-    mass, probabilities, members = float(w.sum()), [], []
-    for _ in range(len(w)):
-        order = np.argsort(-w, kind="stable")
-        smallest, largest_left = w[order[m - 1]], w[order[m]]
-        # w_i - p / m >= 0 within the set, and w_i <= (mass - p) / m outside
-        p = min(m * smallest, mass - m * largest_left)
-        if not p > 4.0 * len(w) * np.finfo(float).eps:  # the remaining weights are rounding errors
-            break
-        w[order[:m]] -= p / m
-        if p == m * smallest:
-            w[order[m - 1]] = 0.0  # exactly
-        mass -= p
-        probabilities.append(p)
-        members.append(np.sort(order[:m]))
-    return np.array(probabilities) / sum(probabilities), np.array(members)

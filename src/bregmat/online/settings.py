@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
 from bregmat.online.losses import BuiltInLoss, SquaredLoss, as_online_loss
-from bregmat.typing import OnlineMode
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +25,6 @@ class GradientSettings:
     spectral_spread: float
     loss_budget: float
     instances: str
-    mode: str
     keep_examples: bool
     kind: Any = field(init=False)  # of the class of bregmat.online.instances that `instances` names
 
@@ -39,11 +37,8 @@ class GradientSettings:
             self._set(name, float(getattr(self, name)))
         check_flag("keep_examples", self.keep_examples)
         self._set("keep_examples", bool(self.keep_examples))
-        as_choice("mode", self.mode, get_args(OnlineMode))
         self._set("loss", as_online_loss(self.loss))
         self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
-        if self.mode == "lanczos" and self.instances == "matrices":
-            raise ValueError("mode='lanczos' is for pairs and vectors; for instances='matrices' use 'auto' or 'eigh'.")
         if self.eta == "bound" and not self.is_squared:
             raise ValueError("eta='bound' is the rate of Lemma 3.2, which is for loss='squared'; give a number.")
 
@@ -54,11 +49,6 @@ class GradientSettings:
     def is_squared(self) -> bool:
         """Whether the loss is the one of Lemmas 3.1 and 3.2."""
         return isinstance(self.loss, SquaredLoss)
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether a trial is computed by an eigendecomposition."""
-        return self.mode == "eigh" or self.instances == "matrices"
 
     @property
     def is_measured(self) -> bool:

@@ -11,8 +11,7 @@ from scipy import sparse
 
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.threads import single_thread_blas
-from bregmat.engine.loop import Outcome, RunLog
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import Outcome, RunLog, returns_result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.quadratic.arguments import RANGE, as_equality, as_start, as_upper, check_range
 from bregmat.quadratic.certificate import QPCertificate

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.engine.loop import RunLog
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, returns_result
 from bregmat.engine.status import Record
 from bregmat.quadratic.arguments import as_start, check_range
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates

@@ -73,13 +73,13 @@ def minimize(
         rows = problem.rows
         if rows is not None and rows.conflict is not None:
             proof = problem.unproven(rows.point, lower=np.inf, equality_dual=rows.conflict)
-            infeasible = _outcome(proof, request, log, ExitReason.CERTIFICATE, "feasibility")
+            infeasible = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, "feasibility")
             outcome = replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
         elif (
             not (problem.b < 0.0).any() and not problem.given.e.any()
         ):  # the objective is at least 0, its value at x = 0
             zero = Minimum(np.zeros(problem.n), tol=request.tol)
-            outcome = _outcome(problem.certify(zero), request, log, ExitReason.TOLERANCE, request.name)
+            outcome = log.outcome(problem.certify(zero), request.tol, ExitReason.TOLERANCE, request.name)
         elif request.updates is not None:
             outcome = _run_updates(problem, start, request, request.updates, log)
         else:
@@ -91,23 +91,6 @@ def minimize(
         if last is None or (last.gap, last.violation) != (figures["gap"], figures["violation"]):
             log.note(outcome.n_iter, **figures)
     return outcome
-
-
-def _outcome(
-    certificate: Any, request: Request, log: RunLog, reason: ExitReason, name: str, n_iter: int = 0
-) -> Outcome:
-    """The outcome of a certificate."""
-    status = certificate.status(request.tol)
-    return Outcome(
-        status=status,
-        exit_reason=reason,
-        tol=request.tol,
-        n_iter=n_iter,
-        seconds=log.seconds(),
-        history=log.history,
-        solver=name,
-        certificate=certificate,
-    )
 
 
 def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
@@ -157,11 +140,11 @@ def _run_updates(
     x = found.certificate.x
     if found.status is Status.UNBOUNDED:
         proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)
-        unbounded = _outcome(proof, request, log, ExitReason.CERTIFICATE, name, found.n_iter)
+        unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, found.n_iter)
         return replace(unbounded, status=Status.UNBOUNDED)
     multiplier = np.full(problem.m, found.certificate.state.multiplier)
     end = Minimum(x, multiplier, tol=request.tol, directions=[x, *program.directions])
-    return _outcome(problem.certify(end), request, log, found.exit_reason, name, found.n_iter)
+    return log.outcome(problem.certify(end), request.tol, found.exit_reason, name, found.n_iter)
 
 
 def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:

@@ -34,6 +34,11 @@ class DenseSplit:
         # half the difference of two sums may be negative by rounding
         return p, np.maximum(q, 0.0)
 
+    def block(self, rows: slice, v: np.ndarray) -> tuple[DenseSplit, np.ndarray]:
+        """The split of A in consecutive rows S and the same columns, and ``A_ST v_T`` for the other variables T."""
+        A = self._A[rows]
+        return DenseSplit(A[:, rows]), A[:, : rows.start] @ v[: rows.start] + A[:, rows.stop :] @ v[rows.stop :]
+
 
 class ClassBlocks:
     """The matrix of a margin machine, ``A_ij = y_i y_j K_ij + ridge_i [i = j]``, from a kernel without negative entries.

@@ -5,12 +5,14 @@ A projection onto row i moves its multiplier alone: it maximises the dual bound 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bregmat.base.checks import check_flag, check_integer, check_positive
 from bregmat.certificates.problem import NearestMatrix
+from bregmat.objective.losses import RelativeEntropy
 from bregmat.solvers.base import SolverWithNeeds
 from bregmat.solvers.row_projections import PROJECTED, Projected, ProjectionState, first_dual, row_bounds
 
@@ -97,6 +99,13 @@ class CyclicProjection(SolverWithNeeds):
             if name in ("violation_tol", "root_tol") or getattr(self, name) is not None:
                 check_positive(f"CyclicProjection: {name}", getattr(self, name), finite=True)
         check_integer("CyclicProjection: refresh", self.refresh, 1, optional=False)
+
+    def check(self, problem: NearestMatrix, *, further: Iterable[str] = (), instead: str = "dual_newton") -> None:
+        """Raise as other solvers, and for the one pair of a divergence and a slack that has no compiled projection."""
+        slacks = [loss.name for loss, _ in problem.losses.groups if isinstance(loss, RelativeEntropy)]
+        if slacks and problem.divergence.row_projections == "logdet":
+            further = (*further, "another loss than the slack of von Neumann under LogDet")
+        super().check(problem, further=further, instead=instead)
 
     def has_settled(self, movement: float, length: float) -> bool:
         """Whether the stopping rule of the paper ends the run: ``movement`` is the change of the multipliers, ``length`` their norm."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
+from bregmat.engine.loop import compose
 from bregmat.engine.problem import FEASIBLE
-from bregmat.engine.result import Result
 from bregmat.engine.status import Status
 from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
 from bregmat.verification.figures import (
@@ -191,12 +190,9 @@ def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
         return
     scale = given.get("prior_scale") or unit
     found.compare("prior_scale", scale, 1e-12 * scale)
-    names = (*(f.name for f in fields(Result)), "dual", "values", "violation")
-    shared = {name: getattr(result, name) for name in names}
     G0 = np.sqrt(scale) * N
-    inner = MatrixResult(
-        **shared, iterate=Factored(N.T @ G / np.sqrt(scale), 0.0), coordinates=Coordinates(G0, np.ones(N.shape[1]))
-    )
+    point = {"iterate": Factored(N.T @ G / np.sqrt(scale), 0.0), "coordinates": Coordinates(G0, np.ones(N.shape[1]))}
+    inner = compose(MatrixResult, result, **point)
     arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
     found.result = inner
     recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)

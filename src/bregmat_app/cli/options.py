@@ -130,7 +130,9 @@ class MetricOptions:
     loss: Annotated[
         Word,
         named(
-            "relative_slack, squared or squared_hinge.", shown="squared_hinge, or the divergence's own", panel=LEARNING
+            "relative_slack, squared, squared_hinge or divergence_slack.",
+            shown="squared_hinge, or the divergence's own",
+            panel=LEARNING,
         ),
     ] = None
     solver: Annotated[str, named("auto, or the name of a solver.", panel=LEARNING)] = "auto"

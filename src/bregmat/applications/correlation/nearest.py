@@ -20,8 +20,7 @@ from bregmat.applications.correlation.weighted import SplitBox, pose_weighted
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.linalg import cholesky, eigh, eigvalsh
 from bregmat.coordinates.priors import RANK_TOL
-from bregmat.engine.loop import Outcome, RunLog, Solver, compose, solve, solve_sequence
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import Outcome, RunLog, Solver, compose, returns_result, solve, solve_sequence
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence

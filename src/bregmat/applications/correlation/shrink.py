@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,9 +14,8 @@ from bregmat.applications.correlation.result import RepairedMatrix
 from bregmat.base.checks import as_matrix, entry_text
 from bregmat.base.html import number
 from bregmat.base.linalg import EPS, eigvalsh
-from bregmat.engine.loop import Outcome, compose
+from bregmat.engine.loop import RunLog, compose, returns_result
 from bregmat.engine.problem import Certificate
-from bregmat.engine.result import returns_result
 from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
@@ -131,7 +129,7 @@ def shrink_correlation(
            [ 0.72,  1.  , -0.16],
            [ 0.56, -0.16,  1.  ]])
     """
-    begun = time.perf_counter()
+    log = RunLog()
     if target is not None and fixed is not None:
         raise ValueError(
             "target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them."
@@ -152,15 +150,7 @@ def shrink_correlation(
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
-    outcome = Outcome(
-        status=proof.status(TOL),
-        exit_reason=ExitReason.TOLERANCE,
-        tol=TOL,
-        n_iter=1,
-        seconds=time.perf_counter() - begun,
-        solver="shrinking",
-        certificate=proof,
-    )
+    outcome = log.outcome(proof, TOL, ExitReason.TOLERANCE, "shrinking", n_iter=1)
     residual = float(np.linalg.norm(X - given.C))
     return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **given.form)
 

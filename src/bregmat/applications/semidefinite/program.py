@@ -15,8 +15,7 @@ from bregmat.base.checks import as_matrix, check_limits
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.engine.loop import RunLog, solve
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, returns_result, solve
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.operators.binding import bind

@@ -10,9 +10,9 @@ import numpy as np
 
 from bregmat.applications.simplex.subproblems import log_sum
 from bregmat.base.checks import as_column, as_matrix, check_integer, check_limits, rows_text
-from bregmat.engine.loop import RunLog, State, compose, solve
+from bregmat.engine.loop import RunLog, State, compose, returns_result, solve
 from bregmat.engine.problem import Certificate, Problem
-from bregmat.engine.result import Result, returns_result
+from bregmat.engine.result import Result
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.solvers.definite_boost import approximate_step, log_step_bound

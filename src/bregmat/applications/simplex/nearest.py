@@ -16,8 +16,8 @@ import numpy as np
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.solvers import VECTOR_SOLVERS
 from bregmat.base.checks import as_choice, check_limits, check_positive
-from bregmat.engine.loop import RunLog, Solver, compose, solve
-from bregmat.engine.result import Result, returns_result
+from bregmat.engine.loop import RunLog, Solver, compose, returns_result, solve
+from bregmat.engine.result import Result
 from bregmat.engine.status import Record
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points, Senses, Values, VectorSolverName

@@ -15,8 +15,7 @@ from bregmat.base.checks import check_positive, rows_text
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
 from bregmat.coordinates.spans import Span
-from bregmat.engine.loop import RunLog, compose, solve
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import RunLog, compose, returns_result, solve
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.objective.divergences import DIVERGENCES

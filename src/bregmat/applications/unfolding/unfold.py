@@ -18,8 +18,7 @@ from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_r
 from bregmat.base.checks import as_choice, as_matrix, check_integer, check_limits, check_positive
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor
-from bregmat.engine.loop import compose, solve
-from bregmat.engine.result import returns_result
+from bregmat.engine.loop import compose, returns_result, solve
 from bregmat.engine.status import Record
 from bregmat.nearest import nearest_kernel
 from bregmat.objective.spectral import SpectralDivergence
