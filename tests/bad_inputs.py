@@ -653,7 +653,13 @@ ENTRIES = {
         signature=bregmat.save,
     ),
     "load": Entry(
-        bregmat.load, None, {"path": dict(PATH.items()) | {"absent": "absent.bm"}}, {"path": "path|No such file"}
+        bregmat.load,
+        None,
+        {
+            "path": dict(PATH.items()) | {"absent": "absent.bm"},
+        },
+        {"path": "path|No such file"},
+        free=("kind",),
     ),
     "register": Entry(
         bregmat.register,
@@ -663,15 +669,15 @@ ENTRIES = {
     ),
     "verify": Entry(
         bregmat.verify,
-        {"problem": {"prior": EYE, "constraints": PAIR}, "result": RESULT},
+        {"result": RESULT, "prior": EYE, "constraints": PAIR},
+        {"result": {"number": 3, "none": None, "thing": Thing(), "array": EYE, "class": bregmat.MatrixResult}},
+        free=("X",),
+    ),
+    "verify with arguments": Entry(
+        lambda problem: bregmat.verify(RESULT, **problem),
+        {"problem": {"prior": EYE, "constraints": PAIR}},
         {
             "problem": {
-                "number": 3,
-                "array": EYE,
-                "list": [EYE, PAIR],
-                "word": "problem",
-                "thing": Thing(),
-                "empty": {},
                 "no constraints": {"prior": EYE},
                 "no prior": {"constraints": PAIR},
                 "unknown": {"prior": EYE, "constraints": PAIR, "divergenz": "logdet"},
@@ -690,7 +696,6 @@ ENTRIES = {
                 "text weight": {"prior": EYE, "constraints": PAIR, "slack_weight": "1"},
                 "points": {"X": X * NAN, "constraints": PAIR},
             },
-            "result": {"number": 3, "none": None, "thing": Thing(), "array": EYE, "class": bregmat.MatrixResult},
         },
         {"problem": "problem|result has|constraints|prior|divergence|loss|slack_weight|X"},
     ),
@@ -1160,6 +1165,7 @@ COMMANDS = {
             "--solver": NAMES,
             "--prior": NAMES,
             "--strategy": NAMES,
+            "--metric": NAMES,
             "--keep": {"nobody": "nobody"},
             "--categorical": {"nobody": "nobody"},
             "--n-constraints": COUNTS,
@@ -1197,6 +1203,17 @@ COMMANDS = {
             "--port": COUNTS | {"65536": "{}"},
         },
         free=("--demo", "--resume", "--no-browser", "--unlabeled"),
+    ),
+    "retrieve": Command(
+        ["points.csv", "points.csv"],
+        {
+            "queries": FILES,
+            "documents": FILES,
+            "relevant": FILES,
+            "--out": {"absent/m.bm": "absent"},
+            "--seed": COUNTS,
+        },
+        free=("--quiet",),
     ),
     "stream": Command(
         ["pairs.csv", "--dim", "4", "--out", "out.bm"],

@@ -553,3 +553,5 @@ def test_load_refuses_another_class_than_the_expected_one(tmp_path):
     assert load(path, QPResult).x[0] == load(path, Result).x[0] == 0.5
     with pytest.raises(ModelFileError, match="program.bm contains a QPResult, not a MetricLearner"):
         load(path, MetricLearner)
+    with pytest.raises(TypeError, match="kind must be a class, such as MetricLearner; got .MetricLearner."):
+        load(path, "MetricLearner")

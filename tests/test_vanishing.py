@@ -252,7 +252,7 @@ def test_rows_about_near_copies_are_met_or_not_claimed(divergence):
         claims = result.status in ("OPTIMAL", "FEASIBLE")
         assert not claims or missed <= 1e-6
         met += claims
-        assert verify(arguments, result).status == result.status
+        assert verify(result, **arguments).status == result.status
     assert met >= 5
 
 
@@ -264,5 +264,5 @@ def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
     for result, arguments, missed in near_copies_solved(divergence, range(40)):
         if result.status in ("OPTIMAL", "FEASIBLE") and missed > 1e-6:
             false += 1
-            assert verify(arguments, result).status == "UNKNOWN"
+            assert verify(result, **arguments).status == "UNKNOWN"
     assert false

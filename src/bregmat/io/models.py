@@ -91,6 +91,8 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
         If the file is not a valid model file, or contains an object of another class.
     FileNotFoundError, PermissionError
         If the file does not exist or cannot be read.
+    TypeError
+        If ``kind`` is no class.
 
     Notes
     -----
@@ -108,6 +110,8 @@ def load(path: str | os.PathLike[str], kind: type[Any] = object) -> Any:
     ...     bool(np.array_equal(bregmat.load(path).x, result.x))
     True
     """
+    if not isinstance(kind, type):
+        raise TypeError(f"kind must be a class, such as MetricLearner; got {kind!r}.")
     manifest, arrays = _read(path)
     name, state = manifest["class"], manifest["state"]
     try:

@@ -99,7 +99,7 @@ class Corpus:
         found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
         return found
 
-    def losses(self, W: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
+    def losses(self, W: np.ndarray, temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
         """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n, k)."""
         S = cosine_scores(self.queries, self.documents, W)
         own, top = (self.targets * S).sum(axis=1), S.max(axis=1)

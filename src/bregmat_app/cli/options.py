@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -193,7 +193,9 @@ class MetricOptions:
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.objective.losses import LOSSES
         from bregmat.solvers.base import SOLVERS
+        from bregmat.typing import MetricKind
 
+        as_choice("--metric", self.metric, ("auto", *get_args(MetricKind)))
         as_choice("--prior", self.prior, ("auto", *PRIORS))
         as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))
         as_choice("--solver", self.solver, ("auto", *SOLVERS))
