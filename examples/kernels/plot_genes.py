@@ -61,8 +61,8 @@ known = np.flatnonzero(np.arange(80) % 20 < 12)
 i, j = rng.choice(known, size=(2, 200))
 i, j = i[i != j][:150], j[i != j][:150]
 same = family[i] == family[j]
-rows = Constraints.sq_distance(i, j, np.where(same, near, far), np.where(same, "<=", ">="))
-learner = KernelLearner("linear", slack_weight=10.0).fit(X, constraints=rows)
+constraints = Constraints.sq_distance(i, j, np.where(same, near, far), np.where(same, "<=", ">="))
+learner = KernelLearner("linear", slack_weight=10.0).fit(X, constraints=constraints)
 K = learner.kernel(X)
 print(learner.result_.status)
 

@@ -45,8 +45,8 @@ for k in range(2):
     part = table.slice(k * c // 2, c // 2)
     pyarrow.parquet.write_table(part, folder / "pairs" / f"{k}.parquet", row_group_size=10_000)
 
-points, rows = open_points(folder / "points.npy"), open_constraints(folder / "pairs")
-print(f"{rows.n_constraints:,} constraints, {points.shape[0]:,} points")
+points, constraints = open_points(folder / "points.npy"), open_constraints(folder / "pairs")
+print(f"{constraints.n_constraints:,} constraints, {points.shape[0]:,} points")
 
 # %%
 # On the cluster
@@ -69,7 +69,7 @@ def learn_on_cluster():
         Client(cluster) as client,
     ):
         print("dashboard:", cluster.dashboard_link)
-        result = nearest_metric(points, rows, slack_weight=1.0, executor=client, callback=progress)
+        result = nearest_metric(points, constraints, slack_weight=1.0, executor=client, callback=progress)
         print()
         return result, np.asarray(result.dual)
 
@@ -77,7 +77,7 @@ def learn_on_cluster():
 if __name__ == "__main__":  # worker processes import this file
     result, dual = learn_on_cluster()
     print(result)
-    alone = nearest_metric(points, rows, slack_weight=1.0)
+    alone = nearest_metric(points, constraints, slack_weight=1.0)
     print("the same bits without a cluster:", np.array_equal(alone.metric(), result.metric()))
     assert np.array_equal(alone.metric(), result.metric()) and result.status == "OPTIMAL"
 

@@ -40,8 +40,8 @@ def clusters(n, seed):
     Z = X
     if n:
         i, j, same = pairs(n, seed)
-        rows = Constraints.sq_distance(i, j, np.where(same, 2.0, 20.0), np.where(same, "<=", ">="))
-        Z = MetricLearner(slack_weight=10.0).fit(X, constraints=rows).transform(X)
+        constraints = Constraints.sq_distance(i, j, np.where(same, 2.0, 20.0), np.where(same, "<=", ">="))
+        Z = MetricLearner(slack_weight=10.0).fit(X, constraints=constraints).transform(X)
     found = KMeans(3, n_init=10, random_state=0).fit_predict(Z)
     order = np.argsort(np.argsort([across[found == k].mean() for k in range(3)]))
     return order[found], normalized_mutual_info_score(y, found)

@@ -57,8 +57,8 @@ for n in counts:
     Z = new
     if n:
         i, j, l = (part[:n] for part in asked)
-        rows = Constraints.comparison(i, j, i, l, margin=0.1)
-        learner = MetricLearner(loss="squared_hinge", slack_weight=1.0).fit(colors, constraints=rows)
+        constraints = Constraints.comparison(i, j, i, l, margin=0.1)
+        learner = MetricLearner(loss="squared_hinge", slack_weight=1.0).fit(colors, constraints=constraints)
         Z = learner.transform(new)
     shares.append(share_right(Z, test))
     print(f"{n:5d} answers: {shares[-1]:.3f} of the judge's answers about new colours foretold")

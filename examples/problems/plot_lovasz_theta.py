@@ -23,8 +23,8 @@ def theta(graph):
     """Upper bound, proven, and the result."""
     n = graph.number_of_nodes()
     i, j = np.array(graph.edges).T
-    rows = Constraints.trace(1.0) + Constraints.similarity(i, j, 0.0, "==")
-    result = semidefinite_program(-np.ones((n, n)), rows)
+    constraints = Constraints.trace(1.0) + Constraints.similarity(i, j, 0.0, "==")
+    result = semidefinite_program(-np.ones((n, n)), constraints)
     return -result.dual_bound, result
 
 
