@@ -33,7 +33,7 @@ def pairs(n: int, m: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Queries that are documents with noise in the last columns, more documents, and which document answers which query."""
     rng = np.random.default_rng(0)
     D = rng.normal(size=(m, d))
-    Q = D[:n] + rng.normal(size=(n, d)) * np.linspace(0, 4, d)
+    Q = D[:n] + rng.normal(size=(n, d)) * np.linspace(0, 7, d)
     return unit_rows(Q), unit_rows(D), np.column_stack([np.arange(n)] * 2)
 
 

@@ -279,8 +279,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     >>> from sklearn.datasets import load_wine
     >>> from bregmat import MetricLearner
     >>> X, y = load_wine(return_X_y=True)
-    >>> MetricLearner(random_state=0).fit_transform(X, y).shape
-    (178, 13)
+    >>> learner = MetricLearner(random_state=0).fit(X, y)
+    >>> print(learner.result_.status, learner.transform(X).shape[0])
+    OPTIMAL 178
     """
 
     divergence: Literal["auto"] | DivergenceName | SpectralDivergence = field(default="auto", kw_only=False)
