@@ -41,8 +41,8 @@ help:
 	@echo "make test-minimum  half of the tests, built and run with the lowest version of each that pyproject.toml allows"
 	@echo "make bench  benchmarks, with the rivals in the same run"
 	@echo "make metric-learn  metric-learn's own ITML tests, run against bregmat.pairs; downloads its source distribution"
-	@echo "make reproduce  every figure and table of the papers, and docs/reproduction.md; data from BREGMAT_DATA, else downloaded"
-	@echo "make reproduce-check  the experiments that take less than a minute, compared with docs/reproduction.md (RERUN=\"NAME ...\": these)"
+	@echo "make reproduce  every figure and table of the papers, docs/reproduction.md and docs/reproduction/; data from BREGMAT_DATA, else downloaded"
+	@echo "make reproduce-check  the experiments that take less than a minute, compared with the pages in docs/reproduction (RERUN=\"NAME ...\": these)"
 	@echo "make clean  remove the environment and everything generated"
 
 # The package with EXTRAS, or it alone where only its sources changed. If the build says what it lacks, only that is shown.

@@ -4,7 +4,7 @@
     python benchmarks/simulate_cluster.py --pairs 1e9 --rank 300 --plot curve.png
     python benchmarks/simulate_cluster.py --straggle 0.5 --mtbf 100   # worse machines
 
-Nothing is measured here but NumPy's random numbers: constants are arguments, by default those that docs/scaling.md names with their
+Nothing is measured here but NumPy's random numbers: constants are arguments, by default those that docs/performance.md names with their
 conditions. Each product of all rows is one map, whose shards every worker takes one after the other, and one reduction: FAN_IN results at a
 time, each message with its latency and its bytes; the step is over when the slowest shard is in. A shard that takes long is not started
 elsewhere. A worker that dies has its shards read again by another before the map goes on.

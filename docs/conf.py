@@ -58,6 +58,7 @@ sphinx_gallery_conf = {
     "doc_module": ("bregmat",),
     "reference_url": {"bregmat": None},
     "backreferences_dir": "gallery/uses",
+    "image_scrapers": ("panel.scraper",),
     "inspect_global_variables": False,
     "thumbnail_size": (480, 300),
     "subsection_order": [f"../examples/{name}" for name in ("metrics", "kernels", "pairs", "streams", "problems")],

@@ -1,8 +1,8 @@
-"""Run the short experiments of docs/reproduction.md again and compare every row with the page: `make reproduce-check`.
+"""Run the short experiments below docs/reproduction again and compare every row with the pages: `make reproduce-check`.
 
     python tests/rerun_page.py [NAME ...] [--download]
 
-The digest of the rows agrees on processors and libraries like those of the page. Elsewhere ties may be decided differently; then every row
+The digest of the rows agrees on processors and libraries like those of the pages. Elsewhere ties may be decided differently; then every row
 has to agree within the tolerance of ``differing_rows``.
 """
 
@@ -25,11 +25,11 @@ def main() -> int:
     )
     parser.add_argument("--download", action="store_true", help="fetch data that are missing")
     given = parser.parse_args()
-    text, differs = PAGE.read_text(encoding="utf-8"), False
+    differs = False
     data = DataHome(download=given.download)
     with tempfile.TemporaryDirectory() as folder:
         for name in given.names or experiment_names():
-            seconds, printed, rows = read_entry(text, name)
+            seconds, printed, rows = read_entry(PAGE, name)
             if not given.names and seconds >= SHORT:
                 continue
             found = reproduce(experiment(name), folder, data=data).rows

@@ -63,34 +63,50 @@ def raises(error, message):
 @pytest.mark.parametrize(
     ("build", "error", "message"),
     [
-        (lambda: pair([0, 3, 2], [1, 3, 2], 1.0, "<="), ValueError, "i and j must be different samples.*rows 1, 2"),
-        (lambda: pair(["a", "b"], ["a", "c"], 1.0, "<="), ValueError, "i and j must be different samples.*row 0"),
-        (lambda: pair([0, 1], [1, 2], [1.0, nan], "<="), ValueError, "bound must be finite; got nan in row 1"),
-        (lambda: pair([0, 1], [1, 2], [inf, 1.0], "<="), ValueError, "bound must be finite; got inf in row 0"),
-        (lambda: pair([0] * 9, range(1, 10), -2.0, "<="), ValueError, "got -2.0 in rows 0, 1, 2, 3, 4 and 4 more"),
-        (lambda: Constraints.diagonal([1.0, -3.0]), ValueError, "diagonal must be at least 0.*got -3.0 in row 1"),
-        (lambda: Constraints.trace(-1.0), ValueError, "trace must be at least 0.*got -1.0 in row 0"),
+        (
+            lambda: pair([0, 3, 2], [1, 3, 2], 1.0, "<="),
+            ValueError,
+            "i and j must be different samples.*constraints 1, 2",
+        ),
+        (
+            lambda: pair(["a", "b"], ["a", "c"], 1.0, "<="),
+            ValueError,
+            "i and j must be different samples.*constraint 0",
+        ),
+        (lambda: pair([0, 1], [1, 2], [1.0, nan], "<="), ValueError, "bound must be finite; got nan in constraint 1"),
+        (lambda: pair([0, 1], [1, 2], [inf, 1.0], "<="), ValueError, "bound must be finite; got inf in constraint 0"),
+        (
+            lambda: pair([0] * 9, range(1, 10), -2.0, "<="),
+            ValueError,
+            "got -2.0 in constraints 0, 1, 2, 3, 4 and 4 more",
+        ),
+        (
+            lambda: Constraints.diagonal([1.0, -3.0]),
+            ValueError,
+            "diagonal must be at least 0.*got -3.0 in constraint 1",
+        ),
+        (lambda: Constraints.trace(-1.0), ValueError, "trace must be at least 0.*got -1.0 in constraint 0"),
         (lambda: pair([], [], 1.0, "<="), ValueError, "constraints are empty"),
         (lambda: pair([0, 1], [1, 2, 3], 1.0, "<="), ValueError, "i, j must have the same length; got i: 2, j: 3"),
         (lambda: pair([[0, 1]], [1, 2], 1.0, "<="), ValueError, r"i must be 1-dimensional.*\(1, 2\)"),
-        (lambda: pair([0, -1], [1, 2], 1.0, "<="), ValueError, "i must be at least 0.*got -1 in row 1"),
-        (lambda: pair([0, 1.5], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got 1.5 in row 1"),
-        (lambda: pair([0.0, nan], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got nan in row 1"),
+        (lambda: pair([0, -1], [1, 2], 1.0, "<="), ValueError, "i must be at least 0.*got -1 in constraint 1"),
+        (lambda: pair([0, 1.5], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got 1.5 in constraint 1"),
+        (lambda: pair([0.0, nan], [1, 2], 1.0, "<="), ValueError, "i must hold row numbers.*got nan in constraint 1"),
         (lambda: pair([True], [False], 1.0, "<="), TypeError, "i must hold row numbers or sample names, not booleans"),
         (lambda: pair(["a"], [1], 1.0, "<="), TypeError, "i, j must all be numbers or all be names"),
         (lambda: pair([0, 1], [1, 2], [1.0, 2.0, 3.0], "<="), ValueError, r"bound must be.*\(2\); got shape \(3,\)"),
         (lambda: pair(0, 1, "far", "<="), TypeError, "bound must be numeric; got 'far'"),
-        (lambda: pair([0, 1], [1, 2], 1.0, ["<=", "<"]), ValueError, "sense must be.*got '<' in row 1"),
+        (lambda: pair([0, 1], [1, 2], 1.0, ["<=", "<"]), ValueError, "sense must be.*got '<' in constraint 1"),
         (lambda: pair([0, 1], [1, 2], 1.0, ["<="] * 3), ValueError, r"sense must be one.*\(2\); got 3"),
         (
             lambda: pair([0, 1], [1, 2], 1.0, "<=", weight=[1.0, 0.0]),
             ValueError,
-            "weight must be positive.*0.0 in row 1",
+            "weight must be positive.*0.0 in constraint 1",
         ),
-        (lambda: pair(0, 1, 1.0, "<=", weight=nan), ValueError, "weight must be positive.*got nan in row 0"),
-        (lambda: Constraints.comparison(0, 1, 2, 2), ValueError, "k and l must be different samples.*row 0"),
-        (lambda: Constraints.comparison(0, 1, 1, 0), ValueError, r"\(i, j\) and \(k, l\) must be diff.*row 0"),
-        (lambda: Constraints.comparison(0, 1, 2, 3, nan), ValueError, "must be finite; got nan in row 0"),
+        (lambda: pair(0, 1, 1.0, "<=", weight=nan), ValueError, "weight must be positive.*got nan in constraint 0"),
+        (lambda: Constraints.comparison(0, 1, 2, 2), ValueError, "k and l must be different samples.*constraint 0"),
+        (lambda: Constraints.comparison(0, 1, 1, 0), ValueError, r"\(i, j\) and \(k, l\) must be diff.*constraint 0"),
+        (lambda: Constraints.comparison(0, 1, 2, 3, nan), ValueError, "must be finite; got nan in constraint 0"),
         (lambda: Constraints.similarity_comparison(0, 1, 1, 0), ValueError, r"\(j, k\) and \(l, m\) must be diff"),
         (
             lambda: Constraints.linear([np.ones((2, 3))], 1.0, "<="),
@@ -115,16 +131,24 @@ def raises(error, message):
             r"matrices\[0\]: weights must have one entry per vector \(2\); got shape \(3,\)",
         ),
         (lambda: PAIR.select([False]), ValueError, "no constraint is left"),
-        (lambda: PAIR.select([0, 5]), ValueError, r"mask must be below the number of rows \(1\); got 5 at place 1"),
-        (lambda: PAIR.select(2**70), ValueError, "mask must be below the number of rows.*; got 1180591620717411303424"),
-        (lambda: PAIR.select([True, False]), ValueError, r"mask must have one truth value per row \(1\)"),
-        (lambda: PAIR.select(0.5), TypeError, "mask must be a mask, a slice or row numbers; got 0.5"),
-        (lambda: pair([0, 2**70], [1, 2], 1.0, "<="), ValueError, r"i must be below 2\^63; got 118.* in row 1"),
+        (
+            lambda: PAIR.select([0, 5]),
+            ValueError,
+            r"mask must be below the number of constraints \(1\); got 5 at place 1",
+        ),
+        (
+            lambda: PAIR.select(2**70),
+            ValueError,
+            "mask must be below the number of constraints.*; got 1180591620717411303424",
+        ),
+        (lambda: PAIR.select([True, False]), ValueError, r"mask must have one truth value per constraint \(1\)"),
+        (lambda: PAIR.select(0.5), TypeError, "mask must be a mask, a slice or numbers of constraints; got 0.5"),
+        (lambda: pair([0, 2**70], [1, 2], 1.0, "<="), ValueError, r"i must be below 2\^63; got 118.* in constraint 1"),
         (lambda: pair([0j], [1], 1.0, "<="), TypeError, "i must hold row numbers or sample names, not complex"),
         (lambda: PAIR.values(1j * EYE), TypeError, "G must be real; got complex"),
         (lambda: PAIR + pair("a", "b", 1.0, "<="), TypeError, "cannot join constraints that name samples by numbers"),
         (lambda: PAIR.values(np.ones(3)), ValueError, r"G must be 2-dimensional.*\(3,\)"),
-        (lambda: PAIR.values(np.ones((1, 3))), ValueError, r"up to 1 but the data has 1 rows \(0 to 0\): row 0"),
+        (lambda: PAIR.values(np.ones((1, 3))), ValueError, r"up to 1 but the data has 1 rows \(0 to 0\): constraint 0"),
         (
             lambda: pair("a", "b", 1.0, "<=").values(EYE),
             ValueError,
@@ -186,7 +210,11 @@ def test_constraints_cannot_be_changed_afterwards():
         (lambda: metric(np.char.add(X.astype(str), "x"), PAIR), TypeError, "X must be numeric"),
         (lambda: metric(X, PAIR, prior=EYE), ValueError, r"prior must have shape \(3, 3\).*\(4, 4\)"),
         (lambda: metric(X, PAIR, prior=nan_at(np.eye(3), 0)), ValueError, "prior must be finite; got NaN.* row 0"),
-        (lambda: metric(X, pair([0, 1], [1, 7], 1.0, "<=")), ValueError, r"up to 7 but.*4 rows \(0 to 3\): row 1"),
+        (
+            lambda: metric(X, pair([0, 1], [1, 7], 1.0, "<=")),
+            ValueError,
+            r"up to 7 but.*4 rows \(0 to 3\): constraint 1",
+        ),
         (lambda: metric(X, pair("a", "b", 1.0, "<=")), ValueError, "name samples such as a; .*sample_id"),
         (lambda: metric(X, Constraints.linear([np.eye(3)], 1.0, "<=")), ValueError, "3 x 3 matrix but.* 4 rows"),
         (lambda: metric(X, [(0, 1)]), TypeError, "constraints must be Constraints.*got list"),
@@ -195,7 +223,7 @@ def test_constraints_cannot_be_changed_afterwards():
         (
             lambda: metric(X, PAIR + PAIR, slack_weight=[1, nan]),
             ValueError,
-            "slack_weight must be pos.*got nan in row 1",
+            "slack_weight must be pos.*got nan in constraint 1",
         ),
         (lambda: metric(X, PAIR, slack_weight=[1, 2]), ValueError, r"one entry per constraint \(1\); got shape \(2,\)"),
         (lambda: metric(X, PAIR, slack_weight="heavy"), TypeError, "slack_weight must be numeric; got 'heavy'"),
@@ -238,7 +266,7 @@ def test_constraints_cannot_be_changed_afterwards():
         (
             lambda: metric(X, PAIR, warm_start=metric(X, PAIR + PAIR)),
             ValueError,
-            "warm_start has 2 rows but there are 1",
+            "warm_start has 2 constraints but there are 1",
         ),
         (
             lambda: SOLVER_CLASSES["dual_newton"](proximal=nan),
@@ -331,7 +359,7 @@ def test_refusals_of_the_papers_solvers(rows, given, message):
 
 
 def test_trace_of_the_kernel_is_not_that_of_a_metric():
-    with raises(TypeError, "definite_boost needs the trace.*nearest_metric a trace row is about the kernel"):
+    with raises(TypeError, "definite_boost needs the trace.*nearest_metric a trace constraint is about the kernel"):
         nearest_metric(X, PAIR + TRACE, divergence="vonneumann", solver="definite_boost")
     # data that are orthonormal make it one
     assert nearest_metric(np.eye(4), PAIR + TRACE, divergence="vonneumann", solver="definite_boost").status == "OPTIMAL"
@@ -341,7 +369,7 @@ def test_trace_of_the_kernel_is_not_that_of_a_metric():
 def test_spectrum_must_hold_all_rows(corrected):
     """Otherwise the bound of Theorem 4.1 is none, and the steps are those of another problem."""
     solver = DefiniteBoost(spectrum=(-0.01, 0.01), projection="approximate", corrected=corrected)
-    with pytest.raises((ValueError, TypeError), match="spectrum.*row 0"):
+    with pytest.raises((ValueError, TypeError), match="spectrum.*constraint 0"):
         nearest_kernel(EYE, PAIR + TRACE, divergence="vonneumann", solver=solver)
 
 
@@ -352,7 +380,7 @@ def test_identical_points_that_shall_be_apart(divergence, slack_weight):
     """Even with slack this costs infinity; the squared hinge alone has a finite price for it."""
     points = np.array([[0.0, 1.0], [2.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
     rows = pair([0, 0, 2], [1, 2, 0], [1.0, 2.0, 3.0], ">=")
-    with raises(ValueError, r"rows 1, 2: sq_dist\(0, 2\) >= 2 can never hold, because the points are identical"):
+    with raises(ValueError, r"constraints 1, 2: sq_dist\(0, 2\) >= 2 can never hold, because the points are identical"):
         nearest_metric(points, rows, divergence=divergence, slack_weight=slack_weight)
     result = nearest_metric(points, rows, divergence=divergence, slack_weight=1.0, loss=SquaredHinge())
     assert result.status == "OPTIMAL"
@@ -368,7 +396,7 @@ def test_points_that_differ_only_where_the_prior_counts_as_0():
 
 def test_identical_points_with_other_senses():
     points = np.array([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
-    with raises(ValueError, r"row 0: sq_dist\(0, 1\) == 2 can never hold"):
+    with raises(ValueError, r"constraint 0: sq_dist\(0, 1\) == 2 can never hold"):
         nearest_metric(points, pair(0, 1, 2.0, "=="))
     assert nearest_metric(points, pair(0, 1, 0.0, ">=")).status == "OPTIMAL"
     assert nearest_metric(points, pair(0, 1, 2.0, "<=")).objective == 0.0

@@ -159,5 +159,5 @@ def test_a_kernel_from_a_factor_in_blocks(tmp_path):
         nearest_kernel(np.eye(300), C, slack_weight=1.0, block_size=1000)
     with pytest.raises(TypeError, match="need divergence='logdet'"):
         nearest_kernel(Factor(G), C, slack_weight=1.0, block_size=1000, divergence="vonneumann")
-    with pytest.raises(ValueError, match="checkpoint is for .* over sharded rows"):
+    with pytest.raises(ValueError, match="checkpoint is for .* over sharded constraints"):
         nearest_kernel(Factor(G), C, slack_weight=1.0, callback=ModelCheckpoint(tmp_path / "run.breg"))

@@ -225,7 +225,7 @@ def test_a_missing_number_of_pandas_is_missing_as_nan_is(dtype):
         points.check_numeric("X", frame)
     with pytest.raises(ValueError, match="X must be finite; got NaN or infinity in row 1"):
         points.as_points("X", frame)
-    with pytest.raises(ValueError, match="bound must be finite; got nan in row 1"):
+    with pytest.raises(ValueError, match="bound must be finite; got nan in constraint 1"):
         Constraints.sq_distance([0, 1], [1, 2], column, "<=")
     C = pd.DataFrame([[1.0, 0.5], [0.5, 1.0]]).astype("Float64" if dtype == "Int64" else dtype)
     C.iloc[0, 1] = C.iloc[1, 0] = pd.NA

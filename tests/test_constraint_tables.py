@@ -82,7 +82,11 @@ def test_triplets():
             TypeError,
             "i, j must all be numbers or all be names",
         ),
-        (lambda: Constraints.from_pairs([(0, 1), (1, 1)], 1, (1, 2)), ValueError, "must be different samples.*row 1"),
+        (
+            lambda: Constraints.from_pairs([(0, 1), (1, 1)], 1, (1, 2)),
+            ValueError,
+            "must be different samples.*constraint 1",
+        ),
         (lambda: Constraints.from_pairs(np.ones((2, 2, 3)), 1, (1, 2)), ValueError, "got points: stack these"),
         (lambda: Constraints.from_pairs([(0, 1)] * 2, [0, -1], (1, 2)), ValueError, "both 0 and -1"),
         (lambda: Constraints.from_pairs([(0, 1)] * 2, [1, 2], (1, 2)), ValueError, "y must be 1 .* got 2 in row 1"),
@@ -176,7 +180,7 @@ def test_times_name_samples(unit):
 )
 def test_missing_samples_are_named(values):
     far = ["c", "d"] if isinstance(values, list) else [8, 9]
-    with pytest.raises(ValueError, match="i must hold row numbers or sample names; .* in row 1"):
+    with pytest.raises(ValueError, match="i must hold row numbers or sample names; .* in constraint 1"):
         Constraints.sq_distance(values, far, 1.0, "<=")
 
 
@@ -406,7 +410,7 @@ def test_bounds_from_points():
 
 def test_rows_of_matrices_have_no_columns():
     c = Constraints.linear([np.eye(3)], 1.0, "<=") + Constraints.sq_distance(0, 1, 1.0, "<=")
-    with pytest.raises(ValueError, match=r"'linear' have no column form; rows \[0\]"):
+    with pytest.raises(ValueError, match=r"'linear' have no column form; constraints \[0\]"):
         c.to_frame()
     assert [str(row) for row in c] == ["tr(K C_0) <= 1", "sq_dist(0, 1) <= 1"]
 

@@ -416,7 +416,7 @@ def test_rows_of_zeros_that_hold(divergence, slack_weight, rng):
 def test_rows_of_zeros_that_cannot_hold(divergence, rng):
     X, rows = pairs_case(rng, c=8)
     zero = Constraints.linear(np.zeros((1, 20, 20)), [0.5], [">="])
-    with pytest.raises(ValueError, match=r"row 8: .* >= 0\.5 can never hold, because its value is 0"):
+    with pytest.raises(ValueError, match=r"constraint 8: .* >= 0\.5 can never hold, because its value is 0"):
         nearest_kernel(Factor(X), rows + zero, divergence=divergence, solver="cyclic_projection")
 
 

@@ -483,7 +483,7 @@ def test_bad_constraint_files(text, tmp_path):
         read_constraints(text("", "pairs.txt"))
     with pytest.raises(ValueError, match="cannot write constraints to a file without ending"):
         write_constraints(tmp_path / "pairs", every_kind())
-    with pytest.raises(ValueError, match=r"'linear' have no column form; rows \[0\]"):
+    with pytest.raises(ValueError, match=r"'linear' have no column form; constraints \[0\]"):
         write_constraints(tmp_path / "pairs.csv", Constraints.linear(np.eye(2)[None], 1.0, "<="))
 
 

@@ -426,7 +426,7 @@ def test_the_benchmark_of_passes_runs(monkeypatch, capsys, rng):
 
 
 def test_more_equality_rows_are_refused():
-    with pytest.raises(TypeError, match='takes one equality row; got 2; use solver="auto"'):
+    with pytest.raises(TypeError, match='takes one equality constraint; got 2; use solver="auto"'):
         nnqp(np.eye(2), [-1.0, -1.0], equality=(np.eye(2), [1.0, 1.0]), solver="multiplicative")
 
 

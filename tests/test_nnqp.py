@@ -492,7 +492,7 @@ def test_check_takes_the_result(rng):
     with pytest.raises(SolverError, match=r"UNBOUNDED: The objective has no lower bound\..*direction") as caught:
         check(nnqp(np.zeros((2, 2)), [-1.0, 1.0]))
     assert caught.value.result.direction is not None
-    with pytest.raises(SolverError, match="INFEASIBLE: .*equality_dual.*Conflicting rows: 0"):
+    with pytest.raises(SolverError, match="INFEASIBLE: .*equality_dual.*Conflicting constraints: 0"):
         check(nnqp(A, b, equality=([[1.0, 1.0, 1.0]], [-1.0])))
     X = rng.standard_normal((30, 20))
     with pytest.warns(

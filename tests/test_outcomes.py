@@ -129,7 +129,7 @@ def test_infeasible(problem):
     A[np.diag_indices(3)] = diagonal
     assert y @ rows.bound < 0
     assert np.linalg.eigvalsh(A)[0] >= y @ rows.bound / 1e7  # every feasible kernel has a trace above 1e7
-    with pytest.raises(SolverError, match=f"rows: {', '.join(map(str, result.conflict))}") as caught:
+    with pytest.raises(SolverError, match=f"constraints: {', '.join(map(str, result.conflict))}") as caught:
         check(result)
     assert caught.value.result is result
 
@@ -391,9 +391,9 @@ def test_other_errors_of_a_callback_are_not_swallowed(points, pairs):
 
 def test_what_is_left_open_is_named_with_figures():
     missed = nearest_kernel(np.eye(3), Constraints.sq_distance([0, 0], [1, 2], [1.0, 1e-4], "<="), max_iter=0)
-    assert missed.reason == "Hard row 1 is missed most: its value 2 is off its bound by 2e+04 of it."
+    assert missed.reason == "Hard constraint 1 is missed most: its value 2 is off its bound by 2e+04 of it."
     assert ("left open", missed.reason) in missed.certificate_rows()
-    with pytest.warns(ConvergenceWarning, match="Hard row 1 is missed most.* Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Raise max_iter"):
         check(missed)
     rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [0.1, 5.0, 0.3], ["<=", ">=", "<="])
     early = nearest_kernel(np.eye(3), rows, slack_weight=1.0, max_iter=0)
@@ -425,7 +425,7 @@ def test_history(points, pairs, name, divergence):
         (
             "cyclic_projection",
             divergence not in ("logdet", "vonneumann"),
-        ): "needs compiled projections onto one row .* .got '",
+        ): "needs compiled projections onto one constraint .* .got '",
         ("mirror_descent", divergence == "frobenius"): "needs soft rows and a link that is one to one",
     }
     if (name, True) in refusals:

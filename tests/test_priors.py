@@ -125,7 +125,7 @@ def test_metric_with_a_low_rank_prior(D, rng):
     X = np.array([[0.0, 0.0], [0.0, 2.0], [1.0, 0.0]])
     far = Constraints.sq_distance([0, 0], [1, 2], [3.0, 2.0], "==")
     prior = Factor(np.array([[1.0], [0.0]]))
-    with pytest.raises(ValueError, match="row 0.*can never hold"):
+    with pytest.raises(ValueError, match="constraint 0.*can never hold"):
         nearest_metric(X, far, prior=prior, divergence=D)
     result = nearest_metric(X, far, prior=prior.widened(0.1, directions=X.T), divergence=D)
     assert result.status == Status.OPTIMAL

@@ -36,9 +36,9 @@ def test_toy_is_short():
 
 
 def test_samples_that_must_differ():
-    with pytest.raises(ValueError, match=r"i and k must be different samples; they are equal in row 1"):
+    with pytest.raises(ValueError, match=r"i and k must be different samples; they are equal in constraint 1"):
         Constraints.of("midpoint", [0, 1], [1, 2], [2, 1], bound=1.0, sense="<=")
-    with pytest.raises(TypeError, match=r"midpoint names 3 samples a row; got 2"):
+    with pytest.raises(TypeError, match=r"midpoint names 3 samples; got 2"):
         Constraints.of("midpoint", 0, 1, bound=1.0, sense="<=")
     with pytest.raises(ValueError, match="relation must be .*midpoint.* got 'centre'"):
         Constraints.of("centre", 0, 1, 2, bound=1.0, sense="<=")
@@ -138,7 +138,7 @@ def test_command_line(midpoints, tmp_path, monkeypatch):
     [
         ({"form": {"i*j": 1.0}}, r"form must be made of .*; got 'i\*j'"),
         ({"form": {"i-k": 1.0}}, "form must use the samples i, j, k, l in this order; got i, k"),
-        ({"form": {"i": 1.0}, "takes_matrix": True}, "a form, or takes a matrix for each row; not both"),
+        ({"form": {"i": 1.0}, "takes_matrix": True}, "a form, or takes a matrix for each constraint; not both"),
     ],
 )
 def test_bad_relations(settings, message):

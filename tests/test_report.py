@@ -219,7 +219,7 @@ def test_report_of_an_impossible_problem_names_the_conflict(wine):
     assert [name for name in page.ids if "-" not in name] == ["conflict", "summary", "certificate", "learned"]
     text = " ".join(page.text)
     assert "proven impossible" in text
-    assert re.search("Constraint rows (0, 2|2, 0) contradict each other", text)
+    assert re.search("Constraints (0, 2|2, 0) contradict each other", text)
     assert pairs.describe(2) in page.text
     assert pairs.describe(1) not in page.text
 

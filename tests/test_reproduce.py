@@ -191,22 +191,28 @@ def test_select_and_numbers():
     assert with_error(Row("x", 0.5, standard_error=0.012345)) == "0.5 ± 0.012"
 
 
+def paper_of(page):
+    """The page of TOY's paper beside an overview."""
+    return page.with_suffix("") / "nobody-1999.md"
+
+
 def test_page_shows_table_and_picture(tmp_path):
     report = reproduce(TOY, tmp_path / "out", size="full")
     page = write_page(tmp_path / "reproduction.md", [(TOY, report)])
-    text = page.read_text()
-    assert "`bregmat reproduce --page reproduction.md`" in text
+    assert "`bregmat reproduce --page reproduction.md`" in page.read_text()
+    text = paper_of(page).read_text()
+    assert text.startswith("# Nobody 1999:") and "](../reproduction.md)" in text
     assert "## toy: Squares" in text and "*Nobody 1999, Figure 0.* Size: full" in text
     assert f"s at {runner.code_version()}; 2 rows, digest {digest(report.rows)}." in text
     assert "| quantity | ours | paper | unit | repeats | note |" in text
     assert "| mean \\| square | 9.167 ± " in text and "1 rows without a number of the paper" in text
     assert "| count | 6 |\n\n</details>" in text
-    assert "![Squares](reproduction/toy.full.png)" in text and (tmp_path / "reproduction" / "toy.full.png").is_file()
+    assert "![Squares](toy.full.png)" in text and (tmp_path / "reproduction" / "toy.full.png").is_file()
     assert "No difference." in text
     assert "**This is the small size" not in text
-    small = write_page(tmp_path / "out.md", [(TOY, reproduce(TOY, tmp_path / "out", size="small"))]).read_text()
-    assert "Size: small" in small and "**This is the small size" in small
-    assert "![Squares](out/toy.small.png)" in small  # the pictures' own folder
+    small = paper_of(write_page(tmp_path / "out.md", [(TOY, reproduce(TOY, tmp_path / "out", size="small"))]))
+    assert "Size: small" in small.read_text() and "**This is the small size" in small.read_text()
+    assert "![Squares](toy.small.png)" in small.read_text()  # the folder of the run is that of the page
     with pytest.raises(ValueError, match=r"must be a file that ends in \.md; got 'report'"):
         write_page("report", [(TOY, report)])
     unfinished = dataclasses.replace(report, findings=[])
@@ -256,7 +262,8 @@ def test_command_prints_the_table_and_writes_the_page(bregmat, tmp_path):
     done = bregmat("--page", "page.md")
     assert done.exit_code == 0, done.output
     assert "mean | square" in done.stdout and "3.5 ± " in done.stdout and "2.5" in done.stdout
-    assert (tmp_path / "bregmat-reproduction" / "toy.csv").is_file() and "## toy" in (tmp_path / "page.md").read_text()
+    assert (tmp_path / "bregmat-reproduction" / "toy.csv").is_file()
+    assert "## toy" in paper_of(tmp_path / "page.md").read_text()
 
 
 def test_page_may_go_to_the_new_folder(bregmat, tmp_path):
@@ -323,29 +330,34 @@ def test_narrow_terminals_leave_the_notes_to_the_file(bregmat, monkeypatch):
     assert "a note" in bregmat("toy").stdout
 
 
-def test_page_begins_with_a_table_of_verdicts(tmp_path):
+def test_overview_is_a_table_of_verdicts(tmp_path):
     toy = dataclasses.replace(TOY, verdict="found | again", headline=("mean | square",))
     text = write_page(tmp_path / "page.md", [(toy, reproduce(toy, tmp_path))]).read_text()
-    line = "| [toy](#toy-squares): Nobody 1999, Figure 0 | found \\| again | mean \\| square | 3.5 ± 2 cm | 2.5 cm |"
-    assert text.index(line) < text.index("## toy: Squares")
+    entry = "[toy](page/nobody-1999.md#toy-squares): Nobody 1999, Figure 0"
+    assert f"| {entry} | found \\| again | mean \\| square | 3.5 ± 2 cm | 2.5 cm |" in text
 
 
 def test_entries_of_other_experiments_are_kept(tmp_path):
     page = tmp_path / "page.md"
-    other = dataclasses.replace(TOY, name="other", headline=("count",), verdict="found again")
-    for item in (TOY, other):
+    other = dataclasses.replace(TOY, name="other", headline=("mean | square", "count"), verdict="found again")
+    elsewhere = dataclasses.replace(TOY, name="elsewhere", source="A, B and C 2001, Table 2")
+    items = (TOY, other, elsewhere)
+    for item in items:
         write_page(page, [(item, reproduce(item, tmp_path / "out"))])
-    text = page.read_text()
-    assert text.index("| [toy](") < text.index("| [other](") < text.index("## toy:") < text.index("## other:")
-    for item in (TOY, other):
+    files = (page, paper_of(page), page.with_suffix("") / "a-2001.md")
+    texts = [file.read_text() for file in files]
+    assert [texts[0].count(f"| [{item.name}](") for item in items] == [1, 1, 1] and "|  |  | count | 4 |" in texts[0]
+    assert texts[0].index("| [toy](") < texts[0].index("| [other](") < texts[0].index("| [elsewhere](page/a-2001.md")
+    assert texts[1].index("## toy:") < texts[1].index("## other:") and "## elsewhere:" not in texts[1]
+    for item in items:
         write_page(page, [(item, reproduce(item, tmp_path / "out"))])
-        assert page.read_text() == text
+        assert [file.read_text() for file in files] == texts
 
 
 def test_a_page_is_compared_with_a_rerun(tmp_path):
     report = reproduce(TOY, tmp_path)
-    text = write_page(tmp_path / "page.md", [(TOY, report)]).read_text()
-    _, printed, rows = read_entry(text, "toy")
+    page = write_page(tmp_path / "page.md", [(TOY, report)])
+    _, printed, rows = read_entry(page, "toy")
     assert printed == digest(rows) == digest(report.rows) and differing_rows(report.rows, rows) == []
     mean, count = report.rows
     within = dataclasses.replace(mean, ours=mean.ours + 1.9 * mean.standard_error)
@@ -355,7 +367,7 @@ def test_a_page_is_compared_with_a_rerun(tmp_path):
     assert differing_rows([mean, Row("count", 4.2)], rows) == ["count: 4.2, on the page 4"]
     assert differing_rows([mean, count, Row("new", 1.0)], rows) == ["new: not on the page"]
     with pytest.raises(ValueError, match="name='other': the page has no entry"):
-        read_entry(text, "other")
+        read_entry(page, "other")
 
 
 def test_digest_leaves_out_seconds_and_noise():
@@ -376,22 +388,25 @@ def test_the_version_is_the_commit_of_this_clone_or_of_the_package(monkeypatch):
     runner.code_version.cache_clear()
 
 
+PAGE = Path(__file__).parents[1] / "docs" / "reproduction.md"
+
+
 @pytest.mark.parametrize("name", experiment_names())
-def test_digests_of_the_committed_page_are_those_of_its_rows(name):
-    text = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    _, printed, rows = read_entry(text, name)
+def test_digests_of_the_committed_pages_are_those_of_their_rows(name):
+    _, printed, rows = read_entry(PAGE, name)
     assert digest(rows) == printed
-    commits = re.search(rf"^## {name}:.*?^\*.*; \d+ s at ([^;]*);", text, re.M | re.S)[1]
-    assert re.fullmatch(r"[0-9a-f]{7,40}(, [0-9a-f]{7,40})*", commits)
 
 
-def test_verdicts_of_the_committed_page():
-    text = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    above, *parts = text.split("\n## ")
-    assert [part.split(":")[0] for part in parts] == list(bregmat_papers.experiment_names())
+def test_verdicts_of_the_committed_pages():
+    overview = PAGE.read_text(encoding="utf-8")
+    parts = [
+        part for paper in PAGE.with_suffix("").glob("*.md") for part in paper.read_text("utf-8").split("\n## ")[1:]
+    ]
+    assert sorted(part.split(":")[0] for part in parts) == sorted(bregmat_papers.experiment_names())
     for part in parts:
         known = experiment(part.split(":")[0])
-        assert f"{known.source} | {known.verdict} |" in above and known.verdict and known.headline
+        assert f"{known.source} | {known.verdict} |" in overview and known.verdict and known.headline
+        assert f"*{known.source}.*" in part and re.search(r"s at [0-9a-f]{7,40}(, [0-9a-f]{7,40})*;", part)
         for quantity in known.headline:
             (row,) = re.findall(rf"^\| {re.escape(quantity)} \| ([^|]*) \|", part, re.M)
-            assert f"| {quantity} | {row}" in above
+            assert f"| {quantity} | {row}" in overview

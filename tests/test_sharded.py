@@ -365,7 +365,7 @@ def test_what_is_missing_is_named(tmp_path):
     ):
         with pytest.raises(error, match=said):
             nearest_metric(X, **{"constraints": C, "slack_weight": 1.0, "block_size": 500} | given)
-    with pytest.raises(ValueError, match="checkpoint is for .* over sharded rows"):
+    with pytest.raises(ValueError, match="checkpoint is for .* over sharded constraints"):
         nearest_metric(X, C, slack_weight=1.0, callback=ModelCheckpoint(tmp_path / "run.breg"))
 
 

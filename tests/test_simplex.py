@@ -515,7 +515,7 @@ ROW = [[1.0, 2.0, 3.0]]
         ({"b": nan}, ValueError, "b must be finite; got nan in row 0"),
         ({"b": [1.0, 2.0]}, ValueError, r"b must be a number or have one entry per row \(1\); got shape \(2,\)"),
         ({"b": "one"}, TypeError, "b must be numeric"),
-        ({"sense": "<"}, ValueError, 'sense must be "<=", ">=" or "=="; got \'<\' in row 0'),
+        ({"sense": "<"}, ValueError, 'sense must be "<=", ">=" or "=="; got \'<\' in constraint 0'),
         ({"sense": ["<=", ">="]}, ValueError, r"sense must be one string or one per constraint \(1\); got 2"),
         ({"sense": 1}, TypeError, "sense must be"),
         ({"total": 0.0}, ValueError, "total must be positive and finite; got 0.0"),

@@ -51,7 +51,7 @@ def test_every_form_of_a_row_that_vanishes_says_the_same(divergence, slack_weigh
             for matrix in (C, scipy.sparse.csr_array(C), (V, weights)):
                 all_rows = rows + Constraints.linear([matrix], [bound], sense)
                 if not held and (np.isinf(slack_weight) or (bound > 0 and divergence != "frobenius")):
-                    with pytest.raises(ValueError, match="row 6: .* its value is 0 for every matrix"):
+                    with pytest.raises(ValueError, match="constraint 6: .* its value is 0 for every matrix"):
                         solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)
                     continue
                 result = solve(data, all_rows, divergence=divergence, slack_weight=slack_weight)
@@ -212,7 +212,7 @@ def test_every_relation_that_vanishes_and_may_not_is_refused_by_name(divergence)
         impossible += [Constraints.linear([A], [bound], sense) for A in (difference, product, point)]
         impossible.append(Constraints.linear([(np.array([[1.0, -1.0, 0.0, 0.0]]).T, np.ones(1))], [bound], sense))
     for row in impossible:
-        with pytest.raises(ValueError, match="constraint row 1: .* can never hold"):
+        with pytest.raises(ValueError, match="constraint 1: .* can never hold"):
             nearest_metric(X, Constraints.sq_distance(0, 3, 1.0, "<=") + row, divergence=divergence)
 
 

@@ -1,18 +1,18 @@
 """
-==========================
-A kernel on gene sequences
-==========================
+===========================================
+Learn a kernel on gene sequences from pairs
+===========================================
 
-Sequences have no coordinates, but they have kernels: count the words of three letters, and take inner products. Which words tell
-families apart the counts do not know. A few pairs of sequences of which somebody knows whether they are
-of one family teach the kernel - and it stays a function of any two sequences.
+Sequences have no coordinates, but there are kernels for them, such as the inner product of their counts of words of three letters. These
+counts do not say which words distinguish families. Here the kernel learns it from 150 pairs of sequences of which it is known whether they
+belong to one family. The learned kernel can be computed for any two sequences.
 """
 
 # %%
 # Four families
 # --------------
-# Made up, as evolution might: four ancestors that share most of their letters, descendants by random mutations, and a long stretch that
-# varies from sequence to sequence and tells nothing.
+# The sequences are simulated: four ancestors share most of their letters, random mutations give their descendants, and a long stretch is
+# random in every sequence.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -61,8 +61,8 @@ known = np.flatnonzero(np.arange(80) % 20 < 12)
 i, j = rng.choice(known, size=(2, 200))
 i, j = i[i != j][:150], j[i != j][:150]
 same = family[i] == family[j]
-rows = Constraints.sq_distance(i, j, np.where(same, near, far), np.where(same, "<=", ">="))
-learner = KernelLearner("linear", slack_weight=10.0).fit(X, constraints=rows)
+constraints = Constraints.sq_distance(i, j, np.where(same, near, far), np.where(same, "<=", ">="))
+learner = KernelLearner("linear", slack_weight=10.0).fit(X, constraints=constraints)
 K = learner.kernel(X)
 print(learner.result_.status)
 
@@ -84,9 +84,10 @@ assert right_neighbours(K, new) > right_neighbours(K0, new) + 0.1
 # %%
 # The picture
 # -----------
-# Cosines in both kernels, sequences sorted by family; below the trees that single sequences are joined to by average distance.
+# Cosines in both kernels, with the sequences sorted by family, and below them the trees of average-linkage clustering.
 
 COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7"]
+# sphinx_gallery_thumbnail_panel = (1, 1)
 figure, axes = plt.subplots(2, 2, figsize=(8.4, 6.2), height_ratios=[2.3, 1])
 for (upper, lower), kernel, title in zip(
     axes.T, (K0, K), ("counts of words of three letters", "learned from 150 pairs")

@@ -1,11 +1,11 @@
 """
-=================================
-Kernel k-means on two noisy rings
-=================================
+===============================================
+Cluster two rings with kernel k-means and pairs
+===============================================
 
-No line separates two rings, so k-means cuts both in halves. Kernel k-means can follow curves, but it minimises squared distances
-to the means in the space of the kernel, and for the rbf kernel below halves are cheaper than rings, too. In a kernel learned from
-a few pairs of points ("same ring", "not the same ring") the rings are the cheaper answer.
+No line separates two rings, so k-means divides both into halves. Kernel k-means can find curved clusters, but with the rbf kernel below
+the halves have a smaller objective than the rings. In a kernel that is learned from a few pairs of points ("same ring", "other ring") the
+rings have the smaller objective.
 """
 
 # %%
@@ -54,7 +54,7 @@ on_features, on_rbf, on_learned = (normalized_mutual_info_score(y, model.labels_
 assert on_learned > 0.9 and max(on_features, on_rbf) < 0.1
 
 # %%
-# The objective says why: the sum of squared distances to the means, of what was found, of two halves and of the rings.
+# The objective shows why. It is the sum of squared distances to the means, printed for the result, for two halves and for the rings.
 
 
 def objective(K, labels):
@@ -90,6 +90,7 @@ print(
 COLORS = np.array(["#0072B2", "#E69F00"])
 side = np.linspace(-1.45, 1.45, 150)
 grid = np.stack(np.meshgrid(side, side), axis=-1)
+# sphinx_gallery_thumbnail_panel = (1, 2)
 figure, axes = plt.subplots(1, 4, figsize=(14, 3.6), width_ratios=[1, 1, 1, 1.2])
 for ax, (name, model) in zip(axes, models.items()):
     flip = model.predict([[0.0, 0.45]])[0]  # the same colour for the inner ring in all panels

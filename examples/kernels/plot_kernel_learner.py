@@ -1,11 +1,11 @@
 """
-=====================================================
-A kernel learned from pairs, and clusters found in it
-=====================================================
+===========================================
+Learn a kernel from pairs and cluster in it
+===========================================
 
-Of 537 images of the digits 3, 8 and 9, half are clustered, the other half is new. No label is known, only of some pairs of images
-whether they show the same digit. A kernel is learned that puts the two of a pair near or far; k-means in the space of that kernel
-then finds the digits better, also among the images that no pair names, and among new ones.
+Of 537 images of the digits 3, 8 and 9, one half is clustered, and the other half is new. No labels are known. For some pairs of images it
+is known whether they show the same digit. A kernel is learned from these pairs. K-means in the space of this kernel finds the digits
+better, also for images that are in no pair, and for new images.
 """
 
 # %%
@@ -73,6 +73,7 @@ print(learner.result_)
 # Both kernels with the images sorted by digit, and how well the clusters match the digits.
 
 order = np.argsort(y, kind="stable")
+# sphinx_gallery_thumbnail_panel = (1, 2)
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), width_ratios=[1, 1, 1.25])
 for ax, K, title in zip(axes, (K0, learner.kernel_), ("rbf kernel", "learned from 400 pairs")):
     shown = K[np.ix_(order, order)] / np.sqrt(np.outer(np.diag(K), np.diag(K))[np.ix_(order, order)])

@@ -1,17 +1,17 @@
 """
-=====================================
-Retrieval: the light is not the digit
-=====================================
+=============================================
+Find images of the same digit in uneven light
+=============================================
 
-Images of digits, photographed in uneven light: a bright corner, a dark side. Euclidean distance sees the light first. A metric that is
-learned from labels finds out that light tells nothing about the digit, and looks past it - also on images that it has not seen.
+Images of digits are photographed in uneven light, with a bright corner or a dark side. The light determines most of the Euclidean
+distance between two images. A metric that is learned from labels ignores the light, also on images that it was not trained on.
 """
 
 # %%
 # Digits in uneven light
 # ----------------------
-# A random gradient and a random brightness are added to each image of scikit-learn's digits. Half of the images teach, the other half is
-# searched: for each image the ten nearest of the others.
+# A random gradient and a random brightness are added to each image of scikit-learn's digits. The metric is learned from half of the
+# images. In the other half, the ten nearest images of each image are searched.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,10 +52,11 @@ assert precision["learned"] > max(precision["as given"], precision["scaled"]) + 
 # %%
 # Six searches, before and after
 # ------------------------------
-# Left the image that was searched with, then its six nearest; a frame says that the digit is the same (blue) or another (orange).
+# The query is on the left, and its six nearest images follow. Blue frames mark the same digit, orange frames another digit.
 
 queries = [int(np.flatnonzero(y_new == digit)[5]) for digit in (0, 2, 3, 5, 8, 9)]
 places = {"left": 0.01, "right": 0.99, "bottom": 0.01, "top": 0.93, "wspace": 0.12, "hspace": 0.12}
+# sphinx_gallery_thumbnail_panel = (1, 8, 59)
 figure, axes = plt.subplots(len(queries), 15, figsize=(9.6, 4.0), layout="none", gridspec_kw=places)
 for row, query in zip(axes, queries):
     row[7].set_axis_off()

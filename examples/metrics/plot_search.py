@@ -1,17 +1,17 @@
 """
-======================================
-Approximate search after ``transform``
-======================================
+========================================================
+Approximate nearest-neighbour search in a learned metric
+========================================================
 
-Learned distances are Euclidean distances of ``transform(X)``, so whatever searches Euclidean neighbours fast works on them as it stands.
-Here is the plainest such index, random hyperplanes in twenty lines (as in Jain, Kulis, Dhillon and Grauman 2008); a library's index would
-take its place without another change.
+Learned distances are Euclidean distances of ``transform(X)``, so any index for Euclidean neighbours works on the transformed points.
+This example uses a simple index of random hyperplanes (as in Jain, Kulis, Dhillon and Grauman 2008); the index of a library would be
+used in the same way.
 """
 
 # %%
 # An index
 # --------
-# Each table cuts space by a few random hyperplanes; a query looks at the points in its own cell of each table and ranks only these.
+# Each table divides the space by a few random hyperplanes. A query ranks only the points in its own cell of each table.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,7 +58,7 @@ class Hyperplanes:
 # %%
 # Ten thousand points in 40 dimensions
 # ------------------------------------
-# Twelve of them tell ten classes apart, the others are noise. Of 9,000 that are searched, 800 taught the metric.
+# Twelve dimensions separate ten classes, and the others are noise. The metric is learned from 800 of the 9,000 points that are searched.
 
 X, y = make_classification(
     10_000, 40, n_informative=12, n_redundant=0, n_classes=10, n_clusters_per_class=1, class_sep=1.6, random_state=0
@@ -92,9 +92,10 @@ assert curves["learned"][-1, 2] > right[-1] + 0.1
 # %%
 # The picture
 # -----------
-# Dots: 1, 2, 4, ..., 32 tables. In the learned space noise has been shrunk away: fewer directions are left, points of a class crowd in
-# the same cells, and the search finds more of the true neighbours among the same number of points looked at.
+# The dots are 1, 2, 4, ..., 32 tables. In the learned space the noise is small, so that points of a class are in the same cells. The
+# search finds more of the true neighbours among the same number of points.
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), sharex=True)
 for name, color in (("scaled", "#8A8F98"), ("learned", "#0072B2")):
     share, recall, right = curves[name].T

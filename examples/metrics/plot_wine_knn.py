@@ -1,18 +1,17 @@
 """
-=====================================================
-Nearest neighbours on wine, with and without a metric
-=====================================================
+=============================================================
+Nearest neighbours on wine, with and without a learned metric
+=============================================================
 
-The 178 wines are described by 13 measurements in different units. Proline, in mg/l, is so much larger than the others
-that Euclidean neighbours hardly look at anything else. Scaling the columns repairs most of that; a metric that is learned
-where neighbours are decided, the rest.
+The 178 wines are described by 13 measurements in different units. Proline, in mg/l, has so large a variance that it determines the
+Euclidean neighbours. Scaling the columns gives most of the possible gain, and a learned metric gives the rest.
 
 Learning does not always help. ``MetricLearner`` compares it on held-out rows with scaling alone, and ``selection_`` shows the scores.
 """
 
 # %%
-# Two times five folds, three ways
-# --------------------------------
+# Five folds, twice
+# -----------------
 # Accuracy is measured on wines that neither the metric nor any choice has seen. If nothing is gained by learning on the training wines of a
 # fold, a warning says so, and the metric of that fold is the prior.
 
@@ -45,7 +44,7 @@ assert scores["MetricLearner()"].mean() > scores["scaled"].mean() > scores["as g
 # %%
 # The spread of the folds
 # -----------------------
-# A dot is a fold, of 35 or 36 wines; a line the mean.
+# A dot is a fold of 35 or 36 wines, and a line is the mean.
 
 COLORS = np.array(["#0072B2", "#E69F00", "#009E73"])
 rng = np.random.default_rng(0)
@@ -68,7 +67,7 @@ ax.set(xlim=(0.5, 1.0), xlabel="4-NN accuracy, 2 x 5-fold cross-validation", yli
 learner = MetricLearner(random_state=0).fit(X, y)
 print(learner.result_)
 spaces = {"as given": X, "scaled": StandardScaler().fit_transform(X), "learned": learner.transform(X)}
-# sphinx_gallery_thumbnail_number = 2
+# sphinx_gallery_thumbnail_panel = (2, 2)
 figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.1))
 for ax, (name, Z) in zip(axes, spaces.items()):
     pca = PCA(2).fit(Z)
@@ -80,8 +79,8 @@ for ax, (name, Z) in zip(axes, spaces.items()):
     ax.spines[:].set_visible(False)
 
 # %%
-# What counts
-# -----------
+# Which measurements matter
+# -------------------------
 # How much a typical difference of each measurement adds to squared distances: its variance times the diagonal entry of the matrix.
 
 weight = {

@@ -1,11 +1,11 @@
 """
-=======================================
-A metric from a folder, on a cluster
-=======================================
+===================================================
+Learn a metric from Parquet files on a Dask cluster
+===================================================
 
-Comparisons that fill a folder of Parquet files, points in a mapped file, and the workers of a Dask cluster, here four processes of
-this machine. Rows and their dual weights stay with the workers; a step sends matrices of the order of the features. The answer has the same
-bits on any number of workers, and on none.
+The constraints are in a folder of Parquet files, the points in a memory-mapped file, and the work is done by a Dask cluster, here four
+processes of this machine. Constraints and their multipliers stay with the workers, and a step sends matrices of the order of the number
+of features. The result has the same bits for any number of workers, and without a cluster.
 """
 
 # %%
@@ -45,8 +45,8 @@ for k in range(2):
     part = table.slice(k * c // 2, c // 2)
     pyarrow.parquet.write_table(part, folder / "pairs" / f"{k}.parquet", row_group_size=10_000)
 
-points, rows = open_points(folder / "points.npy"), open_constraints(folder / "pairs")
-print(f"{rows.n_constraints:,} constraints, {points.shape[0]:,} points")
+points, constraints = open_points(folder / "points.npy"), open_constraints(folder / "pairs")
+print(f"{constraints.n_constraints:,} constraints, {points.shape[0]:,} points")
 
 # %%
 # On the cluster
@@ -69,7 +69,7 @@ def learn_on_cluster():
         Client(cluster) as client,
     ):
         print("dashboard:", cluster.dashboard_link)
-        result = nearest_metric(points, rows, slack_weight=1.0, executor=client, callback=progress)
+        result = nearest_metric(points, constraints, slack_weight=1.0, executor=client, callback=progress)
         print()
         return result, np.asarray(result.dual)
 
@@ -77,7 +77,7 @@ def learn_on_cluster():
 if __name__ == "__main__":  # worker processes import this file
     result, dual = learn_on_cluster()
     print(result)
-    alone = nearest_metric(points, rows, slack_weight=1.0)
+    alone = nearest_metric(points, constraints, slack_weight=1.0)
     print("the same bits without a cluster:", np.array_equal(alone.metric(), result.metric()))
     assert np.array_equal(alone.metric(), result.metric()) and result.status == "OPTIMAL"
 
@@ -89,6 +89,7 @@ if __name__ == "__main__":  # worker processes import this file
     weight = np.diag(result.metric())
     assert weight[: d // 2].mean() > 1.5 * weight[d // 2 :].mean()
 
+    # sphinx_gallery_thumbnail_panel = (1, 0)
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained")
     left.bar(np.arange(d), np.diag(result.metric()), color="#0072B2")
     left.set(xlabel="feature, by growing noise", ylabel="weight in the metric")

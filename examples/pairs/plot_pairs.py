@@ -1,16 +1,16 @@
 """
-==========================================
-The same digit or not: learning from pairs
-==========================================
+=============================================
+Decide whether two images show the same digit
+=============================================
 
-Nobody says which digit an image shows; of some pairs of images it is known whether they show the same. From these a metric is learned,
-and a distance from which on two images are called different.
+The digits of the images are unknown, but for some pairs it is known whether both show the same digit. From these pairs a metric is
+learned, and a distance above which two images are called different.
 """
 
 # %%
 # Pairs to learn from, to choose a threshold, to be tested on
 # -----------------------------------------------------------
-# No image is in two of the three. Images are named by their row numbers; ``preprocessor`` turns these into points.
+# No image is in two of the three sets. Images are named by their row numbers, which ``preprocessor`` turns into points.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -41,8 +41,8 @@ print(learner.result_)
 # %%
 # Images that it has not seen
 # ---------------------------
-# The area under the ROC curve asks only for the order of distances. It is .5 by guessing, 1 where all pairs of the same digit are nearer
-# than all others.
+# The area under the ROC curve depends only on the order of the distances. It is .5 for guessing, and 1 if all pairs of the same digit are
+# nearer than all others.
 
 deviations = images.std(axis=0)
 scaled = images / np.where(deviations > 0, deviations, 1)
@@ -58,10 +58,10 @@ areas = {name: roc_auc_score(y_test, -distance(test)) for name, distance in dist
 assert areas["learned"] > max(areas["as given"], areas["scaled"])
 
 # %%
-# Where to cut
-# ------------
-# ``fit`` chooses the threshold on the pairs learned from, which look better separated than others do. Pairs put aside choose an
-# honest one: here, most pairs of the same digit found among those that wrongly call at most one in twenty the same.
+# Choose the threshold
+# --------------------
+# ``fit`` chooses the threshold on the training pairs, which are better separated than others. Other pairs give a better threshold: here it
+# finds as many pairs of the same digit as possible, while at most one in twenty other pairs is called the same.
 
 learner.calibrate_threshold(valid, y_valid, strategy="max_tpr", min_rate=0.95)
 predicted = learner.predict(test)
@@ -69,6 +69,7 @@ found, refused = np.mean(predicted[y_test > 0] > 0), np.mean(predicted[y_test < 
 print(f"of the same digit {found:.0%} are found, of different ones {refused:.0%} refused")
 assert found > 0.6 and refused > 0.9
 
+# sphinx_gallery_thumbnail_panel = (1, 2)
 figure, axes = plt.subplots(1, 3, figsize=(10, 3), sharey=True)
 panels = {
     "scaled": (distances["scaled"](test), y_test),

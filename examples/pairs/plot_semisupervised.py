@@ -1,10 +1,10 @@
 """
-===================================
-Clusters that grow clear with pairs
-===================================
+==========================================
+Find clusters with the help of a few pairs
+==========================================
 
-Three bands of points, side by side and long, in a table with four more columns of noise. k-means cuts across the bands. Each pair of
-points of which it is known whether they belong together teaches the metric a little about which directions count.
+Three long bands of points lie side by side, and the table has four more columns of noise. K-means divides the bands across. Pairs of
+points of which it is known whether they belong to one band teach the metric which directions matter.
 """
 
 # %%
@@ -40,16 +40,16 @@ def clusters(n, seed):
     Z = X
     if n:
         i, j, same = pairs(n, seed)
-        rows = Constraints.sq_distance(i, j, np.where(same, 2.0, 20.0), np.where(same, "<=", ">="))
-        Z = MetricLearner(slack_weight=10.0).fit(X, constraints=rows).transform(X)
+        constraints = Constraints.sq_distance(i, j, np.where(same, 2.0, 20.0), np.where(same, "<=", ">="))
+        Z = MetricLearner(slack_weight=10.0).fit(X, constraints=constraints).transform(X)
     found = KMeans(3, n_init=10, random_state=0).fit_predict(Z)
     order = np.argsort(np.argsort([across[found == k].mean() for k in range(3)]))
     return order[found], normalized_mutual_info_score(y, found)
 
 
 # %%
-# Growing
-# -------
+# More and more pairs
+# -------------------
 # Same band: squared distance at most 2; another band: at least 20. The panels show one draw of pairs, the curve 20 draws.
 
 counts = [0, 5, 10, 20, 40, 80]
@@ -64,6 +64,7 @@ assert np.median(scores[0]) < 0.3 and np.median(scores[-1]) > 0.9
 # Solid: together; dotted: apart.
 
 COLORS = np.array(["#0072B2", "#E69F00", "#009E73"])
+# sphinx_gallery_thumbnail_panel = (1, 3)
 figure, axes = plt.subplots(1, 5, figsize=(11, 2.6), width_ratios=[1, 1, 1, 1, 1.2])
 for ax, n in zip(axes, (0, 5, 20, 80)):
     labels, score = clusters(n, 4)

@@ -1,13 +1,12 @@
 """
-======================================================
-A sense of colour, learned from "which is more alike?"
-======================================================
+==========================================
+Learn a metric of colours from comparisons
+==========================================
 
-People cannot say how far two colours are apart, but they can say which of two is more like a third. From such answers a metric on the
-three numbers red, green and blue is learned, and it recovers much of what the eye does: green counts most.
+People cannot say how far two colours are apart, but they can say which of two colours is more like a third one. A metric on the amounts
+of red, green and blue is learned from such answers. It finds that green has the most weight, as in human vision.
 
-The judge here is simulated, so that the answers can be given again: it compares by the formula for lightness and colour of the CIE
-(L*a*b*), and errs in one answer of ten.
+The answers are simulated here. They follow the formula for lightness and colour of the CIE (L*a*b*), and one answer in ten is wrong.
 """
 
 # %%
@@ -58,8 +57,8 @@ for n in counts:
     Z = new
     if n:
         i, j, l = (part[:n] for part in asked)
-        rows = Constraints.comparison(i, j, i, l, margin=0.1)
-        learner = MetricLearner(loss="squared_hinge", slack_weight=1.0).fit(colors, constraints=rows)
+        constraints = Constraints.comparison(i, j, i, l, margin=0.1)
+        learner = MetricLearner(loss="squared_hinge", slack_weight=1.0).fit(colors, constraints=constraints)
         Z = learner.transform(new)
     shares.append(share_right(Z, test))
     print(f"{n:5d} answers: {shares[-1]:.3f} of the judge's answers about new colours foretold")
@@ -75,6 +74,7 @@ assert shares[-1] > shares[0] + 0.05 and W.diagonal().argmax() == 1  # green cou
 # took.
 
 Z = learner.transform(new)
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(10, 3.2), width_ratios=[1.25, 0.85, 1.2])
 left.scatter(Z[:, 0], Z[:, 1], c=new, s=42, linewidths=0)
 left.set(xticks=[], yticks=[], title="new colours in the learned metric", aspect="equal")

@@ -1,17 +1,17 @@
 """
-============================================
-A balanced cut, and the proof that it is one
-============================================
+=================================================
+Cut a graph into halves with a proven lower bound
+=================================================
 
-Partitioners find light cuts and leave open whether there is a lighter one. Here every cut comes with a lower bound that is
-proven: a certificate of n numbers, which anybody can check with one eigenvalue of one matrix.
+Partitioners find cuts of small weight, but do not show whether a lighter cut exists. ``balanced_cut`` also returns a proven lower bound:
+a certificate of n numbers, which can be checked with one eigenvalue of one matrix.
 """
 
 # %%
 # The karate club
 # ---------------
-# 34 members, 78 friendships. Ten friendships must be cut to halve the club, and no fewer will do. The relaxation stops a
-# little below ten, and as friendships are whole, so is the bound.
+# The club has 34 members and 78 friendships. A cut into halves contains at least ten friendships. The relaxation proves a little less
+# than ten, and since the number of friendships is whole, the bound is rounded up.
 
 import matplotlib.pyplot as plt
 import networkx as nx
@@ -60,6 +60,7 @@ COLORS = np.array(["#0072B2", "#E69F00"])
 side = dict(zip(karate, result.labels))
 across = [(u, v) for u, v in karate.edges if side[u] != side[v]]
 place = nx.spring_layout(karate, seed=4, iterations=200)
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, ax = plt.subplots(figsize=(6, 3.6))
 nx.draw_networkx_edges(karate, place, ax=ax, edge_color="#B4B8BE", width=0.8)
 nx.draw_networkx_edges(karate, place, ax=ax, edgelist=across, edge_color="#D55E00", width=1.8)
@@ -68,11 +69,10 @@ ax.set_title(f"{len(side)} members, cut {result.cut:g}: proven optimal")
 ax.set_axis_off()
 
 # %%
-# 200 vertices are no picture as a net, but they are one as a matrix: a dot is an edge, orange where it is cut. Left in the order in
-# which vertices happened to come, then sorted by side. Right: lower bound and best cut of the noisy graph, step by step.
+# The graphs of 200 vertices are shown as matrices: a dot is an edge, orange if it is cut. The first panel has the vertices in their given
+# order, the next two sort them by side. Right: the lower bound and the best cut of the noisy graph at each step.
 
 shuffled = np.random.default_rng(0).permutation(200)
-# sphinx_gallery_thumbnail_number = 2
 figure, axes = plt.subplots(1, 4, figsize=(11.5, 3.1), width_ratios=[1, 1, 1, 1.15])
 pictures = (
     (blocks, clear, shuffled, "as it comes"),

@@ -1,13 +1,13 @@
 """
-===============================================
-Repairing a correlation matrix of stock returns
-===============================================
+============================================
+Repair a correlation matrix of stock returns
+============================================
 
-Returns of 40 assets over 120 days, with gaps: markets are closed on different days, some assets are younger than others. When
-each correlation is computed from the days that both assets have, the table is no correlation matrix any more: it has negative
-eigenvalues, so some portfolio has a negative variance.
+The returns of 40 assets over 120 days have gaps: markets are closed on different days, and some assets are younger than others. If each
+correlation is computed from the days that both assets have, the result is not a correlation matrix: it has negative eigenvalues, so that
+some portfolio has a negative variance.
 
-``nearest_correlation`` finds the correlation matrix nearest to it, with a proof that none is nearer.
+``nearest_correlation`` finds the nearest correlation matrix and proves that no other one is nearer.
 """
 
 # %%
@@ -37,7 +37,7 @@ print(f"eigenvalues of the table: {np.linalg.eigvalsh(observed)[:4].round(3)} ..
 # The nearest correlation matrix
 # ------------------------------
 # A DataFrame comes back as a DataFrame. The correlations among the thirty assets with a full history may be trusted: they can be
-# fixed if they are correlations together, which the complete days decide. A smallest eigenvalue keeps portfolio optimisers calm.
+# fixed if they form a correlation matrix, which the complete days decide. Portfolio optimisers need a smallest eigenvalue above zero.
 
 plain = nearest_correlation(observed)
 trusted = returns.iloc[:, : n - 10].corr()  # in this made-up case without gaps
@@ -55,9 +55,10 @@ assert np.allclose(kept.matrix.to_numpy()[fixed], mixed.to_numpy()[fixed], rtol=
 assert np.linalg.matrix_rank(five.matrix, tol=1e-9) == 5
 
 # %%
-# Eigenvalues, and where the table changed
-# ----------------------------------------
+# Eigenvalues and changed entries
+# -------------------------------
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12, 3.6))
 for matrix, label, marker in (
     (observed, "table with gaps", "."),

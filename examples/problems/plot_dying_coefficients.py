@@ -1,11 +1,11 @@
 """
-=====================================
-Coefficients that die out in M3
-=====================================
+==================================================
+Multiplicative updates of a support vector machine
+==================================================
 
-The multiplicative margin maximisation of Sha, Saul and Lee has no working set and no learning rate: every coefficient is multiplied by a
-factor. Those of support vectors settle; those of all other examples shrink, the faster the farther the example is from the margin. The
-paper's Theorem 2 bounds how slowly.
+The multiplicative margin maximisation (M3) of Sha, Saul and Lee has no working set and no learning rate: each update multiplies every
+coefficient by a factor. The coefficients of support vectors converge. All others decrease to zero, and the farther an example is from the
+margin, the faster. Theorem 2 of the paper bounds the rate.
 """
 
 # %%
@@ -66,6 +66,7 @@ for gamma in gammas:
 # Above every coefficient as a line, below their share of the sum.
 
 steps = np.unique(np.geomspace(1, UPDATES, 120).astype(int))
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, axes = plt.subplots(2, 3, figsize=(10, 4.8), sharex=True, sharey="row", height_ratios=[2, 1])
 for (upper, lower), gamma, (alpha, support) in zip(axes.T, gammas, found):
     upper.plot(steps, alpha[steps][:, ~support], color="#8A8F98", linewidth=0.5, alpha=0.35)

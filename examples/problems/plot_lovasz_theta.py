@@ -1,10 +1,10 @@
 """
-===================
-Lovasz's theta
-===================
+========================================================
+Bound the independence number of a graph: Lovasz's theta
+========================================================
 
-How many vertices of a graph can be chosen without two neighbours among them? The number is hard to compute. Lovasz's theta (1979), the
-optimum of a semidefinite program, lies between it and the number of colours that the complement needs.
+How many vertices of a graph can be chosen such that no two of them are neighbours? This number is hard to compute. Lovasz's theta (1979),
+the optimum of a semidefinite program, lies between it and the number of colours that the complement of the graph needs.
 """
 
 # %%
@@ -23,8 +23,8 @@ def theta(graph):
     """Upper bound, proven, and the result."""
     n = graph.number_of_nodes()
     i, j = np.array(graph.edges).T
-    rows = Constraints.trace(1.0) + Constraints.similarity(i, j, 0.0, "==")
-    result = semidefinite_program(-np.ones((n, n)), rows)
+    constraints = Constraints.trace(1.0) + Constraints.similarity(i, j, 0.0, "==")
+    result = semidefinite_program(-np.ones((n, n)), constraints)
     return -result.dual_bound, result
 
 
@@ -54,6 +54,7 @@ assert all(size <= value + 1e-6 for size, value in zip(exact, bounds))
 # The picture
 # -----------
 
+# sphinx_gallery_thumbnail_panel = (1, 1)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.2))
 axes[0].plot(sizes, formula, label="formula")
 axes[0].plot(sizes, cycles, "o", label="theta")

@@ -1,14 +1,14 @@
 """
-==============================================
-Margin machines: the paper's and the exact one
-==============================================
+===============================================
+Train support vector machines with certificates
+===============================================
 
-Sha, Saul and Lee (2002) train a hard-margin machine with one line: every coefficient is multiplied by a factor in closed form. There
-is no learning rate and no working set, the objective falls at every step, and after one or two steps most coefficients of examples
-that will be no support vectors are close to zero. The way to high accuracy is long, though.
+Sha, Saul and Lee (2002) train a hard-margin machine by updates in closed form that multiply every coefficient by a factor. There is no
+learning rate and no working set, and the objective falls at every step. After one or two steps most coefficients of examples that are no
+support vectors are close to zero. High accuracy takes many steps, though.
 
-``MarginSVC`` has these updates as ``solver="multiplicative"``. Its default solver finds the support by other means, and ends
-with a proof of how far from the optimum it is at most.
+``MarginSVC`` has these updates as ``solver="multiplicative"``. Its default solver is faster, and both end with a proven bound on the
+distance from the optimum.
 """
 
 # %%
@@ -79,7 +79,7 @@ assert exact.gap_ <= 1e-10 < updates.gap_ and exact.n_iter_[0] < updates.n_iter_
 # %%
 # The default machine
 # -------------------
-# C = 1 and an intercept. Parameters have the names of scikit-learn's ``SVC``, and grid searches and pipelines take one for the other.
+# C = 1 and an intercept. The parameters have the names of scikit-learn's ``SVC``, so either works in grid searches and pipelines.
 
 search = GridSearchCV(
     make_pipeline(StandardScaler(), MarginSVC(random_state=0)),
@@ -93,6 +93,7 @@ machine = MarginSVC(gamma=GAMMA, tol=1e-10, random_state=0).fit(X_train, y_train
 alpha, certified = machine.result_.alpha, machine.certified_  # 1: proven support vector, -1: proven none, 0: neither
 order = np.lexsort((-alpha, -certified))
 colors = np.array(["#D55E00", "#0072B2", "#8A8F98"])[certified[order]]
+# sphinx_gallery_thumbnail_panel = (2, 0)
 figure, ax = plt.subplots(figsize=(6.4, 3.2))
 ax.vlines(np.arange(len(order)), 0, alpha[order], color=colors, lw=0.8)
 ax.axhline(machine.C, color="#8A8F98", ls="--")

@@ -1,10 +1,11 @@
 """
-===========================
-Max-cut by its relaxation
-===========================
+======================================
+Approximate the maximum cut of a graph
+======================================
 
-Split the vertices of a graph so that as much weight as possible is between the two sides. The semidefinite relaxation of Goemans and
-Williamson (1995) has a proven upper bound, and random hyperplanes through its solution give cuts of at least .878 of it, on average.
+The vertices of a graph are divided so that the edges between the two sides have as much weight as possible. The semidefinite relaxation of
+Goemans and Williamson (1995) gives a proven upper bound, and random hyperplanes through its solution give cuts that have on average at
+least .878 of this weight.
 """
 
 # %%
@@ -41,6 +42,7 @@ assert 0.878 * bound <= cuts.max() <= bound
 # -----------
 
 place = nx.get_node_attributes(graph, "pos")
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.6))
 is_cut = ["#D55E00" if best[i] != best[j] else "#cccccc" for i, j in graph.edges]
 nx.draw(graph, place, ax=axes[0], node_size=40, node_color=best, cmap="coolwarm", edge_color=is_cut)

@@ -1,11 +1,10 @@
 """
-==================================================
-Portfolio risk, and a correlation matrix that lies
-==================================================
+=====================================================================
+Portfolio risk with an invalid and with a repaired correlation matrix
+=====================================================================
 
-An optimiser looks for the portfolio of least variance. Given a correlation matrix with negative eigenvalues it finds the portfolio that the
-errors of the table make look riskless. Two nonnegative programs and one repair show what that costs - measured on returns that nobody
-has seen.
+An optimiser looks for the portfolio of least variance. If the correlation matrix has negative eigenvalues, it finds a portfolio that only
+appears to have no risk. This example repairs the matrix in several ways and measures the risk of the portfolios on the true matrix.
 """
 
 # %%
@@ -79,6 +78,7 @@ assert calm_kept < 0.65 * kept["clipped"] and calm_kept < 0.9 * kept["nearest"]
 # The picture
 # -----------
 
+# sphinx_gallery_thumbnail_panel = (1, 2)
 figure, axes = plt.subplots(1, 3, figsize=(10.4, 3.2), width_ratios=[1, 1, 1.35])
 for ax, matrix, title in zip(axes, (observed - true, calm.matrix - true), ("table less truth", "repaired less truth")):
     image = ax.imshow(matrix, cmap="RdBu_r", vmin=-0.5, vmax=0.5)

@@ -1,10 +1,10 @@
 """
-========================
-Unrolling the Swiss roll
-========================
+=====================
+Unfold the Swiss roll
+=====================
 
-Points of a rolled-up sheet, and the distances between neighbours. Maximum variance unfolding (Weinberger 2004) looks for the
-centred kernel of largest trace that keeps these distances: a semidefinite program. ``unfold`` solves it and proves its optimum.
+The points lie on a rolled-up sheet. Maximum variance unfolding (Weinberger 2004) looks for the centred kernel of largest trace that keeps
+the distances between neighbours, which is a semidefinite program. ``unfold`` solves it and proves the optimum.
 """
 
 # %%
@@ -31,10 +31,10 @@ result = unfold(X, n_neighbors=5, objective="variance", tol=1e-4)
 print(result)
 
 # %%
-# Is it the sheet?
-# ----------------
+# Compare with the sheet
+# ----------------------
 # The sheet has two coordinates: the length of the spiral up to the point, and the height. The best linear map of the embedding
-# to both has correlations near 1 with them. Isomap, which adds lengths of edges along shortest paths, is beside.
+# to both has correlations near 1 with them. Isomap, which adds lengths of edges along shortest paths, is shown for comparison.
 
 spiral = (angle * np.sqrt(1 + angle**2) + np.arcsinh(angle)) / 2
 sheet = np.column_stack([spiral, X[:, 1]])
@@ -61,6 +61,7 @@ assert min(correlations(result.embedding)) > 0.99
 # The picture
 # -----------
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure = plt.figure(figsize=(11, 3.2))
 axis = figure.add_subplot(1, 3, 1, projection="3d")
 axis.scatter(*X.T, c=angle, s=8)

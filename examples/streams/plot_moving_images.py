@@ -1,11 +1,11 @@
 """
-=================================
-Online PCA on moving images
-=================================
+==============================================
+Find moving objects in a video with online PCA
+==============================================
 
-A camera looks at a wall in changing light, and something small moves across it. What the frames have in common - the wall under
-every light - is a subspace of a few dimensions. ``OnlinePCA`` learns it frame by frame, from nothing, with an expected loss close to
-that of the best subspace in hindsight; what does not fit is what moves. Halfway the camera turns to another wall.
+A camera films a wall in changing light, and a small object moves across it. The views of the wall are in a subspace of a few dimensions.
+``OnlinePCA`` learns this subspace frame by frame, with an expected loss close to that of the best subspace for all frames. What is
+outside the subspace is the object. After half of the frames the camera turns to another wall.
 """
 
 # %%
@@ -64,9 +64,10 @@ assert losses[100:TURN].mean() < 2 * best_loss(frames[:TURN]) and losses[-100:].
 # %%
 # The picture
 # -----------
-# Frame, what was known of it, and what is left, at eight moments; below the squared error of each frame.
+# Eight frames, their projections to the subspace and the rest; below, the squared error of each frame.
 
 moments = [5, 40, 150, 290, 301, 330, 420, 590]
+# sphinx_gallery_thumbnail_panel = (1, 2, 20)
 figure = plt.figure(figsize=(9.6, 6.2))
 upper, lower = figure.subfigures(2, 1, height_ratios=[2.1, 1])
 axes = upper.subplots(3, len(moments))

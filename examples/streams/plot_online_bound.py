@@ -1,11 +1,11 @@
 """
-============================================
-Three streams, one bound, and even an enemy
-============================================
+=================================================================
+The loss bound of the online learner, in three orders of a stream
+=================================================================
 
-The matrix exponentiated gradient learner promises that its total loss stays below a bound: at every moment, for every stream that
-some matrix fits, in whatever order the examples come. Here the same distances come three times: at random, sorted, and chosen at each
-step by an enemy who looks at the learner and picks the pair on which it is most wrong.
+The total loss of the matrix exponentiated gradient learner stays below a bound at every moment, for every stream that some matrix fits, in
+any order of the examples. Here the same distances come in three orders: at random, sorted by size, and chosen by an adversary, who at each
+step takes the pair on which the learner has the largest error.
 """
 
 # %%
@@ -73,8 +73,9 @@ bound = learner.loss_bound(kernel)
 # %%
 # The picture
 # -----------
-# Above the total loss and the bound, below how wrong the learner's distances are at that moment, in the mean over all pairs.
+# Above: the total loss and the bound. Below: the relative error of the learned distances at that moment, as a mean over all pairs.
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, axes = plt.subplots(2, 3, figsize=(9.6, 4.6), sharex=True, sharey="row")
 for (upper, lower), (name, (losses, errors)) in zip(axes.T, runs.items()):
     upper.axhline(bound, color="#D55E00", linestyle="--", label="bound")

@@ -1,13 +1,13 @@
 """
-====================================================
-A kernel from a stream of distances, under its bound
-====================================================
+=========================================
+Learn a kernel from a stream of distances
+=========================================
 
-52 points of three classes are known only by distances that arrive one at a time. The matrix exponentiated gradient
-learner (Tsuda, Raetsch and Warmuth, 2004) predicts each distance before it is told, and moves a little. Its total loss has a bound
-that is known before the first distance arrives, and the kernel on the way tells the classes apart ever better.
+The distances between 52 points of three classes arrive one at a time. The matrix exponentiated gradient learner (Tsuda, Raetsch and
+Warmuth, 2004) predicts each distance before it sees it, and then updates its matrix. A bound on its total loss is known before the first
+distance arrives, and the learned kernel separates the classes better and better.
 
-The setting of Figure 2 of the paper, with a kernel of the same size and make as its gyrB kernel, which is not public.
+The setting is that of Figure 2 of the paper, with a simulated kernel of the same size as its gyrB kernel, which is not public.
 """
 
 # %%
@@ -77,6 +77,7 @@ assert run.loss <= run.bound and errors[-1] < errors[0] / 2
 # Both panels of the figure
 # -------------------------
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8))
 OnlineLossDisplay.from_run(run, ax=left)
 right.plot([record.position for record in run.history], errors, color="#0072B2", label="learned kernel")

@@ -1,11 +1,11 @@
 """
-================================================
-A five-qubit state, one measured Pauli at a time
-================================================
+=================================================
+Estimate a quantum state from single measurements
+=================================================
 
-Quantum tomography estimates a density matrix, positive semidefinite of trace one, from measured expectations. The matrix
-exponentiated gradient learner does so online: it sees one measurement, moves, and forgets it. Its matrix is a state at every
-moment, with nothing to repair, and its total loss is bounded before the first measurement.
+Quantum tomography estimates a density matrix, which is positive semidefinite with trace one, from measured expectations. The matrix
+exponentiated gradient learner does so online: it processes one measurement at a time and does not store it. Its matrix is a valid state at
+every moment, and a bound on its total loss is known before the first measurement.
 
 The state here is a GHZ state of five qubits with a little white noise, so W is a complex 32 x 32 matrix.
 """
@@ -79,6 +79,7 @@ assert all(loss <= bound for loss, bound in zip(losses, bounds, strict=True))
 # Fidelity, and the loss under its bound
 # --------------------------------------
 
+# sphinx_gallery_thumbnail_panel = (1, 0)
 figure, (left, middle, right) = plt.subplots(1, 3, figsize=(11, 3.2))
 left.plot(steps, 1 - np.array(fidelities), color="#0072B2")
 left.axhline(0.01, color="#999999", linewidth=1)

@@ -56,22 +56,22 @@ def nearest_kernel(
     prior : array-like, shape (n, n), or Factor
         PSD kernel ``K0``, or ``Factor(G0)`` for ``G0 G0'``, which is never formed. The learned kernel keeps the range space of the
         prior, except with Frobenius and a dense ``K0``, where the whole cone is searched. :meth:`Factor.widened` enlarges the range.
-        With Frobenius a dense ``K0`` may be indefinite: the result is the nearest semidefinite matrix that meets the rows.
+        With Frobenius a dense ``K0`` may be indefinite: the result is the nearest semidefinite matrix that meets the constraints.
         Eigenvalues below 1e-12 of the largest count as zero: if the range is kept, all proofs are about the prior without them.
     constraints : Constraints
-        Rows on samples 0 ... n-1. Distances are squared.
+        Constraints on samples 0 ... n-1. Distances are squared.
     divergence : {"logdet", "vonneumann", "frobenius"} or object
     loss : None, DivergenceSlack(), RelativeSlack(), Squared(), SquaredHinge() or the name of one in snake case
         The cost of a violated bound. None is the slack of the divergence itself (Kulis 2009, eq. 22), ``DivergenceSlack("frobenius")`` that
         of another divergence, ``RelativeSlack()`` the slack of value over bound against 1 (end of 6.2.1). ``Squared()`` is regression: it
-        makes every soft row an equality.
-        Eq. 22 needs a positive bound. Rows with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
+        makes every soft constraint an equality.
+        Eq. 22 needs a positive bound. Constraints with a bound <= 0 (a comparison with margin 0 or more, a similarity of at most 0) get the
         squared hinge instead, ``gamma / 2 ((p - b) / |b|)^2``, with ``tr(|A| W0)`` in place of ``|b|`` if b is 0.
-        For a row with a positive bound whose value may be negative (similarities, comparisons), the slack of LogDet is infinite for
-        values <= 0, and that of von Neumann for values < 0: a soft ">=" or "==" row keeps its value above 0 at any slack weight. Rows
-        that cannot all be positive have no solution with LogDet, but one with ``SquaredHinge()``.
+        For a constraint with a positive bound whose value may be negative (similarities, comparisons), the slack of LogDet is infinite for
+        values <= 0, and that of von Neumann for values < 0: a soft ">=" or "==" constraint keeps its value above 0 at any slack weight.
+        Constraints that cannot all be positive have no solution with LogDet, but one with ``SquaredHinge()``.
     slack_weight : float or array-like, shape (c,)
-        The papers' gamma; positive, dimensionless; inf makes rows hard.
+        The papers' gamma; positive, dimensionless; inf makes constraints hard.
     solver : {"auto", "mirror_newton", "dual_newton", "interior_point", "cyclic_projection", "definite_boost"} or object
         The last two are the papers' own algorithms; their classes have settings (:class:`CyclicProjection`,
         :class:`DefiniteBoost`).
@@ -82,9 +82,9 @@ def nearest_kernel(
     max_seconds : float, optional
         Limit on wall time.
     warm_start : MatrixResult, optional
-        An earlier result. Its dual weights are reused; new rows at the end start with weight 0.
+        An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops the run. With sharded rows it may be a
+        Called once per iteration with a Record; returning True stops the run. With sharded constraints it may be a
         :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
@@ -104,8 +104,8 @@ def nearest_kernel(
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_kernel
-    >>> rows = Constraints.diagonal([1.0, 1.0, 1.0]) + Constraints.similarity(0, 1, 0.5, ">=")
-    >>> result = nearest_kernel(np.eye(3), rows)
+    >>> constraints = Constraints.diagonal([1.0, 1.0, 1.0]) + Constraints.similarity(0, 1, 0.5, ">=")
+    >>> result = nearest_kernel(np.eye(3), constraints)
     >>> print(result.status)
     OPTIMAL
     >>> result.kernel().round(3)
@@ -161,10 +161,10 @@ def nearest_metric(
     Parameters
     ----------
     X : array-like or scipy.sparse, shape (n, d)
-        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for sums over rows;
+        Data, one sample per row. A tensor on a GPU (torch, CuPy, any library of the array API standard) stays there for sums over points;
         the result is in NumPy.
     constraints : Constraints
-        Rows on samples 0 ... n-1. Distances are squared.
+        Constraints on samples 0 ... n-1. Distances are squared.
     prior : array-like, shape (d, d), or Factor, optional
         PSD matrix ``W0``, or ``Factor(P)`` with P (d, r) for ``P P'``; None is the identity. A d x d matrix is never
         formed for the identity when the touched points span fewer dimensions.
@@ -174,10 +174,10 @@ def nearest_metric(
         Where shards are processed: one after the other in this process, on that many threads, or on the workers of a cluster. The
         result has the same bits in all cases.
     block_size : int, optional
-        Maximum number of rows of a shard; memory is proportional to it. By default the difference vectors of a shard have 2^25 entries.
-        Rows are sharded if ``block_size`` or ``executor`` is given, or if rows or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded rows must be all soft or
-        all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
+        Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
+        Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints must be all
+        soft or all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
     -------
@@ -189,8 +189,8 @@ def nearest_metric(
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_metric
     >>> X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> rows = Constraints.sq_distance([0, 0], [1, 2], bound=[0.25, 4.0], sense=["<=", ">="])
-    >>> result = nearest_metric(X, rows)
+    >>> constraints = Constraints.sq_distance([0, 0], [1, 2], bound=[0.25, 4.0], sense=["<=", ">="])
+    >>> result = nearest_metric(X, constraints)
     >>> print(result.status)
     OPTIMAL
     >>> result.metric().round(2) + 0.0  # distances along the first axis halved, along the second doubled
@@ -238,7 +238,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         raise TypeError(f"warm_start must be an earlier MatrixResult; got {type(warm_start).__name__}.")
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
-        raise ValueError(f"warm_start has {n_warm} rows but there are {c} constraints; new rows go to the end.")
+        raise ValueError(f"warm_start has {n_warm} constraints but there are {c}; new ones go to the end.")
     reduced = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = reduced.problem, None, tol

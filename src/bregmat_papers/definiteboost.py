@@ -198,7 +198,7 @@ def _end_rows(some: list[Finding]) -> list[Row]:
     where = f"after {unit['iterations']} iterations, {unit['projection']} projections"
     title, runs = TITLES[unit["kernel"]], [found for _, found in select(some, order="random")]
     lengths = [len(found["dual"]) - 1 for found in runs]
-    all_met = "" if max(lengths) == unit["iterations"] else f"All rows were met after {max(lengths)} at most."
+    all_met = "" if max(lengths) == unit["iterations"] else f"All constraints were met after {max(lengths)} at most."
     above = "In the paper, too, above the target's; its axis is 0 to .8."
     rows = [
         Row.mean(f"{quantity} {where}; {title}", [found[key][-1] for found in runs], seed=unit["seed"], note=note)
@@ -255,12 +255,12 @@ EXPERIMENT = Experiment(
     ),
     headline=("dual objective after 300 iterations, approximate projections; groEL2 genes (substitute for gyrB)",),
     protocol=(
-        "`W1 = I/52`, trace one; the rows are all pairs with `tr(X_j K) <= 0.2/52` in the target kernel K, and say the "
+        "`W1 = I/52`, trace one; the constraints are all pairs with `tr(X_j K) <= 0.2/52` in the target kernel K, and say the "
         "same of W. The paper's X_j carries 1/2, so in squared distances the bound is `0.4/52`. DefiniteBoost as "
-        "published: the row that is violated most, no corrections, 300 iterations, approximate projections (beside them "
+        "published: the constraint that is violated most, no corrections, 300 iterations, approximate projections (beside them "
         "exact ones); the misprint in eq. 13 is mended. Drawn is `52 tr exp(log W1 - sum gamma_j C_j)`, which starts at "
         "52 and fits the paper's axis, and the bound of Theorem 4.1, which it has to stay below. Error of one nearest "
-        "neighbour every 10 iterations, mean over 10 random divisions into halves. At the start all rows are violated "
+        "neighbour every 10 iterations, mean over 10 random divisions into halves. At the start all constraints are violated "
         "alike, and the first of them is chosen: their order is random, with several seeds (means, bands of one standard "
         f"error; the objective is that of the first seed). {ABOUT}"
     ),
@@ -274,11 +274,11 @@ EXPERIMENT = Experiment(
         "kernel it cannot be decided. Words of the length that is usual for such kernels (2 or 3) make all 1,326 pairs "
         "close, so that nothing would be left to tell apart; this is why 6 was taken.\n\n"
         "The error stays above the target's, as in the paper; on the genes it does not fall at all beyond its standard "
-        "error, so that these rows teach the kernel nothing about the genera, and on the synthetic kernel it falls by a "
-        "part of the way. Which of several equally violated rows is taken first "
+        "error, so that these constraints teach the kernel nothing about the genera, and on the synthetic kernel it falls by a "
+        "part of the way. Which of several equally violated constraints is taken first "
         "matters: with the pairs in the order of the classes, as a file often has them, early steps pull together members "
         "of one class, and with approximate projections the error comes out lower on both substitutes, for no good "
-        "reason. The paper does not tell its order. The nearest kernel under the same rows, which DefiniteBoost without "
+        "reason. The paper does not tell its order. The nearest kernel under the same constraints, which DefiniteBoost without "
         "corrections does not reach (Kulis 2009, Appendix B), is given beside; its error is the mean over all ways to choose between "
         "neighbours that tie, because all close pairs of an object tie at their bound there."
     ),

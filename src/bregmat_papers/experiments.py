@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -134,7 +135,7 @@ class Experiment:
     name : str
         What the command line calls it.
     title, source : str
-        What it shows; paper, figure and section.
+        What it shows; the paper with its year, figure and section.
     protocol : str
         What is done, and every choice that the paper leaves open; Markdown.
     discussion : str
@@ -149,7 +150,7 @@ class Experiment:
     verdict : str
         Whether the paper's finding was found again, in one line.
     headline : tuple of str
-        Quantities of the table that stand for it in the table on top of the page.
+        Quantities of the table that stand for it in the overview.
     figsize : (float, float)
         Inches.
     """
@@ -167,6 +168,12 @@ class Experiment:
     verdict: str = ""
     headline: tuple[str, ...] = ()
     figsize: tuple[float, float] = (9.0, 4.0)
+
+    @property
+    def paper(self) -> str:
+        """Authors and year of the paper, which the source begins with."""
+        authors, year, _ = re.split(r"(\b\d{4}\b)", self.source, maxsplit=1)
+        return authors + year
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -244,7 +244,7 @@ EXPERIMENT = Experiment(
         "until a cycle changes the multipliers by at most 1e-3 in norm (section 5.1.4 with the paper's tolerance); the "
         "table also has the cycles until every constraint holds to 1e-3 (relative) when its turn comes. Accuracy of 5 "
         "nearest neighbours, trained on a random half and tested on the other, both ways; the paper averages 20 runs, "
-        "bars are one standard error. DefiniteBoost: 100 constraints, trace one, rows in turn, with corrections, the same "
+        "bars are one standard error. DefiniteBoost: 100 constraints, trace one, constraints in turn, with corrections, the same "
         f"rule for the end. {ABOUT}"
     ),
     discussion=(
@@ -260,8 +260,8 @@ EXPERIMENT = Experiment(
         "test objects stay as far from all others as they were in the identity, and the accuracy is that of guessing: the "
         "paper's two points at random are taken from all objects, too.\n\n"
         "By the same rule exact projections need few cycles, near the paper's 11. Approximate ones need several times as "
-        "many with each row's own interval of eigenvalues, as the text of Tsuda 2004 defines it. With one interval for "
-        "all rows that is symmetric about zero, the case for which its eq. 13 is right as printed, the steps are so small "
+        "many with each constraint's own interval of eigenvalues, as the text of Tsuda 2004 defines it. With one interval for "
+        "all constraints that is symmetric about zero, the case for which its eq. 13 is right as printed, the steps are so small "
         "that it takes thousands, the order of the paper's 3,220; and the run then stops because it hardly moves, with "
         "constraints still violated by far, while the paper reports that its approximate runs reach the same kernel. It does "
         "not say which was run."

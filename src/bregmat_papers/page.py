@@ -1,4 +1,4 @@
-"""The page that shows every figure beside the paper's numbers: Markdown, with the pictures in a folder of its name."""
+"""The pages that show every figure beside the paper's numbers: an overview, and a page for each paper in a folder of its name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bregmat_papers.runner import Report
 
 _HEAD = """# The papers' figures and tables, rerun
 
-`bregmat reproduce --page {page}` writes this page; do not edit it. Each entry says how the experiment was done, shows our number beside
-the paper's, and says why the two differ where they do. A standard error is over independent repeats; a row without one is a
-single run. `bregmat reproduce NAME` runs one experiment again, with `--full` in the paper's size.
+`bregmat reproduce --page {page}` writes this page and a page for each paper; do not edit them. An entry says how an
+experiment was done, shows our number beside the paper's, and gives the reasons for differences. A standard error is over independent
+repeats; a row without one is a single run. `bregmat reproduce NAME` runs one experiment again, with `--full` in the paper's size.
 
 Each entry names the commit of its run and a digest of all its rows, rounded to {digits} digits and without seconds. Other processors and
 libraries change the last digit of the arithmetic, and this decides ties: single starts of k-means may end elsewhere, and errors of
@@ -25,6 +25,10 @@ a kernel whose distances tie are means over all ways to choose. `make reproduce-
 {short} s again and compares every row.
 
 The papers: Tsuda, Raetsch, Warmuth (NIPS 2004); Kulis, Sustik, Dhillon (JMLR 2009); Sha, Saul, Lee (NIPS 2002).
+"""
+_PAPER_HEAD = """# {paper}: figures and tables, rerun
+
+[Overview of all experiments](../{page}), which also says how to read an entry.
 """
 _SMALL = """**This is the small size, which only shows that the experiment runs on less data, and on other data. Do not compare it
 with the paper's numbers. The text describes the default size.**
@@ -38,7 +42,9 @@ SHORT = 60.0  # seconds; shorter experiments are run again by `make reproduce-ch
 
 
 def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Report]]) -> Path:
-    """Write the page and, in a folder beside it that has its name, the pictures; other entries of an older page are kept.
+    """Write the overview and, in a folder beside it that has its name, a page for each paper and the pictures.
+
+    Entries of other experiments on older pages are kept.
 
     Parameters
     ----------
@@ -50,7 +56,7 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
     Returns
     -------
     Path
-        The page.
+        The overview.
 
     Raises
     ------
@@ -62,37 +68,54 @@ def write_page(path: str | os.PathLike, entries: Iterable[tuple[Experiment, Repo
     unfinished = [report.name for _, report in entries if not report.is_complete]
     if unfinished:
         raise ValueError(f"entries: {', '.join(unfinished)} not complete; run them to the end first")
-    pictures = page.with_suffix("")
-    pictures.mkdir(parents=True, exist_ok=True)
-    lines, parts = _sections(page.read_text(encoding="utf-8") if page.is_file() else "")
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = _overview(page)
     for experiment, report in entries:
         assert report.picture is not None
-        picture = pictures / report.picture.name
-        if picture.resolve() != report.picture.resolve():  # the page may stand beside the pictures' own folder
+        picture = folder / report.picture.name
+        if picture.resolve() != report.picture.resolve():  # the folder may be that of the run
             _copy_picture(report.picture, picture)
-        lines[experiment.name] = overview_lines(experiment, report)
-        parts[experiment.name] = _entry(experiment, report, quote(f"{pictures.name}/{picture.name}"))
+        paper = folder / f"{_paper(experiment)}.md"
+        parts = _parts(paper) | {experiment.name: _entry(experiment, report, quote(picture.name))}
+        paper.write_text(
+            "\n".join([_PAPER_HEAD.format(paper=experiment.paper, page=page.name), *parts.values()]), encoding="utf-8"
+        )
+        lines[experiment.name] = overview_lines(experiment, report, f"{quote(folder.name)}/{paper.name}")
     table = ["| experiment | found again? | quantity | ours | paper |", "| --- | --- | --- | --- | --- |"]
     table += [line for group in lines.values() for line in group]
     head = _HEAD.format(page=page.name, digits=_DIGITS, short=int(SHORT))
-    page.write_text("\n".join([head, *table, "", *parts.values()]), encoding="utf-8")
+    page.write_text("\n".join([head, *table, ""]), encoding="utf-8")
     return page
 
 
-def _sections(text: str) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Of an older page: the lines of the table on top and the entry, both by the name of the experiment."""
-    above, *parts = re.split(r"^(?=## )", text, flags=re.M)
-    entries = {part[3:].partition(":")[0]: part.rstrip() + "\n" for part in parts}
-    groups = re.split(r"^(?=\| \[)", above, flags=re.M)[1:]
-    return {group[3:].partition("]")[0]: group.split("\n")[: group.count("\n| ") + 1] for group in groups}, entries
+def _paper(experiment: Experiment) -> str:
+    """The name of a paper's page: its first author and its year."""
+    return f"{experiment.paper.split()[0].strip(',').lower()}-{experiment.paper.split()[-1]}"
 
 
-def overview_lines(experiment: Experiment, report: Report) -> list[str]:
-    """The lines of one experiment in the table on top: its verdict, and the rows that stand for it beside the paper's numbers."""
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
+
+
+def _overview(page: Path) -> dict[str, list[str]]:
+    """Of an older page: the lines of its table by the name of the experiment."""
+    groups = re.findall(r"^\| \[.*\n(?:\|  \|.*\n)*", _text(page), re.M)
+    return {group[3:].partition("]")[0]: group.splitlines() for group in groups}
+
+
+def _parts(paper: Path) -> dict[str, str]:
+    """The entries on the page of a paper, by the name of the experiment."""
+    parts = re.split(r"^(?=## )", _text(paper), flags=re.M)[1:]
+    return {part[3:].partition(":")[0]: part.rstrip() + "\n" for part in parts}
+
+
+def overview_lines(experiment: Experiment, report: Report, link: str) -> list[str]:
+    """The lines of one experiment in the overview: its verdict, and the rows that stand for it beside the paper's numbers."""
     lines = []
     rows: list[Row | None] = [row for row in report.rows if row.quantity in experiment.headline]
     said = (
-        f"[{experiment.name}](#{_anchor(f'{experiment.name}: {experiment.title}')}): {experiment.source}",
+        f"[{experiment.name}]({link}#{_anchor(f'{experiment.name}: {experiment.title}')}): {experiment.source}",
         experiment.verdict,
     )
     for row in rows or [None]:
@@ -182,15 +205,15 @@ def _markdown(rows: list[Row]) -> list[str]:
     return [f"| {line} |" for line in lines]
 
 
-def read_entry(text: str, name: str) -> tuple[float, str, list[Row]]:
-    """The seconds, the digest and the rows of one experiment on a page that :func:`write_page` wrote, as printed there.
+def read_entry(page: Path, name: str) -> tuple[float, str, list[Row]]:
+    """The seconds, the digest and the rows of one experiment on the pages that :func:`write_page` wrote, as printed there.
 
     Raises
     ------
     ValueError
         If the page has no such entry, or one in another form.
     """
-    part = _sections(text)[1].get(name, "")
+    part = next((parts[name] for file in page.with_suffix("").glob("*.md") if name in (parts := _parts(file))), "")
     head = re.search(r"^\*.*; (\d+) s at .*, digest (\w+)\.$", part, re.M)
     if head is None:
         raise ValueError(f"name={name!r}: the page has no entry of this name with a digest")

@@ -250,7 +250,7 @@ row has outside it is dropped; the other methods keep it.
 
 The paper's rivals are LMNN and MCML. *LMNN* is metric-learn's, run where that package is installed, with {TARGETS} targets (fewer
 where the smallest class of a half has fewer; rows that are alone in their class are left out of its learning). *LogDet,
-neighbours* is not in the paper: `strategy="neighbors"`, whose rows are LMNN's (nearest of the own class against nearest of others,
+neighbours* is not in the paper: `strategy="neighbors"`, whose constraints are LMNN's (nearest of the own class against nearest of others,
 drawn again in the learned metric), solved to the same certified gap as the others, with the divergence where LMNN has its pull.
 *MCML* is not run: neither scikit-learn nor metric-learn has it, the one package that does (pyDML, of 2018) is source that does not
 build without Cython and was not tried further, and a program of our own would compare our reading of it. Scikit-learn's

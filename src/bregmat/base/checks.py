@@ -345,9 +345,9 @@ def as_column(
     if not good.all():
         wanted = ["finite"] if not infinite else []
         wanted += ["positive"] if positive else [f"at least {lowest:g}"] if lowest is not None else []
-        rows = np.flatnonzero(~good)
+        rows, noun = np.flatnonzero(~good), "constraint" if per == "constraint" else "row"
         words = " and ".join(wanted) or "a number"
-        raise ValueError(f"{name} must be {words}{hint}; got {column[rows[0]]} in {rows_text(rows)}.")
+        raise ValueError(f"{name} must be {words}{hint}; got {column[rows[0]]} in {rows_text(rows, noun)}.")
     return column
 
 
@@ -510,10 +510,12 @@ def nearest_hint(name: str, *, definite: bool = False) -> str:
     return f" If its diagonal is positive, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
 
 
-def rows_text(rows: np.ndarray, most: int = 5) -> str:
-    """The first few of the given row numbers: "rows 0, 3 and 2 more"."""
+def rows_text(rows: np.ndarray, noun: str = "row", most: int = 5) -> str:
+    """The first few of the given numbers of rows, or of what the noun says: "rows 0, 3 and 2 more"."""
     head = ", ".join(map(str, rows[:most].tolist()))
-    return f"row{'s' if len(rows) > 1 else ''} {head}" + (f" and {len(rows) - most} more" if len(rows) > most else "")
+    return f"{noun}{'s' if len(rows) > 1 else ''} {head}" + (
+        f" and {len(rows) - most} more" if len(rows) > most else ""
+    )
 
 
 def entry_text(i: Any, j: Any, labels: Labels = None) -> str:

@@ -59,7 +59,7 @@ def _refuse(constraints: Constraints, rows: np.ndarray, is_lost: np.ndarray, val
     bad = rows[is_lost]
     if len(bad):
         raise ValueError(
-            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {float(value[is_lost][0]):.3g} at the "
+            f"{rows_text(bad, 'constraint')}: {constraints.describe(int(bad[0]))} has the value {float(value[is_lost][0]):.3g} at the "
             "prior, which is below the rounding of its points. Centre the columns of the data (subtract the mean of each), "
             "bring points and columns to similar sizes, or make points equal that differ by rounding only."
         )

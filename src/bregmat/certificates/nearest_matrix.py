@@ -111,7 +111,7 @@ def build_problem(
     bad = np.flatnonzero(~np.isfinite(losses.gamma))
     if len(bad):
         raise ValueError(
-            f"constraint {rows_text(bad)}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
+            f"{rows_text(bad, 'constraint')}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
             "data and the bounds."
         )
     size = np.abs(operator.values_diagonal(None))
@@ -135,7 +135,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
     bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
     if len(bad):
         raise ValueError(
-            f"constraint {rows_text(bad)}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
+            f"{rows_text(bad, 'constraint')}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
             f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
         )
     too_low = (losses.bound > 0) & (losses.sense <= 0) & (losses.hard | losses.is_positive)
@@ -147,7 +147,7 @@ def _check_reachable(operator: Operator, losses: RowLosses, constraints: Constra
         first = constraints.select(bad[:1])
         why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
         raise ValueError(
-            f"constraint {rows_text(bad)}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
+            f"{rows_text(bad, 'constraint')}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
             "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these constraints, use "
             "loss=SquaredHinge(), or open the null space of a kernel's prior with Factor.widened."
         )

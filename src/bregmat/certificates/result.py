@@ -33,16 +33,16 @@ class MatrixResult(Result):
         The matrix in the coordinates of the solver; :attr:`factor`, :meth:`kernel`, :meth:`metric` and :meth:`transform` convert it.
     last
         The last iterate of the solver: ``result.kernel(result.last)``. It differs from ``iterate`` if the certificate restored hard
-        rows to feasibility, or if an earlier matrix was better. The certificate is not about it.
+        constraints to feasibility, or if an earlier matrix was better. The certificate is not about it.
     dual, values, violation : ndarray, shape (c,)
         Signed dual weight (>= 0 for "<=", <= 0 for ">=", free for "=="), value and relative violation of each constraint; for
-        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard rows, ``violation.max()`` over all. For sharded rows
-        these are columns that stay with the rows; ``numpy.asarray`` fetches them, and model files leave them out.
+        INFEASIBLE, ``dual`` is the proof. ``max_violation`` is over the hard constraints, ``violation.max()`` over all. For sharded
+        constraints these are columns that stay with the constraints; ``numpy.asarray`` fetches them, and model files leave them out.
     singular : ndarray of int or None
-        Hard rows that, up to rounding, only singular matrices meet, at which the divergence is infinite (LogDet). Only computed if
+        Hard constraints that, up to rounding, only singular matrices meet, at which the divergence is infinite (LogDet). Only computed if
         the status is FEASIBLE or UNKNOWN.
     weight_span : float
-        Largest over smallest finite slack weight, each times the weight of its row; dimensionless, 1 if there is none.
+        Largest over smallest finite slack weight, each times the weight of its constraint; dimensionless, 1 if there is none.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class MatrixResult(Result):
             return super().advice
         rows = ", ".join(str(int(k)) for k in self.singular[:8]) + (", ..." if len(self.singular) > 8 else "")
         return (
-            f"Up to rounding, rows {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
+            f"Up to rounding, constraints {rows} are met by singular matrices only (their distances fit into fewer dimensions than "
             "there are points), where this divergence is infinite: (a) use vonneumann or frobenius, (b) give these constraints slack."
         )
 
@@ -85,7 +85,7 @@ class MatrixResult(Result):
         if not self.max_violation > 0 or not len(missed):
             return super()._why_unknown()
         k = int(missed[0])
-        return f"Hard row {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
+        return f"Hard constraint {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
 
     def _why_not_optimal(self) -> str:
         text = super()._why_not_optimal()

@@ -47,18 +47,22 @@ def sample_names(name: str, values: Any) -> np.ndarray:
     members = values if array.dtype.kind == "U" and isinstance(values, list | tuple) else array
     bad = np.flatnonzero([is_missing(v) for v in members] if array.dtype.kind in "OmMU" else [])
     if len(bad):
-        raise ValueError(f"{name} must hold row numbers or sample names; it is missing in {rows_text(bad)}.")
+        raise ValueError(
+            f"{name} must hold row numbers or sample names; it is missing in {rows_text(bad, 'constraint')}."
+        )
     whole = array.dtype.kind == "O" and all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in array)
     if (whole or array.dtype.kind == "u") and array.size:
         # Python integers and unsigned ones may not fit in 64 bits
         far = np.flatnonzero((array > np.iinfo(np.int64).max) | (array < np.iinfo(np.int64).min))
         if len(far):
-            raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far)}.")
+            raise ValueError(f"{name} must be below 2^63; got {array[far[0]]} in {rows_text(far, 'constraint')}.")
         array = array.astype(np.int64)
     if array.dtype.kind == "f":
         bad = np.flatnonzero(~((array == np.rint(array)) & (np.abs(array) < 2.0**53)))
         if len(bad):
-            raise ValueError(f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad)}.")
+            raise ValueError(
+                f"{name} must hold row numbers or sample names; got {array[bad[0]]} in {rows_text(bad, 'constraint')}."
+            )
         array = array.astype(np.int64)
     if array.dtype.kind == "b":
         raise TypeError(f"{name} must hold row numbers or sample names, not booleans.")
@@ -66,7 +70,7 @@ def sample_names(name: str, values: Any) -> np.ndarray:
         bad = np.flatnonzero(array < 0)
         if len(bad):
             raise ValueError(
-                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad)}."
+                f"{name} must be at least 0 where it holds numbers; got {array[bad[0]]} in {rows_text(bad, 'constraint')}."
             )
         return array.astype(np.int64)
     return array
@@ -82,16 +86,18 @@ def as_rows(name: str, value: Any, n: int) -> np.ndarray:
     array = np.atleast_1d(np.asarray(value))
     if array.dtype.kind == "b":
         if array.shape != (n,):
-            raise ValueError(f"{name} must have one truth value per row ({n}); got shape {array.shape}.")
+            raise ValueError(f"{name} must have one truth value per constraint ({n}); got shape {array.shape}.")
         return np.flatnonzero(array)
     if array.ndim != 1:
         raise ValueError(f"{name} must be 1-dimensional; got shape {array.shape}.")
     whole = array.dtype.kind in "iu" or all(isinstance(v, Integral) and not isinstance(v, bool) for v in array)
     if not whole:
-        raise TypeError(f"{name} must be a mask, a slice or row numbers; got {given_text(value)}.")
+        raise TypeError(f"{name} must be a mask, a slice or numbers of constraints; got {given_text(value)}.")
     bad = np.flatnonzero((array < -n) | (array >= n))
     if len(bad):
-        raise ValueError(f"{name} must be below the number of rows ({n}); got {array[bad[0]]} at place {bad[0]}.")
+        raise ValueError(
+            f"{name} must be below the number of constraints ({n}); got {array[bad[0]]} at place {bad[0]}."
+        )
     rows = array.astype(np.int64)
     return np.where(rows < 0, rows + n, rows)
 
@@ -99,7 +105,7 @@ def as_rows(name: str, value: Any, n: int) -> np.ndarray:
 def as_row(name: str, value: Any, n: int) -> int:
     """One row number among n; negative numbers count from the end."""
     if np.ndim(value) or not isinstance(value, Integral) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a row number; got {value!r}.")
+        raise TypeError(f"{name} must be the number of a constraint; got {value!r}.")
     return int(as_rows(name, int(value), n)[0])
 
 
@@ -115,7 +121,7 @@ def is_number_word(value: Any) -> bool:
 def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
     """Columns of a list of pairs or triplets of samples, shape (c, k); ``roles`` names the k members."""
     k = len(roles.split())
-    want = f"{name} must have shape (c, {k}), the samples {', '.join(roles.split())} of each row by row number or name"
+    want = f"{name} must have shape (c, {k}), the samples {', '.join(roles.split())} by row number or name, of each"
     values = to_numpy(name, values)
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
@@ -136,7 +142,7 @@ def as_tuples(name: str, values: Any, roles: str) -> list[Any]:
             raise ValueError(f"{want}; got shape {values.shape}.")
         columns = list(values.T)
     if not columns or not len(columns[0]):
-        raise ValueError(f"{name} are empty; give at least one row.")
+        raise ValueError(f"{name} are empty; give at least one.")
     return columns
 
 
@@ -160,12 +166,16 @@ def sense_codes(sense: Any, c: int) -> np.ndarray:
     try:
         given = [sense] if isinstance(sense, str) else list(sense)
     except TypeError as error:
-        raise TypeError(f'sense must be "<=", ">=" or "==", one string or one per row; got {sense!r}.') from error
+        raise TypeError(
+            f'sense must be "<=", ">=" or "==", one string or one per constraint; got {sense!r}.'
+        ) from error
     if len(given) not in (1, c):
         raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
     bad = [k for k, s in enumerate(given) if s not in SENSES]
     if bad:
-        raise ValueError(f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad))}.')
+        raise ValueError(
+            f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad), "constraint")}.'
+        )
     return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
 
 

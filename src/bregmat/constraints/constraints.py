@@ -32,7 +32,7 @@ _HARD = " (inf makes a constraint hard; leave out constraints that should not co
 
 
 class Constraints(ConstraintRows):
-    """Rows ``<A_i, K> <sense> bound`` on a kernel ``K``; immutable.
+    """Constraints ``<A_i, K> <sense> bound`` on a kernel ``K``; immutable.
 
     Use the constructors (:meth:`sq_distance`, :meth:`similarity`, ..., :meth:`of` for a relation of your own), join with ``+``,
     pick with :meth:`select`.
@@ -40,20 +40,20 @@ class Constraints(ConstraintRows):
     Attributes
     ----------
     relation : ndarray of int8, shape (c,)
-        Position of each row's relation in ``relations``.
+        Position of each constraint's relation in ``relations``.
     index : ndarray of int32 or int64, shape (c, k)
-        Samples i, j, k, l of each row, in as many columns as the rows need, -1 where unused: row numbers, or positions in
+        Samples i, j, k, l of each constraint, in as many columns as needed, -1 where unused: row numbers, or positions in
         ``ids``.
     bound : ndarray, shape (c,)
         Right-hand sides; squared distance units for distances and comparisons.
     sense : ndarray of int8, shape (c,)
         +1 for "<=", -1 for ">=", 0 for "==".
     weight : ndarray, shape (c,)
-        Multiplies the slack weight of the problem; dimensionless; ``inf`` makes the row hard.
+        Multiplies the slack weight of the problem; dimensionless; ``inf`` makes the constraint hard.
     ids : ndarray or None
         Table of sample names; None if samples are row numbers.
     matrices : tuple
-        Matrices of the "linear" rows; ``index[:, 0]`` is the position in it.
+        Matrices of the "linear" constraints; ``index[:, 0]`` is the position in it.
     relations : tuple of Relation
         The relations of the library, and others that occur.
 
@@ -63,10 +63,10 @@ class Constraints(ConstraintRows):
     >>> together = Constraints.sq_distance([0, 5], [3, 6], bound=4.0, sense="<=")
     >>> apart = Constraints.sq_distance([0], [80], bound=100.0, sense=">=", weight=2.0)
     >>> nearer = Constraints.comparison(i=[2], j=[4], k=[2], l=[70], margin=1.0)
-    >>> rows = together + apart + nearer
-    >>> rows.n_constraints
+    >>> constraints = together + apart + nearer
+    >>> constraints.n_constraints
     4
-    >>> rows.select(rows.bound >= 4).n_constraints
+    >>> constraints.select(constraints.bound >= 4).n_constraints
     3
     """
 
@@ -84,7 +84,7 @@ class Constraints(ConstraintRows):
         """Rows of one relation, with checked columns and the defaults of the relation."""
         c = len(index)
         if c == 0:
-            raise ValueError("constraints are empty; give at least one row.")
+            raise ValueError("constraints are empty; give at least one.")
         bound = relation.bound if bound is None else bound
         sense = relation.sense if sense is None else sense
         bound = as_column("bound", bound, c, per="constraint", scalar=True)
@@ -100,7 +100,7 @@ class Constraints(ConstraintRows):
         index, ids = index_table(samples)
         for same, demand, _ in relation.clashes(index, list(samples)):
             if same.any():
-                raise ValueError(f"{demand}; they are equal in {rows_text(np.flatnonzero(same))}.")
+                raise ValueError(f"{demand}; they are equal in {rows_text(np.flatnonzero(same), 'constraint')}.")
         bound = -as_column("margin", bound, len(index), per="constraint", scalar=True) if is_margin else bound
         return cls._build(relation, index, ids, bound, sense, weight)
 
@@ -113,26 +113,26 @@ class Constraints(ConstraintRows):
         sense: Senses | None = None,
         weight: Values = 1.0,
     ) -> Constraints:
-        """Rows of any relation, by its name or as a :class:`bregmat.Relation` of your own.
+        """Constraints of any relation, by its name or as a :class:`bregmat.Relation` of your own.
 
         Parameters
         ----------
         relation : str or Relation
             One that is registered, or an object.
         *samples : array-like of int or sample ids, shape (c,)
-            The samples i, j, k, l of each row, as many as the relation names.
+            The samples i, j, k, l of each constraint, as many as the relation names.
         bound : float or array-like, shape (c,)
             In the unit of the relation. None: the relation's own, if it has one.
-        sense : {"<=", ">=", "=="} or one per row
+        sense : {"<=", ">=", "=="} or one per constraint
             None: the relation's own, if it has one.
         weight
             As in :meth:`sq_distance`.
         """
         kind: Relation = RELATIONS.resolve(relation)
         if kind.takes_matrix:
-            raise TypeError(f"rows of the relation {kind.name!r} are given by matrices: use Constraints.linear.")
+            raise TypeError(f"constraints of the relation {kind.name!r} are given by matrices: use Constraints.linear.")
         if len(samples) != kind.arity:
-            raise TypeError(f"{kind.name} names {kind.arity} samples a row; got {len(samples)}.")
+            raise TypeError(f"{kind.name} names {kind.arity} samples; got {len(samples)}.")
         if kind.is_whole:
             return cls._build(kind, np.full((1, 1), -1), None, bound, sense, weight)
         return cls._named(kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
@@ -144,10 +144,10 @@ class Constraints(ConstraintRows):
         Parameters
         ----------
         i, j : array-like of int or sample ids, shape (c,)
-            The two samples of each row; they must differ.
+            The two samples of each constraint; they must differ.
         bound : float or array-like, shape (c,)
             Squared distance, at least 0.
-        sense : {"<=", ">=", "=="} or one per row
+        sense : {"<=", ">=", "=="} or one per constraint
         weight : float or array-like, shape (c,)
             Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
         """
@@ -289,7 +289,7 @@ class Constraints(ConstraintRows):
         Returns
         -------
         Constraints
-            Rows in the order of the pairs.
+            Constraints in the order of the pairs.
         """
         i, j = as_tuples("pairs", pairs, "i j")
         is_similar = similar(y, len(i))
@@ -339,7 +339,7 @@ class Constraints(ConstraintRows):
         Returns
         -------
         Constraints
-            Rows in the order of the triplets.
+            Constraints in the order of the triplets.
         """
         a, p, n = as_tuples("triplets", triplets, "a p n")
         members = {"anchor": a, "near": p, "same anchor": a, "far": n}
@@ -356,7 +356,7 @@ class Constraints(ConstraintRows):
         sample_id: Labels | None = None,
         random_state: RandomState = 0,
     ) -> Constraints:
-        """Rows of a data frame: with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
+        """Constraints in a data frame, with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
         Parameters
         ----------
@@ -376,8 +376,8 @@ class Constraints(ConstraintRows):
         Raises
         ------
         ValueError, TypeError
-            No such table, an unknown column or relation, a missing or superfluous cell; with the row. Three columns with numbers
-            whose names do not say what they hold. Pairs without bounds, and no X.
+            No such table, an unknown column or relation, a missing or superfluous cell; the message names the row. Three columns with
+            numbers whose names do not say what they hold. Pairs without bounds, and no X.
 
         Warns
         -----
@@ -410,7 +410,7 @@ class Constraints(ConstraintRows):
         Raises
         ------
         ValueError
-            Rows of another kind, of both kinds, or pairs with "==".
+            Constraints of another kind, of both kinds, or pairs with "==".
         """
         wanted, rng = as_percentiles(percentiles), generator(random_state)
         if self.where("is_comparison").all():

@@ -46,28 +46,28 @@ class Relation:
         In snake case; used in files and messages.
     form : mapping of str to float
         The form as a sum over samples i, j, k, l: the coefficient of each ``"i"`` (the squared norm of ``z_i``), ``"i-j"``
-        and ``"i+j"`` (squared norms of a difference and a sum) and ``"i.j"`` (an inner product). Rows name as many samples
+        and ``"i+j"`` (squared norms of a difference and a sum) and ``"i.j"`` (an inner product). Constraints name as many samples
         as occur, in this order. Empty: it involves all points, and is the trace unless it ``takes_matrix``.
     left, right : str
-        The text of a row, ``left <sense> right + bound``, with samples in braces. By default the name and the samples.
+        The text of a constraint, ``left <sense> right + bound``, with samples in braces. By default the name and the samples.
     one, many : str
-        Description of one row and of several rows ("squared distance between two points").
+        Description of one constraint and of several ("squared distance between two points").
     help : str
-        How to write a row in a file: the samples, and the meaning of the bound.
+        How to write a constraint in a file: the samples, and the meaning of the bound.
     bound, sense
-        Defaults for rows; None: they must be given.
+        Defaults for constraints; None: they must be given.
     different : tuple of str
         Samples that must differ, as ``"i j"``, and pairs of samples that must differ, as ``"ij kl"``.
     takes_matrix : bool
-        Whether each row is given by its own matrix (without a form).
+        Whether each constraint is given by its own matrix (without a form).
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, Relation, nearest_kernel
     >>> middle = Relation("middle", {"i-j": 0.5, "i-k": 0.5, "j-k": -0.25})  # squared distance of i to the midpoint of j and k
-    >>> rows = Constraints.of(middle, [0], [1], [2], bound=0.25, sense="<=")
-    >>> K = nearest_kernel(np.eye(3), rows).kernel()
+    >>> constraints = Constraints.of(middle, [0], [1], [2], bound=0.25, sense="<=")
+    >>> K = nearest_kernel(np.eye(3), constraints).kernel()
     >>> to_middle = np.array([1.0, -0.5, -0.5])
     >>> round(float(to_middle @ K @ to_middle), 4)
     0.25
@@ -106,9 +106,13 @@ class Relation:
         if used != list(SAMPLES[: len(used)]):
             raise ValueError(f"{self.name}: form must use the samples i, j, k, l in this order; got {', '.join(used)}.")
         if self.form and self.takes_matrix:
-            raise ValueError(f"{self.name}: a relation has a form, or takes a matrix for each row; not both.")
+            raise ValueError(f"{self.name}: a relation has a form, or takes a matrix for each constraint; not both.")
         letters = ", ".join(f"{{{name}}}" for name in used)
-        defaults = {"left": f"{self.name}({letters})", "one": f"{self.name} row", "many": f"{self.name} rows"}
+        defaults = {
+            "left": f"{self.name}({letters})",
+            "one": f"{self.name} constraint",
+            "many": f"{self.name} constraints",
+        }
         defaults["help"] = f"{'sample' if len(used) == 1 else 'samples'} {', '.join(used)} and the bound of its value"
         for key, text in defaults.items():
             if not getattr(self, key):
@@ -133,7 +137,7 @@ class Relation:
 
     @property
     def arity(self) -> int:
-        """Number of samples of a row."""
+        """Number of samples of a constraint."""
         return 1 + max((max(t.first, t.second) for t in self.terms), default=-1)
 
     @cached_property
@@ -162,7 +166,7 @@ class Relation:
         return _is_psd(self._matrix(range(self.arity))) if self.terms else not self.takes_matrix
 
     def is_psd_for(self, index: np.ndarray) -> np.ndarray:
-        """Whether the matrix of each row of samples (c, k) is positive semidefinite, as ``K_ij`` for i = j; boolean, shape (c,)."""
+        """Whether the matrix of each constraint of samples (c, k) is positive semidefinite, as ``K_ij`` for i = j; boolean, shape (c,)."""
         out = np.full(len(index), self.is_psd)
         if self.is_psd or self.is_whole:
             return out
@@ -192,7 +196,7 @@ class Relation:
 
     # ------------------------------------------------------------------ rows
     def clashes(self, index: np.ndarray, names: Sequence[str] = SAMPLES) -> Iterator[tuple[np.ndarray, str, str]]:
-        """For each condition of ``different``: the mask of rows that violate it, its text, and the sample or pair to change."""
+        """For each condition of ``different``: the mask of constraints that violate it, its text, and the sample or pair to change."""
         for demand in self.different:
             first, second = [[SAMPLES.index(letter) for letter in word] for word in demand.split()]
             same = (np.sort(index[:, first], axis=1) == np.sort(index[:, second], axis=1)).all(axis=1)
@@ -203,7 +207,7 @@ class Relation:
                 yield same, f"({left}) and ({right}) must be different pairs", f"({left})"
 
     def sentence(self, samples: Sequence[Any], symbol: str, bound: float) -> str:
-        """A row as text; a bound beside ``right`` is written on the side where it is positive."""
+        """A constraint as text; a bound beside ``right`` is written on the side where it is positive."""
         named = dict(zip(SAMPLES, samples))
         left, right = self.left.format(**named), self.right.format(**named)
         if not right:

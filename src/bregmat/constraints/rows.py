@@ -86,7 +86,7 @@ class ConstraintRows:
         if len(bad):
             raise ValueError(
                 f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
-                f"negative one; got {self.bound[bad[0]]} in {rows_text(bad)}."
+                f"negative one; got {self.bound[bad[0]]} in {rows_text(bad, 'constraint')}."
             )
         # the index without last columns that no row uses, in 32 bits if they fit
         used = self.index.shape[1]
@@ -101,11 +101,11 @@ class ConstraintRows:
 
     # ------------------------------------------------------------------ facts
     def where(self, fact: str) -> np.ndarray:
-        """Mask of the rows whose relation has a true attribute of this name, such as ``"is_whole"``."""
+        """Mask of the constraints whose relation has a true attribute of this name, such as ``"is_whole"``."""
         return np.array([bool(getattr(relation, fact)) for relation in self.relations])[self.relation]
 
     def psd_rows(self) -> np.ndarray:
-        """Whether the matrix of each row is positive semidefinite by its relation and samples; boolean, shape (c,)."""
+        """Whether the matrix of each constraint is positive semidefinite by its relation and samples; boolean, shape (c,)."""
         out = self.where("is_psd")
         for code, relation in enumerate(self.relations):
             if not relation.is_psd and len(rows := np.flatnonzero(self.relation == code)):
@@ -113,12 +113,12 @@ class ConstraintRows:
         return out
 
     def matrix(self, row: int | np.integer) -> Any:
-        """The matrix of a row that involves all points, as it was given; None stands for the identity."""
+        """The matrix of a constraint that involves all points, as it was given; None stands for the identity."""
         row = as_row("row", row, self.n_constraints)
         return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
 
     def touched(self, n: int) -> np.ndarray | None:
-        """Ascending numbers of the samples that rows name, among ``n``; None if a row involves all points."""
+        """Ascending numbers of the samples that constraints name, among ``n``; None if a constraint involves all points."""
         if self.is_whole.any():
             return None
         mark = np.zeros(n + 1, dtype=bool)
@@ -126,7 +126,7 @@ class ConstraintRows:
         return np.flatnonzero(mark[:n])
 
     def factors(self, point_weight: np.ndarray) -> np.ndarray:
-        """Product of the weights of the distinct samples of each row; 1 for rows that name no samples; shape (c,)."""
+        """Product of the weights of the distinct samples of each constraint; 1 for constraints that name no samples; shape (c,)."""
         index = np.where(self.is_whole[:, None], -1, self.index)
         index = np.sort(index, axis=1)
         again = np.zeros(index.shape, dtype=bool)
@@ -140,7 +140,7 @@ class ConstraintRows:
     # ------------------------------------------------------------------ algebra
     @property
     def n_constraints(self) -> int:
-        """Number of rows c."""
+        """Number of constraints c."""
         return self.relation.shape[0]
 
     def __add__(self, other: ConstraintRows) -> Self:
@@ -170,7 +170,7 @@ class ConstraintRows:
         return replace(self, relation=relation, index=index, ids=ids, matrices=matrices, relations=relations, **join)
 
     def select(self, mask: Labels) -> Self:
-        """The rows picked by a boolean mask, slice or integer index, in that order."""
+        """The constraints picked by a boolean mask, slice or integer index, in that order."""
         rows = as_rows("mask", mask, self.n_constraints)
         if len(rows) == 0:
             raise ValueError("select: no constraint is left.")
@@ -194,7 +194,7 @@ class ConstraintRows:
         Returns
         -------
         located : Constraints or None
-            The rows whose samples are all present (None if there are none), named by row numbers.
+            The constraints whose samples are all present (None if there are none), with row numbers as samples.
         kept : ndarray of bool, shape (c,)
         """
         if sample_id is None:
@@ -210,14 +210,14 @@ class ConstraintRows:
         return (moved.select(kept) if kept.any() else None), kept
 
     def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-        """``index`` with ``place(samples)`` for the samples that rows name."""
+        """``index`` with ``place(samples)`` for the samples that constraints name."""
         index = self.index.astype(np.int64)
         used = (index >= 0) & ~self.is_whole[:, None]
         index[used] = place(index[used])
         return index
 
     def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
-        """Raise ``ValueError`` unless rows name samples by numbers below ``n`` and have matrices of that size; ``hint`` ends messages."""
+        """Raise ``ValueError`` unless constraints name samples by numbers below ``n`` and have such matrices; ``hint`` ends messages."""
         if self.ids is not None:
             raise ValueError(
                 f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
@@ -230,7 +230,7 @@ class ConstraintRows:
         if len(bad):
             raise ValueError(
                 f"constraints name samples up to {self.index[outside].max()} but {data} has {n} rows (0 to {n - 1}): "
-                f"{rows_text(bad)}. {hint}".rstrip()
+                f"{rows_text(bad, 'constraint')}. {hint}".rstrip()
             )
         for m in self.matrices:
             if m.shape[0] != n:
@@ -238,7 +238,7 @@ class ConstraintRows:
 
     # ------------------------------------------------------------------ values
     def terms(self) -> Terms:
-        """Rank-one terms of all rows that name samples, by ascending row."""
+        """Rank-one terms of all constraints that name samples, in the order of the constraints."""
         empty = np.zeros(0, np.int64)
         pieces = [(empty, empty, empty, empty.astype(np.int8), np.zeros(0))]
         for code, relation in enumerate(self.relations):
@@ -255,7 +255,7 @@ class ConstraintRows:
         return Terms(*columns)
 
     def resolved(self, n: int | None = None) -> ResolvedRows:
-        """Terms and facts of the rows, which must name samples by row numbers below ``n``; None: whatever they name."""
+        """Terms and facts of the constraints, which must name samples by row numbers below ``n``; None: whatever they name."""
         if n is not None:
             self.check_range(n)
         terms, whole = self.terms(), np.flatnonzero(self.is_whole)
@@ -286,10 +286,10 @@ class ConstraintRows:
         return p, size
 
     def violation(self, G: Any) -> np.ndarray:
-        """Relative violation of each row, 0 where it holds.
+        """Relative violation of each constraint, 0 where it holds.
 
-        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the row. For a matrix C it is the
-        sum of ``|C_kl| |g_k| |g_l|`` over pairs of points.
+        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the constraint. For a matrix C it is
+        the sum of ``|C_kl| |g_k| |g_l|`` over pairs of points.
         """
         p, size = self._evaluate(G)
         excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
@@ -297,13 +297,13 @@ class ConstraintRows:
         return excess / unit
 
     def satisfied(self, G: Any, tol: float = 1e-3) -> np.ndarray:
-        """Whether each row holds to the relative tolerance ``tol``; boolean, shape (c,)."""
+        """Whether each constraint holds to the relative tolerance ``tol``; boolean, shape (c,)."""
         check_positive("tol", tol, finite=True, zero=True)
         return self.violation(G) <= tol
 
     # ------------------------------------------------------------------ as text and as a table
     def to_frame(self, library: FrameLibrary = "pandas") -> Any:
-        """The rows as a data frame, which :meth:`from_frame` reads back exactly.
+        """The constraints as a data frame, which :meth:`from_frame` reads back exactly.
 
         Parameters
         ----------
@@ -313,12 +313,12 @@ class ConstraintRows:
         -------
         DataFrame, shape (c, 8)
             Columns relation, i, j, k, l, bound, sense, weight, one row a constraint; the bound of a comparison is minus its
-            margin. Rows of :meth:`linear` raise ``ValueError``: matrices have no column form.
+            margin. Constraints of :meth:`linear` raise ``ValueError``: matrices have no column form.
         """
         return data_frame(columns_of(self), library, numbered=() if self.ids is not None else SAMPLES)
 
     def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
-        """One row as text, for reports and messages; `sample_id` gives names to row numbers."""
+        """One constraint as text, for reports and messages; `sample_id` gives names to row numbers."""
         row = as_row("row", row, self.n_constraints)
         relation = self._relation(row)
         ids = self.ids if sample_id is None else np.asarray(sample_id)

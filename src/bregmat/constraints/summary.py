@@ -51,7 +51,7 @@ def summary_text(constraints: Any) -> str:
 
 
 def summary_html(constraints: Any, most: int = 10) -> str:
-    """The same as HTML, with the first rows in words."""
+    """The same as HTML, with the first constraints in words."""
     head, table = _summary(constraints)
     cells = [[escape(cell) for cell in row] for row in table]
     header = [escape(name) for name in SUMMARY]
@@ -60,5 +60,5 @@ def summary_html(constraints: Any, most: int = 10) -> str:
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
     return (
         f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells)}"
-        f'<details><summary>First rows</summary><ol start="0">{first}</ol>{rest}</details></div>'
+        f'<details><summary>First constraints</summary><ol start="0">{first}</ol>{rest}</details></div>'
     )

@@ -355,7 +355,7 @@ def columns_of(constraints: Any) -> dict[str, Any]:
     if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
         name = str(relation[given[0]])
         raise ValueError(
-            f"constraints of the relation {name!r} have no column form; rows {given[:5].tolist()} are {name}"
+            f"constraints of the relation {name!r} have no column form; constraints {given[:5].tolist()} are {name}"
         )
     ids = None if constraints.ids is None else constraints.ids.tolist()
     columns: dict[str, Any] = {"relation": relation.tolist()}

@@ -48,7 +48,7 @@ class Checkpoint(ABC):
     def __call__(self, record: Record) -> Any:
         """Raise, because other runs have no intermediate results."""
         raise ValueError(
-            "a checkpoint is for nearest_metric and nearest_kernel over sharded rows: give them block_size or an executor."
+            "a checkpoint is for nearest_metric and nearest_kernel over sharded constraints: give them block_size or an executor."
         )
 
 

@@ -184,7 +184,7 @@ class SolverError(RuntimeError):
         self.constraints: Any = None
         text = f"{result.status}: {result.status.meaning} {result.advice}"
         if result.conflict is not None:
-            text += f" Conflicting rows: {', '.join(str(int(k)) for k in result.conflict[:8])}."
+            text += f" Conflicting constraints: {', '.join(str(int(k)) for k in result.conflict[:8])}."
         super().__init__(text)
 
 

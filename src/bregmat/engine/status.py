@@ -62,7 +62,7 @@ _MEANING = {
 }
 _ADVICE = {
     "TOLERANCE": "The tolerance was met.",
-    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a row of result.conflict, (b) use a finite slack_weight.",
+    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a constraint of result.conflict, (b) use a finite slack_weight.",
     "MAX_ITER": "Raise max_iter, or (a) standardise the features, (b) lower slack_weight, (c) loosen tol.",
     "TIME": "Raise max_seconds, or continue with warm_start=result.",
     "STALLED": "No step improves the point: (a) standardise the features, (b) lower slack_weight, (c) loosen tol, (d) try another solver.",

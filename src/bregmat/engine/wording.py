@@ -59,7 +59,7 @@ def proof_text(result: Any) -> str:
     status = result.status
     if status == "INFEASIBLE":
         rows = result.conflict
-        which = f" Constraint rows {listed(rows)} contradict each other." if rows is not None and len(rows) else ""
+        which = f" Constraints {listed(rows)} contradict each other." if rows is not None and len(rows) else ""
         if soft:
             return f"No {noun} without errors exists: this is proven, not a failure of the search."
         return f"No {noun} meets all hard constraints: this is proven, not a failure of the search.{which}"

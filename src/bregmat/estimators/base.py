@@ -160,7 +160,7 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
     )
     if isinstance(estimator.callback, Checkpoint):
         raise ValueError(
-            "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded rows."
+            "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded constraints."
         )
     check_random_state(estimator.random_state)
     verbose = estimator.verbose

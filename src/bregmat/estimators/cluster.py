@@ -39,7 +39,8 @@ _DTYPES = [np.float64, np.float32]
 class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
     """K-means clustering in the space of a kernel.
 
-        minimize over labels:   sum_i w_i |phi(x_i) - m_label(i)|^2,    m_c the weighted mean of cluster c
+        minimize over labels:   sum_i w_i |phi(x_i) - m_label(i)|^2
+        with m_c the weighted mean of cluster c
 
     For a learned kernel use ``kernel="linear"`` on ``learner.transform(X)`` or ``result.factor``, which takes O(n r k) operations per
     iteration, or ``kernel="precomputed"`` on ``learner.kernel_``, which takes O(n^2 k). Both minimise the same objective.

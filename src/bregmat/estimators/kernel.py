@@ -135,7 +135,8 @@ class KernelOfMap(ABC):
 class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.
 
-        minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i),    p_i = K_aa + K_bb - 2 K_ab
+        minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i)
+        with p_i = K_aa + K_bb - 2 K_ab, the squared distance of pair i
 
     Use it if a nonlinear kernel suits the data, or if the data *is* a kernel or a factor of one. If Euclidean distances suit the data,
     :class:`MetricLearner` solves the same problem with a linear map.
@@ -178,7 +179,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         The learned kernel on the training points, computed at each access. Pickles and files contain the training points only if
         ``rank=None``; otherwise use ``kernel(X)``.
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``) and history. With ``rank=None`` its points are those
+        Status, duality gap, violation, dual weights (one per constraint) and history. With ``rank=None`` its points are those
         in constraints, in the other forms all points. There ``result_.write_factor`` writes the learned factor to a file.
     captured_trace_ : float
         Fraction of the trace of K0 that its approximation of rank ``rank`` contains, 0 to 1; 1 without ``rank``.

@@ -147,7 +147,8 @@ class MetricTrials(Trials):
 class MetricLearner(MahalanobisMetric, ConstraintLearner):
     """Mahalanobis metric nearest to a prior metric that puts similar points near and dissimilar points far.
 
-        minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i),    p_i = (x - y)' W (x - y)
+        minimize over W >= 0:   D(W, W0) + slack_weight * sum_i d(p_i, bound_i)
+        with p_i = (x - y)' W (x - y), the squared distance of pair i
 
     Use it before any method that works with Euclidean distances, such as nearest neighbours, k-means and kernel machines. With labels, the
     learner compares combinations of the settings that are "auto" on held-out folds of at most 1,500 training rows, and not learning among
@@ -314,7 +315,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         constraints : Constraints, optional
             Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
             (:func:`bregmat.io.open_constraints`) or in a data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` are
-            kept with the rows and fetched on request.
+            kept with the constraints and fetched on request.
         sample_id : array-like, shape (n,), optional
             Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
             constraints name samples by anything but numbers. Not with blocks.
@@ -326,7 +327,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
             same bits in all cases.
         block_size : int, optional
-            Maximum number of rows of a block of points or constraints.
+            Maximum number of points or constraints of a block.
 
         Returns
         -------

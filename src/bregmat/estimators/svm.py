@@ -34,7 +34,8 @@ BLOCK = 10_000_000  # kernel values at a time
 class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
     """Support vector classifier whose optimality is proven by a duality gap.
 
-        minimize over f in the space of the kernel, b:   1/2 |f|^2 + C sum_i w_i max(0, 1 - y_i (f(x_i) + b))
+        minimize over f, b:   1/2 |f|^2 + C sum_i w_i max(0, 1 - y_i (f(x_i) + b))
+        with f in the space of the kernel
 
     It solves the same problem as :class:`sklearn.svm.SVC` and has attributes of the same names and shapes. ``tol`` is a relative
     duality gap: an upper bound of the relative distance from the optimum. The result also states for which training examples

@@ -42,11 +42,13 @@ def constraints_from_labels(
 ) -> Constraints:
     """Constraints between labelled points: bounds for random pairs, or comparisons of nearest neighbours.
 
-        "random"      same class:       sq_distance(i, j) <= u        u, l: lower and upper percentile of the
-                      different class:  sq_distance(i, j) >= l        squared distances between labelled points
+        "random"      same class:       sq_distance(i, j) <= u
+                      different class:  sq_distance(i, j) >= l
+                      u, l: percentiles of the squared distances of labelled points
         "neighbors"   sq_distance(i, j) + margin <= sq_distance(i, l)
-                      j: one of the nearest points of i's class,  l: one of the nearest points of other classes,
-                      margin: twice the largest squared distance between i and such a j
+                      j: one of the nearest points of i's class
+                      l: one of the nearest points of other classes
+                      margin: twice the largest squared distance of i and such a j
 
     Use "neighbors" before methods that look at near points only, such as nearest neighbours. If a class consists of several clusters,
     no linear map can bring all pairs within the class together, which random pairs demand. Bounds are *squared* distances in the
@@ -62,7 +64,7 @@ def constraints_from_labels(
         there is a tenth between them. It also takes sets of labels as 0 and 1, shape (n, n_labels): points belong together if they
         share a label.
     n_constraints : int, optional
-        Maximum number of rows, at least 1; there are fewer if the data has no more. By default 40 k^2 pairs for k classes, at most
+        Maximum number of constraints, at least 1; there are fewer if the data has no more. By default 40 k^2 pairs for k classes, at most
         1,000,000. With "neighbors" the default is 300,000 comparisons; if there are more, points are drawn at random.
     strategy : {"random", "neighbors"}
         "random" draws half of the pairs within classes, with an equal share for every class and every two classes.
@@ -77,12 +79,12 @@ def constraints_from_labels(
     unlabeled : object
         Label that means "unknown"; None if only missing values do.
     random_state : int, Generator, RandomState or None
-        Seed. The same seed gives the same rows; None gives other rows at every call.
+        Seed. The same seed gives the same constraints; None gives other constraints at every call.
 
     Returns
     -------
     Constraints
-        Rows that name points by their row numbers in X. Pairs come within classes first and have the weight 1. Comparisons have the
+        Constraints that name points by their row numbers in X. Pairs come within classes first and have the weight 1. Comparisons have the
         weight ``1000 / n_constraints``, so that the meaning of a slack weight does not depend on their number.
 
     Raises

@@ -40,7 +40,7 @@ def read_constraints(
     path : path
         .csv or .tsv (also .gz) with a header line, .parquet or .feather; "-" is standard input. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
-        `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a row
+        `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a constraint
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
         `sense` may be left empty for comparisons ("<="), diagonal and trace ("=="). A table without `relation` is one of pairs or
         triplets, as in :meth:`bregmat.Constraints.from_frame`.
@@ -56,7 +56,7 @@ def read_constraints(
     Returns
     -------
     Constraints
-        Rows in the order of the file.
+        Constraints in the order of the file.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _unescaped(name: str) -> str:
 
 
 def write_constraints(path: str | os.PathLike[str], constraints: Constraints) -> None:
-    """Write constraints so that `read_constraints` returns exactly the same; `linear` rows raise `ValueError`.
+    """Write constraints so that `read_constraints` returns exactly the same; `linear` constraints raise `ValueError`.
 
     In files of text, a name of a sample that begins with ``=``, ``+``, ``-`` or ``@`` and is no number gets a quote before it, so
     that a spreadsheet does not evaluate it; `read_constraints` takes it away.

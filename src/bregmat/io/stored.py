@@ -57,9 +57,9 @@ def open_constraints(path: str | os.PathLike) -> "ConstraintFiles":
     ----------
     path : path
         A .parquet file or a folder of them, in the order of their names, with the columns of :func:`read_constraints`; a row group is
-        a shard, or several where it has more than ``block_size`` rows. Or a folder of .npy columns: i, j, ..., bound, sense (1 for
+        a shard, or several where it has more than ``block_size`` constraints. Or a folder of .npy columns: i, j, ..., bound, sense (1 for
         "<=", -1 for ">=", 0 for "=="), weight, which are mapped. Samples are row numbers of the points; without a column `relation`
-        all rows are squared distances.
+        all constraints are squared distances.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     Returns
     -------
     StoredPoints
-        Has a ``shape`` and gives rows by a slice or by ascending numbers.
+        Has a ``shape`` and gives points by a slice or by ascending numbers.
 
     Raises
     ------
@@ -308,7 +308,7 @@ class _ParquetPoints(StoredPoints):
 
 
 class ModelCheckpoint(Checkpoint):
-    """A callback that writes the model so far to a file, every few steps of a run over sharded rows.
+    """A callback that writes the model so far to a file, every few steps of a run over sharded constraints.
 
     If the process dies, :func:`bregmat.load` reads the file. With that model as ``warm_start``, a new run ends at the same matrix.
 

@@ -29,14 +29,14 @@ class Loss(ABC):
 
     @abstractmethod
     def bind(self, rows: WeightedBounds) -> RowLosses:
-        """The losses of rows with these bounds, for values divided by ``rows.scale``; the losses are divided by ``objective_scale``."""
+        """The losses of constraints with these bounds, for values divided by ``rows.scale`` and losses by ``objective_scale``."""
 
 
 class ScalarLoss(Loss):
     """A loss of your own: ``name``, :meth:`cost`, :meth:`slope`, :meth:`at_slope`, and :meth:`slopes` if the slope is bounded.
 
-    All four take value and bound in units of the row's scale (``|b|``, or ``tr(|A| W0)`` if b is 0), for weight 1, elementwise on
-    arrays. This class adds weights, scales, conjugates, senses and hard rows. In a frozen dataclass, fields are settings;
+    All four take value and bound in units of the constraint's scale (``|b|``, or ``tr(|A| W0)`` if b is 0), for weight 1, elementwise on
+    arrays. This class adds weights, scales, conjugates, senses and hard constraints. In a frozen dataclass, fields are settings;
     :func:`bregmat.register` makes the name usable as a string and in files.
 
     Attributes
@@ -44,10 +44,10 @@ class ScalarLoss(Loss):
     name : str
         In snake case.
     is_two_sided : bool
-        Whether a row that holds is pulled to its bound as well, whatever its sense.
+        Whether a constraint that holds is pulled to its bound as well, whatever its sense.
     is_positive : bool
-        Whether the loss is defined for positive values and bounds only. Rows with other bounds get :class:`SquaredHinge`. A value
-        that is not positive and violates its bound costs infinitely much, so ">=" and "==" rows keep their values positive.
+        Whether the loss is defined for positive values and bounds only. Constraints with other bounds get :class:`SquaredHinge`. A value
+        that is not positive and violates its bound costs infinitely much, so ">=" and "==" constraints keep their values positive.
 
     Notes
     -----
@@ -92,14 +92,14 @@ class ScalarLoss(Loss):
         return (self.slope(q + h, c) - self.slope(q - h, c)) / (2.0 * h)
 
     def bind(self, rows: WeightedBounds, scale: np.ndarray | None = None, gamma: np.ndarray | None = None) -> RowLosses:
-        """This loss on the soft rows in its domain, the squared hinge on the other soft rows.
+        """This loss on the soft constraints in its domain, the squared hinge on the other soft constraints.
 
         Parameters
         ----------
         rows : WeightedBounds
-            c rows.
+            c constraints.
         scale, gamma : ndarray, shape (c,), optional
-            Scales, and slack weights, if they are not the units and weights of the rows.
+            Scales, and slack weights, if they are not the units and weights of the constraints.
         """
         hard = np.isinf(rows.gamma)
         able = rows.bound > 0 if self.is_positive else np.ones(len(hard), dtype=bool)
@@ -117,12 +117,12 @@ class ScalarLoss(Loss):
 
     # ------------------------------------------------------------------ of rows: value p, bound b, weight g, scale
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows with values in the domain of the loss.
+        """Sum of the losses of violated constraints with values in the domain of the loss.
 
         Parameters
         ----------
         p, b, g, scale : ndarray, shape (k,)
-            Values, bounds, slack weights, scales of some rows.
+            Values, bounds, slack weights, scales of some constraints.
         """
         return float((g * self.cost(self._inside(p / scale), b / scale)).sum())
 
@@ -132,18 +132,18 @@ class ScalarLoss(Loss):
         Parameters
         ----------
         p, b, g, scale : ndarray, shape (k,)
-            Values, bounds, slack weights, scales of some rows.
+            Values, bounds, slack weights, scales of some constraints.
         """
         q, c = self._inside(p / scale), b / scale
         return g / scale * self.slope(q, c), g / (scale * scale) * self.curvature(q, c)
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Conjugate per row, ``inf`` outside its domain.
+        """Conjugate per constraint, ``inf`` outside its domain.
 
         Parameters
         ----------
         mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some rows.
+            Dual weights, bounds, slack weights, scales of some constraints.
         """
         m, c = mu * scale / g, b / scale
         low, high = self.slopes(c)
@@ -158,7 +158,7 @@ class ScalarLoss(Loss):
         Parameters
         ----------
         mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some rows.
+            Dual weights, bounds, slack weights, scales of some constraints.
         """
         c = b / scale
         q = self.at_slope(mu * scale / g, c)
@@ -184,7 +184,7 @@ class ScalarLoss(Loss):
         Parameters
         ----------
         mu, b, g, scale : ndarray, shape (k,)
-            Dual weights, bounds, slack weights, scales of some rows.
+            Dual weights, bounds, slack weights, scales of some constraints.
         tau : float
             Weight of the barrier.
         """
@@ -201,7 +201,7 @@ class ScalarLoss(Loss):
         Parameters
         ----------
         xi, mu, b, g, scale : ndarray, shape (k,)
-            Relaxed bounds, dual weights, bounds, slack weights, scales of some rows.
+            Relaxed bounds, dual weights, bounds, slack weights, scales of some constraints.
         tau : float
             Weight of the barrier.
         """
@@ -227,8 +227,8 @@ class SquaredHinge(ScalarLoss):
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, SquaredHinge, nearest_kernel
-    >>> rows = Constraints.comparison([0], [1], [0], [2], margin=1.0)  # point 0 is nearer to 1 than to 2, by 1
-    >>> K = nearest_kernel(np.eye(3), rows, loss=SquaredHinge(), slack_weight=1e3).kernel()
+    >>> constraints = Constraints.comparison([0], [1], [0], [2], margin=1.0)  # point 0 is nearer to 1 than to 2, by 1
+    >>> K = nearest_kernel(np.eye(3), constraints, loss=SquaredHinge(), slack_weight=1e3).kernel()
     >>> near, far = K[0, 0] + K[1, 1] - 2 * K[0, 1], K[0, 0] + K[2, 2] - 2 * K[0, 2]
     >>> bool(far - near > 0.99)
     True
@@ -254,7 +254,7 @@ class SquaredHinge(ScalarLoss):
         return np.ones_like(q)
 
     def value(self, p: Any, b: Any, g: Any, scale: Any) -> Any:
-        """Sum of the losses of violated rows."""
+        """Sum of the losses of violated constraints."""
         x = (p - b) / scale
         return 0.5 * float((g * x * x).sum())
 
@@ -264,7 +264,7 @@ class SquaredHinge(ScalarLoss):
         return h * (p - b), h
 
     def conjugate(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
-        """``mu b + (mu scale)^2 / (2 g)`` per row."""
+        """``mu b + (mu scale)^2 / (2 g)`` per constraint."""
         return mu * b + 0.5 * (mu * scale) ** 2 / g
 
     def relaxed(self, mu: Any, b: Any, g: Any, scale: Any) -> Any:
@@ -283,17 +283,17 @@ class SquaredHinge(ScalarLoss):
 
 @dataclass(frozen=True)
 class Squared(SquaredHinge):
-    """``gamma / 2 ((p - b) / scale)^2`` on every soft row *whatever its sense*: regression on given distances.
+    """``gamma / 2 ((p - b) / scale)^2`` on every soft constraint *whatever its sense*: regression on given distances.
 
-    A row that holds is pulled to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` if b is 0, so the weight is
-    dimensionless; ``weight = b^2`` per row gives plain least squares.
+    A constraint that holds is pulled to its bound as well. The scale is ``|b|``, or ``tr(|A| W0)`` if b is 0, so the weight is
+    dimensionless; ``weight = b^2`` per constraint gives plain least squares.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, Squared, nearest_kernel
-    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], "==")  # regression on distances
-    >>> result = nearest_kernel(np.eye(3), rows, loss=Squared(), slack_weight=100.0)
+    >>> constraints = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], "==")  # regression on distances
+    >>> result = nearest_kernel(np.eye(3), constraints, loss=Squared(), slack_weight=100.0)
     >>> print(result.status)
     OPTIMAL
     """
@@ -508,22 +508,22 @@ class DivergenceSlack(Loss):
 class RelativeSlack(Loss):
     """The divergence's own slack of ``p / b`` against 1, ``gamma d(p / b, 1)`` (Kulis 2009, end of section 6.2.1).
 
-    The same relative violation costs the same for bounds of any size, so the learned matrix does not change if a row and its bound
+    The same relative violation costs the same for bounds of any size, so the learned matrix does not change if a constraint and its bound
     are multiplied by a number. Prefer it to the default for von Neumann and Frobenius when bounds differ in size.
 
     Notes
     -----
     The library's divergences are homogeneous, ``d(c p, c b) = c^k d(p, b)``, so this is the own slack with weight ``gamma / b^k``:
     LogDet k = 0 (nothing changes), von Neumann k = 1, Frobenius k = 2. Prior and bounds times c together give the learned matrix
-    times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Rows without an own slack (``b <= 0``)
+    times c if gamma is multiplied by ``c^k`` (with the default, loss=None, if gamma stays). Constraints without an own slack (``b <= 0``)
     keep the relative square of loss=None.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, RelativeSlack, nearest_kernel
-    >>> rows = Constraints.sq_distance(0, 1, 1.0, "<=")
-    >>> print(nearest_kernel(np.eye(2), rows, divergence="vonneumann", loss=RelativeSlack(), slack_weight=1.0).status)
+    >>> constraints = Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> print(nearest_kernel(np.eye(2), constraints, divergence="vonneumann", loss=RelativeSlack(), slack_weight=1.0).status)
     OPTIMAL
     """
 

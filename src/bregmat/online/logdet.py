@@ -40,7 +40,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
 
     In every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, receives y and updates to
 
-        ``A_{t+1} = argmin_A  D_ld(A, A_t) + eta l(A)``,    ``l(A) = (z'Az - y)^2 / 2``
+        ``A_{t+1} = argmin_A D_ld(A, A_t) + eta l(A)``,  ``l(A) = (z'Az - y)^2 / 2``
 
     in closed form, with about d^2 operations. For "at most" and "at least" the loss counts only the violation of the bound. Use it for
     metrics that must follow a stream. If all pairs are available at once, or must hold exactly, use :class:`bregmat.MetricLearner`, which

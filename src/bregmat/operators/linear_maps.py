@@ -73,7 +73,7 @@ class Operator(Protocol):
 
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
         """The vectors ``v_i`` of some rows (numbers of any shape, or a slice), shape (..., r); only if ``is_rank_one``."""
-        raise TypeError(f"{type(self).__name__} has rows that are not outer products.")
+        raise TypeError(f"{type(self).__name__} has constraints that are not outer products.")
 
     def absolute(self) -> Operator:
         """The operator whose values at M >= 0 are at least the sums of the absolute terms of ``<A_i, M>``."""

@@ -85,7 +85,8 @@ class ItmlProblem(IndexedMetric):
 class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     """Information-theoretic metric learning from similar and dissimilar pairs, as in metric-learn.
 
-        minimize over W > 0:   D_logdet(W, W0) + gamma * sum_i d_logdet(p_i, bound_i),    p_i = (x - y)' W (x - y)
+        minimize over W > 0:  D_logdet(W, W0) + gamma * sum_i d_logdet(p_i, bound_i)
+        with p_i = (x - y)' W (x - y), the squared distance of pair i
 
     It is for code that was written for metric-learn, which needs no change. For new code prefer :class:`PairsLearner`, which takes
     triplets, weights and other divergences, and measures its bounds in scaled columns. The differences from metric-learn are listed on
@@ -124,11 +125,11 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
     prior_ : str
         The prior by its name; "given" for an array and for "random".
     result_ : MatrixResult
-        Status, duality gap, violation, dual weights (one per row of ``constraints_``), history.
+        Status, duality gap, violation, dual weights (one per constraint), history.
     constraints_ : Constraints
-        The rows used, between the distinct points of the pairs.
+        The constraints used, between the distinct points of the pairs.
     tuples_used_ : ndarray of int
-        Number of the pair that each row comes from; pairs of identical points have no row.
+        Number of the pair that each constraint comes from; pairs of identical points have no constraint.
     n_iter_, n_features_in_ : int
         Iterations of the solver; number of columns.
     feature_names_in_ : ndarray of str

@@ -38,7 +38,8 @@ from bregmat.typing import (
 class PairsLearner(TupleClassifier, BaseEstimator):
     """Mahalanobis metric nearest to a prior metric, from pairs, triplets or quadruplets of points.
 
-        pairs (a, b)              sq_distance(a, b) <= bounds[0] where y = 1, >= bounds[1] where y = -1
+        pairs (a, b), y = 1       sq_distance(a, b) <= bounds[0]
+        pairs (a, b), y = -1      sq_distance(a, b) >= bounds[1]
         triplets (a, b, c)        sq_distance(a, b) + margin <= sq_distance(a, c)
         quadruplets (a, b, c, d)  sq_distance(a, b) + margin <= sq_distance(c, d)
 
@@ -54,7 +55,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         The prior metric, as in :class:`bregmat.MetricLearner`. "auto" is "variance" (scaled columns) if bounds and margin are
         measured, and "identity" if they are given in the units of the data.
     warm_start : bool
-        Start from the dual of the previous fit when it had as many rows.
+        Start from the dual of the previous fit when it had as many constraints.
     preprocessor : array-like, shape (n, d), or callable, optional
         Maps indices to points, so that tuples may be given by indices: an array of rows (of a pandas data frame also by the names in its
         index), or a function of a 1-dimensional array of indices.
@@ -76,8 +77,8 @@ class PairsLearner(TupleClassifier, BaseEstimator):
 
     Notes
     -----
-    Rows of triplets and quadruplets have the weight ``1000 / (number of rows)``, as the rows of :class:`bregmat.MetricLearner`, so that the
-    meaning of the slack weight does not depend on their number. Pairs have the weight 1, as in the papers.
+    Constraints of triplets and quadruplets have the weight ``1000 / (number of constraints)``, as in :class:`bregmat.MetricLearner`, so
+    that the meaning of the slack weight does not depend on their number. Pairs have the weight 1, as in the papers.
 
     Examples
     --------
@@ -131,7 +132,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             For triplets and quadruplets: squared distance in units of the data, at least 0. By default the median squared distance of
             the near pairs in the prior metric.
         sample_weight : array-like, shape (m,), optional
-            Multiplies the slack weight; positive, dimensionless; ``inf`` makes a row hard.
+            Multiplies the slack weight; positive, dimensionless; ``inf`` makes a constraint hard.
         calibration_params : dict, optional
             For pairs: arguments of :meth:`calibrate_threshold`.
 
@@ -144,7 +145,7 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         ValueError, TypeError
             A parameter or an input is invalid; the message names it.
         SolverError
-            The hard rows contradict each other, or the computation is not finite. No fitted attribute is left.
+            The hard constraints contradict each other, or the computation is not finite. No fitted attribute is left.
 
         Warns
         -----

@@ -171,7 +171,7 @@ class BeforeAndAfter(Display):
         constraints = estimator.constraints_ if constraints is None else constraints
         located, n_dropped = given_constraints(constraints, row_names(X, constraints, sample_id), X.shape[0])
         if located is None:
-            raise ValueError(f"constraints: none of the {n_dropped} rows has all its samples in X.")
+            raise ValueError(f"constraints: none of the {n_dropped} has all its samples in X.")
         return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
 

@@ -70,7 +70,7 @@ class ComparisonDisplay(BeforeAndAfter):
         after : array of shape (n, k)
             The same points after the learned map.
         constraints : Constraints
-            In row numbers; rows other than comparisons are left out.
+            In row numbers; constraints other than comparisons are left out.
         scaled : array or scipy.sparse of shape (n, d), optional
             The points with scaled columns.
         tol : float

@@ -88,7 +88,7 @@ class PairDistanceDisplay(BeforeAndAfter):
         after : array of shape (n, k)
             The same points after the learned map.
         constraints : Constraints
-            In row numbers; rows other than squared distances are left out.
+            In row numbers; constraints other than squared distances are left out.
         tol : float
             As in the class.
         ax : Axes or 2 Axes, optional

@@ -44,11 +44,11 @@ def nnqp(
     upper : float or array-like, shape (n,), optional
         Upper bounds, at least 0, in units of x; inf for none.
     equality : tuple (E, e), optional
-        Shapes (m, n) and (m,) with few rows; or a vector and a number for one row.
+        Shapes (m, n) and (m,) with small m; or a vector and a number for one equation.
     solver : {"auto", "pivoting", "active_set", "multiplicative"} or MultiplicativeUpdates
         "auto" and "pivoting": block principal pivoting and, if A is singular on a free set, coordinate descent followed by an active
         set. "active_set": these two from the start, for solutions with few nonzero variables. "multiplicative": the updates of
-        Sha 2002, which are slow, with at most one equality row (Sha 2007).
+        Sha 2002, which are slow, with at most one equality constraint (Sha 2007).
     tol : float
         Relative duality gap for OPTIMAL; dimensionless. The exact solvers continue to rounding in any case; the updates
         stop there.
@@ -72,7 +72,7 @@ def nnqp(
         of the box, an unknown solver, or sizes at which products would overflow: ``max(A_ii)`` and ``max |b|`` must be 0 or between
         1e-60 and 1e60.
     TypeError
-        Arguments of the wrong type, or "multiplicative" with more than one equality row.
+        Arguments of the wrong type, or "multiplicative" with more than one equality constraint.
 
     Notes
     -----

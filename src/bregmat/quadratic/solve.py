@@ -50,7 +50,9 @@ class Request:
         if name == MultiplicativeUpdates.name:
             updates = updates or MultiplicativeUpdates()
             if len(E) > 1:
-                raise TypeError(f'solver="multiplicative" takes one equality row; got {len(E)}; use solver="auto".')
+                raise TypeError(
+                    f'solver="multiplicative" takes one equality constraint; got {len(E)}; use solver="auto".'
+                )
         check_limits(fewest=1, **limits)
         return cls(name, updates, limits["tol"], limits["max_iter"])
 

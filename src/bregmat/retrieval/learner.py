@@ -38,7 +38,8 @@ from bregmat.typing import RandomState, Table
 class RetrievalLearner(AllOrNothing, BaseEstimator):
     """Linear map for the embeddings of queries and documents, after which the cosine ranks right answers first.
 
-        minimize over W >= 0:   1/2 |W - I|^2 + slack_weight * mean_i -log softmax_j(cos_W(q_i, d_j) / temperature)[right answer of i]
+        minimize over W >= 0:   1/2 |W - I|^2 + slack_weight * mean_i loss_i
+        loss_i = -log softmax_j(cos_W(q_i, d_j) / temperature)[right answer of i]
 
     Use it for semantic search with the vectors of a model that cannot be trained further, if some queries are known with a document
     that answers each: clicks, question and answer, title and text. A few dozen queries suffice, and some of them may be wrong.

@@ -177,10 +177,10 @@ class Column(NDArrayOperatorsMixin):
         return found if dtype is None else found.astype(dtype)
 
     def __repr__(self) -> str:
-        return "<Column: one number for each row, kept with the shards; numpy.asarray fetches them>"
+        return "<Column: one number for each constraint, kept with the shards; numpy.asarray fetches them>"
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a column of sharded rows is kept with the shards and cannot be pickled: take numpy.asarray of it first, or save the "
+            "a column of sharded constraints is kept with the shards and cannot be pickled: take numpy.asarray of it first, or save the "
             "result with bregmat.save, which leaves such columns out."
         )

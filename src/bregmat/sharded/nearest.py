@@ -44,11 +44,11 @@ def nearest_kernel_sharded(prior: Any, constraints: Any, options: Options) -> Ma
     check_integer("block_size", options.block_size, 1)
     if not isinstance(prior, Factor):
         raise TypeError(
-            f"sharded rows need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
+            f"sharded constraints need a kernel prior as its factor, Factor(G0) with G0 (n, r); got {type(prior).__name__}."
         )
     if not options.divergence.is_congruence_invariant:
         raise TypeError(
-            "sharded rows of a kernel need divergence='logdet', which does not depend on the axes of the factor; got "
+            "sharded constraints of a kernel need divergence='logdet', which does not depend on the axes of the factor; got "
             f"{options.divergence.name!r}. nearest_metric takes it, and measures the matrix in place of the kernel."
         )
     return nearest_sharded(prior.G0, constraints, None, options)
@@ -67,12 +67,12 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
     """
     X, space = copied_to_host("X", X)
     if space is not None:
-        raise TypeError(f"X must be in the host's memory where rows are sharded; got a {space.words}.")
+        raise TypeError(f"X must be in the host's memory where constraints are sharded; got a {space.words}.")
     rows = lazy_constraints(constraints)
     check_limits(tol=options.tol, max_iter=options.max_iter, max_seconds=options.max_seconds, callback=options.callback)
     check_integer("block_size", options.block_size, 1)
     if np.ndim(options.slack_weight):
-        raise TypeError("slack_weight must be one number for sharded rows; give each row its own with weight.")
+        raise TypeError("slack_weight must be one number for sharded constraints; give each its own with weight.")
     check_executor(options.executor)
     with computing_on(options.executor):
         coordinates = sharded_coordinates(DaskPoints.of(X) if is_collection(X) else X, prior, options.divergence)
@@ -85,7 +85,7 @@ def nearest_sharded(X: Any, constraints: Any, prior: Any, options: Options) -> M
 def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
     """Coordinates of a metric on dense points; those of :class:`LazyPoints` are not read here."""
     if scipy.sparse.issparse(X):
-        raise TypeError("X must be dense where rows are sharded; got a sparse matrix.")
+        raise TypeError("X must be dense where constraints are sharded; got a sparse matrix.")
     if not isinstance(X, LazyPoints):
         return metric_coordinates(X, prior, divergence)
     one_point = np.ones((1, X.shape[1]))
@@ -117,7 +117,7 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
     points : ndarray, LazyPoints or None
     """
     if not sources:
-        raise ValueError("constraints are empty; give at least one row.")
+        raise ValueError("constraints are empty; give at least one.")
     if executor is None or isinstance(executor, int):
         return LocalShards(settings, sources, points, executor or 1)
     return ClusterShards(settings, sources, points, executor)
@@ -209,11 +209,11 @@ class _Checkpoints:
 def _solve_soft(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
     solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
     if solver.name != SampledNewton.name:
-        raise TypeError(f"sharded rows with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
+        raise TypeError(f"sharded constraints with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
     try:
         solver.check(problem)
     except TypeError as error:
-        raise TypeError(f"sharded rows with slack are solved by mirror_newton alone: {error}") from error
+        raise TypeError(f"sharded constraints with slack are solved by mirror_newton alone: {error}") from error
     watch: Callable[[int, Any], None] | None = None if save is None else save.at_step
     log = RunLog(options.callback, options.max_seconds, problem.record_in_units, watch)
     start = None if options.warm_start is None else _start(problem, options.warm_start)
@@ -227,6 +227,6 @@ def _start(problem: NearestMatrix, before: MatrixResult) -> Iterate:
     fits = problem.divergence.is_congruence_invariant if own is None else own == problem.divergence.name
     if not fits or iterate.F.shape != (problem.r, problem.r):
         raise ValueError(
-            "warm_start is a result of another divergence or of other coordinates; sharded rows start from its matrix."
+            "warm_start is a result of another divergence or of other coordinates; sharded constraints start from its matrix."
         )
     return iterate

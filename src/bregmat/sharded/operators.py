@@ -107,7 +107,9 @@ class ShardedOperator(Operator):
 
     def _refuse(self, *_: Any) -> NoReturn:
         """The driver has no rows: what would return them is refused."""
-        raise TypeError("this solver needs single rows at the driver, and sharded rows stay with their shards.")
+        raise TypeError(
+            "this solver needs single constraints at the driver, and sharded constraints stay with their shards."
+        )
 
     features = sizes = squared_norms = outer = _refuse  # type: ignore[assignment]
 

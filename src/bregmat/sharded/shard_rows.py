@@ -125,6 +125,6 @@ def _refuse_zero_bounds(rows: Constraints, hard: np.ndarray) -> None:
     zero = np.flatnonzero(hard & (rows.bound == 0) & (rows.sense >= 0))
     if len(zero):
         raise ValueError(
-            f"constraint {zero[0]} is hard and has the bound 0, which sharded rows cannot have with this divergence: give it a "
+            f"constraint {zero[0]} is hard and has the bound 0, which sharded constraints cannot have with this divergence: give it a "
             "positive bound or a finite weight, or use divergence='logdet'."
         )

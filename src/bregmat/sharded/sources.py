@@ -22,7 +22,7 @@ class ShardSource(Protocol):
     Attributes
     ----------
     place : str
-        Name of the rows in error messages: a file with its row group, or rows of an argument.
+        Name of the rows in error messages: a file with its row group, or those of an argument.
     count : int
         Number of rows.
     """
@@ -112,7 +112,7 @@ def lazy_constraints(constraints: Any) -> LazyConstraints:
     if is_collection(constraints):
         return DaskConstraints(constraints)
     raise TypeError(
-        "constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense), or rows of "
+        "constraints must be Constraints, such as Constraints.sq_distance(i, j, bound, sense), or those of "
         f"bregmat.io.open_constraints; got {type(constraints).__name__}."
     )
 
@@ -125,7 +125,7 @@ def dense_points(X: Any) -> Any:
         return X
     X = as_points("X", X, look=False)
     if not isinstance(X, np.ndarray):
-        raise TypeError("X must be dense where rows are processed in blocks; got a sparse matrix.")
+        raise TypeError("X must be dense where constraints are processed in blocks; got a sparse matrix.")
     return X
 
 

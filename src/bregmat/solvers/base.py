@@ -16,10 +16,10 @@ from bregmat.objective.divergences import DIVERGENCES
 
 # words for the needs that not every divergence or loss meets, in messages
 WORDS = {
-    "row_projections": "compiled projections onto one row",
+    "row_projections": "compiled projections onto one constraint",
     "keeps_trace": "projections that keep the trace",
     "projection_code": "a compiled projection",
-    "is_smooth": "a finite slack_weight on every row",
+    "is_smooth": "a finite slack_weight on every constraint",
     "is_hard": "hard constraints",
 }
 
@@ -81,7 +81,7 @@ class SolverWithNeeds:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 missing.append(
-                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low)})"
+                    f"positive values at the prior of constraints whose loss is for positive ones ({rows_text(low, 'constraint')})"
                 )
         missing += further
         if missing:

@@ -36,16 +36,16 @@ class CyclicState(ProjectionState):
 
 @dataclass(frozen=True, kw_only=True)
 class CyclicProjection(SolverWithNeeds):
-    """The papers' algorithm: exact Bregman projections onto one row after the other.
+    """The papers' algorithm: exact Bregman projections onto one constraint after the other.
 
     It is the reference for the other solvers. Prefer it to them for a few constraints at a moderate accuracy, or to reproduce the
-    paper. Its convergence is linear and slows down with the number of active rows.
+    paper. Its convergence is linear and slows down with the number of active constraints.
 
     Parameters
     ----------
     corrected : bool
-        Whether multipliers keep their sign (eq. 8). If False, only violated rows are projected onto, and the run ends as soon as
-        all rows hold, in general not at the nearest matrix (Appendix B).
+        Whether multipliers keep their sign (eq. 8). If False, only violated constraints are projected onto, and the run ends as soon as
+        all constraints hold, in general not at the nearest matrix (Appendix B).
     movement_atol, movement_tol : float, optional
         The stopping rule of the paper (section 5.1.4): stop when a sweep changes the multipliers by at most this, as a norm in
         their own units, or relative to their norm. By default only the certificate stops the run.
@@ -59,7 +59,7 @@ class CyclicProjection(SolverWithNeeds):
     Attributes
     ----------
     Result.trace
-        Per sweep: ``skipped`` (rows that were known to hold), ``held`` (rows that were evaluated and held), ``projections``,
+        Per sweep: ``skipped`` (constraints that were known to hold), ``held`` (those that were evaluated and held), ``projections``,
         ``evaluations`` (of the zero finder), ``violation`` (largest relative one met), ``movement`` (length of the change of the
         multipliers), ``drift`` (relative distance of the updated from the rebuilt matrix, nan where not rebuilt).
 
@@ -70,15 +70,15 @@ class CyclicProjection(SolverWithNeeds):
     product of the eigenvectors is dense, O(r^3). The paper counts O(r^2),
     by the fast multipole method, but did not use it either.
 
-    Differences from the paper: rows that held with multiplier 0 are skipped as long as a running bound proves that they hold (LogDet);
-    any symmetric ``A_i`` is taken, as a sum of outer products.
+    Differences from the paper: constraints that held with multiplier 0 are skipped as long as a running bound proves that they hold
+    (LogDet); any symmetric ``A_i`` is taken, as a sum of outer products.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, CyclicProjection, nearest_kernel
-    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], ["<=", ">="])
-    >>> print(nearest_kernel(np.eye(3), rows, solver=CyclicProjection()).status)
+    >>> constraints = Constraints.sq_distance([0, 1], [1, 2], [1.0, 3.0], ["<=", ">="])
+    >>> print(nearest_kernel(np.eye(3), constraints, solver=CyclicProjection()).status)
     OPTIMAL
     """
 
@@ -125,7 +125,7 @@ class CyclicProjection(SolverWithNeeds):
         return problem.offset + matrix.dual_part() - float(problem.losses.conjugate(mu).sum())
 
     def step(self, problem: NearestMatrix, state: CyclicState) -> CyclicState:
-        """One sweep over all rows."""
+        """One sweep over all constraints."""
         matrix, mu = state.matrix.copy(), state.dual.copy()
         sweep = matrix.sweep(mu, state, self)
         sweep["drift"] = np.nan

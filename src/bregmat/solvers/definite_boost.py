@@ -149,11 +149,11 @@ class BoostState(ProjectionState):
 
 @dataclass(frozen=True, kw_only=True)
 class DefiniteBoost(SolverWithNeeds):
-    """Tsuda's algorithm: choose the most violated row, project onto it at a fixed trace, repeat.
+    """Tsuda's algorithm: choose the most violated constraint, project onto it at a fixed trace, repeat.
 
-    For the von Neumann divergence with a trace constraint and hard rows. Prefer it if few of very many rows will be active, or to
+    For the von Neumann divergence with a trace constraint and hard constraints. Prefer it if few of very many will be active, or to
     reproduce the paper. With ``projection="approximate", corrected=False`` it is the algorithm as published. That ends at *a*
-    matrix that meets all rows, in general not at the nearest one (Kulis 2009, Appendix B): its result is FEASIBLE, and the gap
+    matrix that meets all constraints, in general not at the nearest one (Kulis 2009, Appendix B): its result is FEASIBLE, and the gap
     says how far from the optimum it is.
 
     Parameters
@@ -164,37 +164,37 @@ class DefiniteBoost(SolverWithNeeds):
     corrected : bool
         Whether multipliers may shrink again, down to 0 (Kulis 2009, eq. 8); then the limit is the projection.
     order : {"greedy", "cyclic"}
-        The most violated row (with corrections: the row with the largest predicted gain), or one row after the other.
+        The most violated constraint (with corrections: the one with the largest predicted gain), or one after the other.
     spectrum : (float, float), optional
-        Interval that holds the eigenvalues of all ``C_j = +-(A_j - b_j / tau I)``; by default that of each row. With (-1, 1) the
+        Interval that holds the eigenvalues of all ``C_j = +-(A_j - b_j / tau I)``; by default that of each constraint. With (-1, 1) the
         approximate step is that of AdaBoost.
     violation_tol : float
         Relative violation at which a run without corrections ends; dimensionless.
     root_tol : float
         Relative accuracy of an exact projection; dimensionless.
     block : int, optional
-        Steps between two records of the history; by default the number of rows (a cycle). Cyclic order: always a cycle.
+        Steps between two records of the history; by default the number of constraints (a cycle). Cyclic order: always a cycle.
 
     Attributes
     ----------
     Result.trace
-        Per step: ``row``, ``step`` (change of its multiplier), ``log_dual_objective`` (logarithm of tr exp(log W1 - sum gamma_j
-        C_j), W1 the prior at trace one), ``log_bound`` (logarithm of the product of rho(r_t), Theorem 4.1; a step that a correction
-        shortened enters with the bound at its length), ``evaluations`` (of the zero finder).
+        Per step: ``row`` (the number of the constraint), ``step`` (change of its multiplier), ``log_dual_objective`` (logarithm of
+        tr exp(log W1 - sum gamma_j C_j), W1 the prior at trace one), ``log_bound`` (logarithm of the product of rho(r_t), Theorem 4.1; a
+        step that a correction shortened enters with the bound at its length), ``evaluations`` (of the zero finder).
 
     Notes
     -----
     Tsuda 2004, section 4; the exponent is stored as in section 3.2. Eq. 13 is misprinted (right only for
     ``lambda_max = -lambda_min``); here ``alpha = log((1 - r / lambda_min) / (1 - r / lambda_max)) / (lambda_max - lambda_min)``.
-    In addition to the paper, any trace tau, ``>=`` rows (C_j with the other sign) and equalities are taken. A step costs the values
-    of all rows (m r^2 for m terms) and one rank-one eigen-update; rows of higher rank need an eigendecomposition.
+    In addition to the paper, any trace tau, ``>=`` constraints (C_j with the other sign) and equalities are taken. A step costs the values
+    of all constraints (m r^2 for m terms) and one rank-one eigen-update; constraints of higher rank need an eigendecomposition.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, DefiniteBoost, nearest_kernel
-    >>> rows = Constraints.sq_distance([0, 1], [1, 2], [0.3, 0.9], ["<=", ">="]) + Constraints.trace(1.0)
-    >>> result = nearest_kernel(np.eye(3) / 3, rows, divergence="vonneumann", solver=DefiniteBoost())
+    >>> constraints = Constraints.sq_distance([0, 1], [1, 2], [0.3, 0.9], ["<=", ">="]) + Constraints.trace(1.0)
+    >>> result = nearest_kernel(np.eye(3) / 3, constraints, divergence="vonneumann", solver=DefiniteBoost())
     >>> print(result.status)
     OPTIMAL
     """
@@ -226,10 +226,10 @@ class DefiniteBoost(SolverWithNeeds):
         check_integer("DefiniteBoost: block", self.block, 1)
 
     def check(self, problem: NearestMatrix) -> None:  # type: ignore[override]  # callers give the problem alone
-        """Raise ``TypeError`` unless the divergence is von Neumann's, all rows are hard and one of them is the trace."""
+        """Raise ``TypeError`` unless the divergence is von Neumann's, all constraints are hard and one of them is the trace."""
         trace = (
             "the trace of the matrix fixed by a hard equality such as Constraints.trace(1.0) "
-            "(in nearest_metric a trace row is about the kernel of the data)"
+            "(in nearest_metric a trace constraint is about the kernel of the data)"
         )
         super().check(problem, further=[trace] if problem.trace_row is None else [], instead="cyclic_projection")
 
@@ -279,7 +279,7 @@ class DefiniteBoost(SolverWithNeeds):
             j = bad[0]
             raise ValueError(
                 f"DefiniteBoost: spectrum must hold the eigenvalues of every +-(A_j - b_j / tau I); got {self.spectrum}, but they run from "
-                f"{low[j] - b[j]:.6g} to {high[j] - b[j]:.6g} before the sign in {rows_text(bad)}."
+                f"{low[j] - b[j]:.6g} to {high[j] - b[j]:.6g} before the sign in {rows_text(bad, 'constraint')}."
             )
         return below, above
 

@@ -33,7 +33,7 @@ __all__ = ["Verification", "verify"]
 def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     """Recompute all claims of a result from its point and its dual weights alone.
 
-    The code is independent of all solvers and certificates: it decomposes the prior again and writes every row from its formula. It
+    The code is independent of all solvers and certificates: it decomposes the prior again and writes every constraint from its formula. It
     uses the platform's long double if that takes about a second at most, else float64. ``verification.holds`` says whether all
     claims agree, ``verification.problems`` lists those that do not, and ``verification.unchecked`` those that could not be
     recomputed. A claim that is weaker than what is proven holds. A result that is INFEASIBLE or UNBOUNDED claims its proof alone.
@@ -64,19 +64,19 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     Notes
     -----
     The definition of the problem is shared with the solvers: ``phi``, its link and the inverse of the link, the losses, and the
-    rule that assigns losses to rows. A problem of order r with c rows costs about ``60 r^3 + 4 c r^2`` operations. Remembered arguments
-    are not copied: an array that has changed since the call makes the verification fail.
+    rule that assigns losses to constraints. A problem of order r with c constraints costs about ``60 r^3 + 4 c r^2`` operations. Remembered
+    arguments are not copied: an array that has changed since the call makes the verification fail.
 
     Examples
     --------
     >>> import numpy as np
     >>> from bregmat import Constraints, nearest_kernel, verify
-    >>> K, rows = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
-    >>> result = nearest_kernel(K, rows)
+    >>> K, constraints = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
+    >>> result = nearest_kernel(K, constraints)
     >>> found = verify(result)
     >>> print(found.holds, found.status, found.problems)
     True OPTIMAL []
-    >>> verify(result, prior=2 * K, constraints=rows).holds  # another problem than the one that was solved
+    >>> verify(result, prior=2 * K, constraints=constraints).holds  # another problem than the one that was solved
     False
     """
     if X is not None:
@@ -89,7 +89,7 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     found = own_figures(result)
     problem = {name: value for name, value in (arguments or result.call or {}).items() if name not in STEERING}
     if is_for_blocks(None, None, *problem.values()):
-        found.unchecked.append("rows and points that are not in memory are not read: pass them as arrays")
+        found.unchecked.append("constraints and points that are not in memory are not read: pass them as arrays")
         return found
     try:
         with np.errstate(all="ignore"):

@@ -132,7 +132,7 @@ class Verification:
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
 
     def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
-        """Compare values of rows, their violations ``excess / unit`` and the largest violation of hard rows.
+        """Compare values of constraints, their violations ``excess / unit`` and the largest violation of hard constraints.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Verification:
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def check_feasible(self, is_met: bool, text: str) -> bool:
-        """Record a violation of the rows, unless the result is UNKNOWN and does not claim a feasible point; return ``is_met``."""
+        """Record a violation of the constraints, unless the result is UNKNOWN and does not claim a feasible point; return ``is_met``."""
         if not is_met and self.claimed is not Status.UNKNOWN:
             self.problem(text)
         return is_met
@@ -191,10 +191,10 @@ class Verification:
             self.problem(f"objective and bound are {apart:.9g} apart, more than a gap of {result.gap:.9g}")
 
     def named(self, conflict: Any, rows: Iterable[int], n: int) -> None:
-        """Check that the conflict, a set of the n rows, contains all rows of the proof."""
+        """Check that the conflict, a set of the n constraints, contains all constraints of the proof."""
         said = set() if conflict is None else {int(k) for k in np.ravel(conflict)}
         if not set(map(int, rows)) <= said <= set(range(n)):
-            self.problem("the conflict does not name all rows that carry the proof, or rows that do not exist")
+            self.problem("the conflict does not name all constraints that carry the proof, or it names others")
 
     def judge(self, gap: float, is_feasible: bool) -> None:
         """Lower the status to the one that the recomputed gap and violation prove."""
@@ -227,7 +227,7 @@ def own_figures(result: Result) -> Verification:
     if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:
         found.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
     if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
-        found.problem("INFEASIBLE without rows that carry the proof", Status.UNKNOWN)
+        found.problem("INFEASIBLE without constraints that carry the proof", Status.UNKNOWN)
     return found
 
 
@@ -244,7 +244,7 @@ def _consistent(result: Result, found: Verification) -> None:
     if result.status not in _RANK and np.isfinite(gap):
         found.problem(f"{result.status} with a gap of {gap:.3g}: there is no optimal value to be near to")
     if result.status is not Status.INFEASIBLE and result.conflict is not None and len(result.conflict):
-        found.problem(f"{result.status} beside rows that prove that nothing is feasible")
+        found.problem(f"{result.status} beside constraints that prove that nothing is feasible")
     if result.status not in _RANK:
         return
     if not bound < np.inf:
@@ -290,7 +290,7 @@ def with_right_signs(mu: np.ndarray, sense: np.ndarray, found: Verification) -> 
     wrong = sense * mu < 0
     if wrong.any():
         row = np.flatnonzero(wrong)[0]
-        found.problem(f"the dual weight of row {row} has the wrong sign: {mu[row]:.3g}")
+        found.problem(f"the dual weight of constraint {row} has the wrong sign: {mu[row]:.3g}")
     return np.where(wrong, 0, mu)
 
 

@@ -206,7 +206,7 @@ class Recomputation:
             return
         mu = with_right_signs(mu, self.losses.sense, found)
         if result.singular is not None:
-            found.unchecked.append("that only singular matrices meet some rows was not recomputed")
+            found.unchecked.append("that only singular matrices meet some constraints was not recomputed")
         if found.claimed is Status.INFEASIBLE:
             turning, keeps_rank = partial(self._turning, mu), self.divergence.keeps_rank
             self.rows.check_contradiction(mu, self.hard, result.conflict, found, turning, keeps_rank)
@@ -248,13 +248,13 @@ class Recomputation:
         found.compare_span(self.gamma)
         missed = self.hard & ~(excess <= self._allowed(noise))
         row = int(np.argmax(missed))
-        text = f"row {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
+        text = f"constraint {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
         is_feasible = found.check_feasible(not missed.any(), text)
         room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
         vague = np.flatnonzero(self.hard & (noise > CANCELLED * self.unit) & ~(room > 16.0 * noise))
         if len(vague) and found.claimed is not Status.UNKNOWN:
             is_feasible = False
-            found.problem(f"row {vague[0]}: its value is nothing but rounding of what it is made of")
+            found.problem(f"constraint {vague[0]}: its value is nothing but rounding of what it is made of")
         if (off := self.outside()) > 0:
             is_feasible = False
             found.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")

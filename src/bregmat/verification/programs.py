@@ -153,7 +153,7 @@ class Program:
         """Compare all figures of the result."""
         found.precision = precision_text(LONG)
         if len(result.x) != len(self.b) or len(result.equality_dual) != len(self.e):
-            sizes = f"{len(result.x)} variables and {len(result.equality_dual)} rows"
+            sizes = f"{len(result.x)} variables and {len(result.equality_dual)} equations"
             raise ValueError(f"the result has {sizes}; the problem others.")
         if result.direction is not None and found.claimed is not Status.UNBOUNDED:
             found.problem(f"{result.status} beside a direction along which the objective falls without end")
@@ -166,7 +166,7 @@ class Program:
         elif not np.isfinite(x).all() or (x < 0).any() or (x > self.upper).any():
             found.problem("x is outside of its box", Status.UNKNOWN)
         elif not np.isfinite(y).all():
-            found.problem("the multipliers of the rows are not finite", Status.UNKNOWN)
+            found.problem("the multipliers of the equations are not finite", Status.UNKNOWN)
         else:
             self._report_point(result, x, y, found)
 
@@ -232,7 +232,7 @@ class Program:
         missed = np.maximum(missed - 16 * EPS * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
         found.compare("max_violation", worst, HALF_DIGITS)
-        return found.check_feasible(worst <= HALF_DIGITS, f"the rows are missed by {worst:.2g}")
+        return found.check_feasible(worst <= HALF_DIGITS, f"the equations are missed by {worst:.2g}")
 
     def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
@@ -270,13 +270,13 @@ class Program:
         noise = 64 * EPS * (np.abs(y) @ np.abs(self.E))
         unlimited = np.isinf(self.upper)
         if (unlimited & (h > noise)).any():
-            what = "the weighted sum of the rows is positive on a variable without an upper bound"
+            what = "the weighted sum of the equations is positive on a variable without an upper bound"
             found.problem(what, Status.UNKNOWN)
         most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
         least = 64 * EPS * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
         found.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
         if not y @ self.e - most > least:
-            found.problem("the weighted rows do not contradict the box", Status.UNKNOWN)
+            found.problem("the weighted equations do not contradict the box", Status.UNKNOWN)
 
     def _ray(self, direction: np.ndarray | None, found: Verification) -> None:
         """Check a direction of the box along which the objective decreases without limit."""
@@ -290,7 +290,7 @@ class Program:
         if (d < 0).any() or (d[np.isfinite(self.upper)] > 0).any():
             found.problem("the direction leaves the box", Status.UNKNOWN)
         if not flat.all() or not level.all():
-            found.problem("the objective is curved along the direction, or the rows change", Status.UNKNOWN)
+            found.problem("the objective is curved along the direction, or the equations change", Status.UNKNOWN)
         found.figures["slope"] = (np.nan, float(self.b @ d))
         if not self.b @ d < 0:
             found.problem("the objective does not fall along the direction", Status.UNKNOWN)

@@ -159,8 +159,10 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: V
         found.compare("max_violation", worst, HALF_DIGITS)
     elif worst > result.max_violation + HALF_DIGITS:
         found.problem(f"a hard constraint is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
-    found.unchecked.append("values of the rows are those of the result")
+    found.unchecked.append("values of the constraints are those of the result")
     if (zero & (hard | (excess > 0))).any():  # their unit depends on the data, and hard ones may have been eliminated
-        found.unchecked.append("rows with the bound 0 have no unit without the data: the objective was not recomputed")
+        found.unchecked.append(
+            "constraints with the bound 0 have no unit without the data: the objective was not recomputed"
+        )
         return []
     return [loss.cost(p) for loss in losses]

@@ -45,7 +45,7 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
     found.compare_span(program.gamma)
     if result.singular is not None:
-        found.problem("no divergence is infinite at singular matrices here, and singular names rows")
+        found.problem("no divergence is infinite at singular matrices here, and singular names constraints")
     program.report(result, G, found)
 
 
@@ -130,14 +130,14 @@ class _Program:
         """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
         ray = result.ray
         if not is_feasible:
-            found.problem("no matrix is given that meets the rows", Status.UNKNOWN)
+            found.problem("no matrix is given that meets the constraints", Status.UNKNOWN)
         if ray is None or np.shape(ray)[:1] != (len(self.C),) or not np.isfinite(ray).all() or not np.any(ray):
             found.problem("no direction is given in which the objective has no bound", Status.UNKNOWN)
             return
         G = np.asarray(ray).astype(self.real)
         p, noise = self.rows.values(G[self.rows.touched])
         if (excess_of(p, self.constraints.sense) > LEVEL * noise).any():
-            found.problem("rows get worse along the direction", Status.UNKNOWN)
+            found.problem("constraints get worse along the direction", Status.UNKNOWN)
         X = G @ G.T
         if not float((self.C * X).sum()) < -FALLING * float((np.abs(self.C) * np.abs(X)).sum()):
             found.problem("the objective does not fall along the direction", Status.UNKNOWN)

@@ -52,7 +52,7 @@ class Distribution:
         mu, x, on = result.dual.astype(LONG), result.x.astype(LONG), self.prior > 0
         if len(mu) != len(self.b) or len(x) != len(self.prior):
             sizes = f"{len(self.prior)} and {len(self.b)}"
-            raise ValueError(f"the result has {len(x)} entries and {len(mu)} rows; the problem has {sizes}.")
+            raise ValueError(f"the result has {len(x)} entries and {len(mu)} constraints; the problem has {sizes}.")
         mu = with_right_signs(mu, self.sense, found)
         if found.claimed is Status.INFEASIBLE:
             found.named(result.conflict, np.flatnonzero(mu), len(self.b))
@@ -69,7 +69,7 @@ class Distribution:
         if self.total is not None and not abs(x.sum() - self.total) <= 1e-12 * self.total:
             is_feasible = False
             found.problem(f"x sums to {float(x.sum()):.17g}")
-        found.check_feasible(is_feasible, f"a row is missed by {worst:.2g}")
+        found.check_feasible(is_feasible, f"a constraint is missed by {worst:.2g}")
         # KL(x, prior) = sum x log(x / prior) - x + prior
         entropy = np.where(x > 0, x * np.log(np.where(x > 0, x, 1) / np.where(on, self.prior, 1)), 0)
         objective = (entropy - x + self.prior).sum()
@@ -112,7 +112,7 @@ class Distribution:
         else:
             holds = self.total * (v - noise).min() > value + least
         if not holds:
-            found.problem("the dual weights do not separate the rows from all vectors", Status.UNKNOWN)
+            found.problem("the dual weights do not separate the constraints from all vectors", Status.UNKNOWN)
 
 
 @recompute.register

@@ -255,7 +255,7 @@ class WrittenRows:
         S, N = self.adjoint(y), self.adjoint(y, absolute=True)
         share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
         if not is_semidefinite(S + more, N + more, NOISE * rows * EPS + share):
-            found.problem("the weighted sum of the rows is not positive semidefinite", Status.UNKNOWN)
+            found.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
         singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
         if not (total < -NOISE * rows * EPS * size or singular):
             found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)

@@ -288,7 +288,7 @@ def reproduce_command(
     out: Annotated[Path, folder("Where tables, pictures and unfinished runs go.")] = Path("bregmat-reproduction"),
     full: Annotated[bool, flag("The papers' size: hours for some.", "--full")] = False,
     small: Annotated[bool, flag("Seconds each, on bundled data: to see that it works.", "--small")] = False,
-    page: Annotated[File, file("Write a Markdown page of all of them here.")] = None,
+    page: Annotated[File, file("Write a Markdown page here, and one for each paper in a folder of its name.")] = None,
     download: Annotated[bool, flag("Fetch missing data sets, checked by sha256.", "--download")] = False,
     list_names: Annotated[bool, flag("Print the names and stop.", "--list")] = False,
     quiet: Quiet = False,

@@ -62,7 +62,7 @@ def list_experiments() -> None:
 def reproduce_all(
     names: Sequence[str] | None, out: Path, *, size: str, download: bool, page: Path | None, quiet: bool
 ) -> int:
-    """Run the experiments (by default all) or what is left of them, print the tables, write the Markdown page; the exit code.
+    """Run the experiments (by default all) or what is left of them, print the tables, write the Markdown pages; the exit code.
 
     The folder `out` holds tables, pictures and unfinished runs.
     """

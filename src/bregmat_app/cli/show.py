@@ -28,7 +28,7 @@ _FIRST_WORDS = re.compile(r"^(dim|divergence|encoding|eta|loss|missing|prior|sol
 _VALUES = re.compile(r"\b(missing|encoding|strategy)=['\"](\w+)['\"]")
 # Advice on Python objects, and what the command says instead.
 _PHRASES = {
-    "a row of result.conflict": "one of the rows named",
+    "a constraint of result.conflict": "one of the constraints named",
     "raise trace": "raise --trace",
     "download=True": "--download",
     "; scale=False takes C as it is": "",
@@ -61,7 +61,9 @@ def for_labels(text: str, name: str) -> str:
     """Replace `y` in a message of the library by the column of the labels."""
     text = re.sub(r" \(unlabeled=[^)]*\)", "", text)
     text = re.sub(r"\by\[(\d+)\] = ", r"row \1: ", text)
-    text = text.replace("use Constraints.sq_distance(i, j, bound, sense)", "use --constraints with rows sq_distance")
+    text = text.replace(
+        "use Constraints.sq_distance(i, j, bound, sense)", "use --constraints with the relation sq_distance"
+    )
     return for_command(re.sub(r"\by (?=must|holds|gives|contains|should)", f"labels {name!r} ", text, count=1))
 
 

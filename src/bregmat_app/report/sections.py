@@ -152,7 +152,7 @@ def _violations(data: ReportData) -> SimpleNamespace | None:
         cost = " A constraint with slack may be violated at a cost, which is part of the objective."
         lead = (
             f"{broken:,} of {c.n_constraints:,} constraints are violated by more than a relative {TOLERANCE:g}."
-            f"{'' if data.has_hard else cost} The {len(rows)} worst, by row of the constraints:"
+            f"{'' if data.has_hard else cost} The {len(rows)} worst, by number of the constraint:"
         )
     else:
         all_rows = "The constraint is" if c.n_constraints == 1 else f"All {c.n_constraints:,} constraints are"
@@ -178,7 +178,11 @@ def _convergence(data: ReportData) -> SimpleNamespace:
         "The best objective and the best proven lower bound so far; if they are equal, no better matrix exists. "
         "Below, their relative difference"
         + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
-        + (f" The last of {history[-1].stage} passes is drawn; each has its own rows." if history[-1].stage > 1 else "")
+        + (
+            f" The last of {history[-1].stage} passes is drawn; each has its own constraints."
+            if history[-1].stage > 1
+            else ""
+        )
     )
     return _figure("convergence", "Convergence", [svg], caption)
 

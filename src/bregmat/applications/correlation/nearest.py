@@ -103,7 +103,7 @@ def nearest_correlation(
 
     Notes
     -----
-    Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further rows, and the shift ``X = min_eig I + Y`` for a
+    Frobenius: Newton's method of Qi and Sun (2006), with fixed entries as further constraints, and the shift ``X = min_eig I + Y`` for a
     smallest eigenvalue. With fixed entries and at most 4000 free ones, 25 such steps are followed by an interior-point method in
     the free entries, if the problem is not solved by then. Von Neumann: Newton's method with another link. LogDet: Newton's method
     with the Hessian ``X o X``, and after 8 steps the interior-point method of :func:`bregmat.nearest_kernel`, unless Newton's method

@@ -31,13 +31,13 @@ class SemidefiniteResult(MatrixResult):
     Attributes
     ----------
     objective, dual_bound : float
-        ``tr(C X)`` plus the losses of soft rows, and the proven lower bound: ``-b . dual`` where all rows are hard, since
+        ``tr(C X)`` plus the losses of soft constraints, and the proven lower bound: ``-b . dual`` where all constraints are hard, since
         ``C + sum_i dual_i A_i`` is positive semidefinite.
     unit : float
         Unit of the gap: the objective, or a thousandth of the norm of C times the largest ``|b_i| / |A_i|`` if that is larger.
-        ``|A_i|`` is the sum of the norms of the terms of a row.
+        ``|A_i|`` is the sum of the norms of the terms of a constraint.
     ray : ndarray, shape (n, k), or None
-        The proof of UNBOUNDED: ``X + t ray ray'`` meets the rows for every t >= 0, and ``tr(C ray ray') < 0``.
+        The proof of UNBOUNDED: ``X + t ray ray'`` meets the constraints for every t >= 0, and ``tr(C ray ray') < 0``.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def semidefinite_program(
 ) -> SemidefiniteResult:
     """Minimise a linear objective over positive semidefinite matrices under constraints.
 
-    ``minimize tr(C X)`` over ``X >= 0`` that meet the rows. The solution is the limit of LogDet-regularised programs (Kulis 2009,
+    ``minimize tr(C X)`` over ``X >= 0`` that meet the constraints. The solution is the limit of LogDet-regularised programs (Kulis 2009,
     section 6.4). Use it for relaxations such as max-cut and Lovasz theta, with matrices of a few hundred rows and up to a few thousand
     constraints, if the proof of the bound matters. :func:`nearest_kernel` finds the matrix nearest to a prior instead.
 
@@ -75,9 +75,9 @@ def semidefinite_program(
     C : array-like or scipy.sparse, shape (n, n)
         Symmetric. To maximise ``tr(C X)``, pass ``-C``.
     constraints : Constraints
-        Rows on samples 0 ... n-1.
+        Constraints on samples 0 ... n-1.
     slack_weight : float or array-like, shape (c,)
-        Weight gamma of a violated row, times the weight of the row; positive; inf makes the row hard. A soft row costs the squared hinge
+        Weight gamma of a violated constraint, times its own weight; positive; inf makes it hard. A soft constraint costs the squared hinge
         ``gamma / 2 (excess / |bound|)^2`` in the units of the objective; an excess over the bound 0 is taken over ``tr |A_i|``.
     tol : float
         Relative duality gap at which the result is called optimal.
@@ -91,7 +91,7 @@ def semidefinite_program(
     Returns
     -------
     SemidefiniteResult
-        INFEASIBLE and UNBOUNDED are proven: by the rows in ``conflict`` with the weights in ``dual``, and by ``ray``.
+        INFEASIBLE and UNBOUNDED are proven: by the constraints in ``conflict`` with the weights in ``dual``, and by ``ray``.
 
     Raises
     ------
@@ -101,11 +101,11 @@ def semidefinite_program(
     Notes
     -----
     Primal-dual Newton steps in the scaling of Nesterov and Todd. A step costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations and
-    ``c^2`` numbers of memory, for c rows of a few terms each. The lower bound is computed from the dual weights alone. If the slack
-    ``C + sum_i dual_i A_i`` has a negative eigenvalue and semidefinite rows bound the trace, such as a given diagonal, the weights of
-    these rows are raised until it has none. Otherwise nothing is proven by a negative eigenvalue that is more than rounding of the
+    ``c^2`` numbers of memory, for c constraints of a few terms each. The lower bound is computed from the dual weights alone. If the slack
+    ``C + sum_i dual_i A_i`` has a negative eigenvalue and semidefinite constraints bound the trace, such as a given diagonal, their weights
+    are raised until it has none. Otherwise nothing is proven by a negative eigenvalue that is more than rounding of the
     entries; what rounding costs at matrices of a trace up to 1e4 times the largest ``|b_i| / |A_i|`` is subtracted from the bound. Along
-    ``ray``, rows are 0 up to 16 roundings of their terms.
+    ``ray``, constraints are 0 up to 16 roundings of their terms.
 
     Examples
     --------

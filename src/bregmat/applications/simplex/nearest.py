@@ -35,8 +35,8 @@ class DistributionResult(Result):
     ----------
     x : ndarray, shape (n,)
     dual, values, violation : ndarray, shape (c,)
-        Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation of each row: over ``|b|``, or if b = 0
-        over the size of the row at the prior. For INFEASIBLE, ``dual`` is the proof.
+        Signed dual weight (>= 0 for "<=", <= 0 for ">="), value ``A x`` and relative violation of each constraint: over ``|b|``,
+        or if b = 0 over the size of the constraint at the prior. For INFEASIBLE, ``dual`` is the proof.
     objective, dual_bound : float
         KL(x, prior) and its proven lower bound.
     max_violation : float
@@ -84,14 +84,14 @@ def nearest_distribution(
         At least 0; it need not sum to ``total``. Zeros stay zero.
     A : array-like or scipy.sparse, shape (c, n)
     b : float or array-like, shape (c,)
-        Right-hand sides, in the units of the rows.
+        Right-hand sides, in the units of the constraints.
     sense : str or sequence of str
-        "<=", ">=" or "==", one for all rows or one per row.
+        "<=", ">=" or "==", one for all constraints or one per constraint.
     total : float or None
         The sum of x; None leaves it free.
     solver : {"auto", "dual_newton", "cyclic_projection"} or object
         "auto" is the dual Newton method; of its settings only ``proximal`` is used. ``CyclicProjection(...)`` is the paper's method,
-        which projects onto one row at a time; its settings are those for matrices.
+        which projects onto one constraint at a time; its settings are those for matrices.
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
@@ -113,7 +113,7 @@ def nearest_distribution(
 
     Notes
     -----
-    A Newton step costs one Gram matrix of the active rows, n c_active^2 operations. Projections with dual corrections converge to
+    A Newton step costs one Gram matrix of the active constraints, n c_active^2 operations. Projections with dual corrections converge to
     the optimum. Without them they end at a feasible point, and the gap says how far it is from the optimum.
 
     Examples

@@ -104,7 +104,7 @@ def unfold(
     -----
     Points that are repeated, up to rounding, are joined: they have the same row of the factor. ``K = N M N'`` with an orthonormal basis
     N of the vectors that are the same at joined points and whose entries sum to 0, so that no constraint is needed to centre K. Each of
-    the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c rows, two for each pair of neighbours.
+    the 20 to 50 steps costs about ``40 n^3 + c^2 (c + 6 n) / 3`` operations for c constraints, two for each pair of neighbours.
 
     Examples
     --------
