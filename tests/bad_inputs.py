@@ -1197,7 +1197,7 @@ COMMANDS = {
             "--host": {"nonsense": "nonsense"},
             "--port": COUNTS | {"65536": "{}"},
         },
-        free=("--demo", "--resume", "--no-browser", "--unlabeled"),
+        free=("--demo", "--resume", "--no-browser", "--unlabeled", "--classes"),
     ),
     "retrieve": Command(
         ["points.csv", "points.csv"],

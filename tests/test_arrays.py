@@ -321,7 +321,7 @@ def test_what_works_on_the_host_alone_says_so():
     X, C = soft_problem()
     y = np.arange(len(X)) % 2
     with pytest.raises(
-        TypeError, match="X must be in the host's memory where rows are sharded; got a array_api_strict array"
+        TypeError, match="X must be in the host's memory where constraints are sharded; got a array_api_strict array"
     ):
         nearest_metric(on_strict(X), C, slack_weight=1.0, block_size=500)
     for estimator in (KernelLearner(), MarginSVC()):

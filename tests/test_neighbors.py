@@ -508,5 +508,5 @@ def test_identical_points_leave_the_prior_and_a_warning(strategy, options):
     with pytest.warns(UserWarning, match="Only the constraints given are learned from"):
         given = Constraints.sq_distance(0, 20, 0.5, "==")
         learner = MetricLearner(strategy=strategy, prior="identity", slack_weight=np.inf)
-        learner.fit(np.vstack([X, np.zeros((1, 3))]), np.append(y, -1), constraints=given)
+        learner.fit(np.vstack([X, np.zeros((1, 3))]), np.append(1 + y, -1), constraints=given)
     assert learner.constraints_.n_constraints == 1

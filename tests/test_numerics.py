@@ -160,7 +160,7 @@ def test_values_below_the_rounding_of_their_points_are_refused_by_name(divergenc
     assert exact_sq_distance(*times) == Fraction(1, 64)
     near = Constraints.sq_distance(0, 1, 0.001, "<=")
     with pytest.raises(
-        ValueError, match=r"constraint row 0: .* has the value 0.0156 at the prior.* Centre the columns"
+        ValueError, match=r"constraint 0: .* has the value 0.0156 at the prior.* Centre the columns"
     ):
         nearest_metric(times, near, divergence=divergence)
     centred = nearest_metric(times - times[0], near, divergence=divergence)
@@ -169,9 +169,9 @@ def test_values_below_the_rounding_of_their_points_are_refused_by_name(divergenc
     lengths = np.array([[1e8], [1e-8]])  # the inner product is 1
     for bound, sense in ((2.0, ">="), (0.5, "<=")):
         row = Constraints.similarity(0, 1, bound, sense)
-        with pytest.raises(ValueError, match="constraint row 0: .* has the value 1 at the prior"):
+        with pytest.raises(ValueError, match="constraint 0: .* has the value 1 at the prior"):
             nearest_metric(lengths, row, divergence=divergence)
-        with pytest.raises(ValueError, match="constraint row 0: .* has the value 1 at the prior"):
+        with pytest.raises(ValueError, match="constraint 0: .* has the value 1 at the prior"):
             nearest_kernel(Factor(lengths), row, divergence=divergence)
 
 

@@ -182,7 +182,7 @@ def test_displays_of_a_fold_leave_out_absent_samples(wine):
     assert len(pairs.bound) == 1
     frame = pd.DataFrame(X[fold], index=names[fold])
     assert len(PairDistanceDisplay.from_data(frame, X[fold], given.locate(names[fold])[0]).bound) == 1
-    with pytest.raises(ValueError, match="none of the 3 rows has all its samples in X"):
+    with pytest.raises(ValueError, match="none of the 3 has all its samples in X"):
         PairDistanceDisplay.from_estimator(learner, X[100:], sample_id=names[100:])
 
 

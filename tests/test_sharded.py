@@ -294,7 +294,7 @@ def columns_only(tmp_path):
 
 FAULTS = {
     "bound": (1700, np.nan, "1.parquet, row group 0: row 200: the bound is not finite"),
-    "i": (2100, 999, "1.parquet, row group 1: .* 999 .* row 100"),
+    "i": (2100, 999, "1.parquet, row group 1: .* 999 .* constraint 100"),
     "j": (3, -4, "0.parquet, row group 0: row 3: column 'j' must hold row numbers from 0 on; got -4"),
     "sense": (2999, "<", "1.parquet, row group 2: row 499: the sense"),
     "relation": (10, "nonsense", "0.parquet, row group 0: row 10: unknown relation 'nonsense'"),

@@ -377,7 +377,6 @@ def categories(rng, repeats=False):
     y[:4] = [0, 0, 1, 1]
     options = {
         "strategy": str(rng.choice(["neighbors", "random"])),
-        "form": str(rng.choice(["comparison", "sq_distance"])),
         "divergence": str(rng.choice(["logdet", "vonneumann"])),
     }
     if rng.random() < 0.3 and n > 4:  # labels of two classes are left
