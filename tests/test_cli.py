@@ -149,13 +149,12 @@ def test_where_learning_gains_nothing_it_says_so(bregmat, tmp_path):
 
 @pytest.mark.usefixtures("unrendered")
 def test_that_fewer_constraints_are_met_is_explained(bregmat, tmp_path):
-    """Labels that have nothing to do with the features: the rows cost less, and fewer of them hold."""
-    X = np.random.default_rng(0).standard_normal((60, 4)) * [0.3, 3.0, 3.0, 3.0]
-    X[30:, 0] += 1.0
-    words = {"kind": np.random.default_rng(0).permutation(np.repeat(["yes", "no", "so"], 20))}
-    write_points(tmp_path / "odd.csv", X, names=list("abcd"), columns=words)
-    options = ("--strategy", "random", "--folds", "0", "--report", "r.html")
-    done = bregmat("learn", "odd.csv", "--labels", "kind", *options)
+    """Forty pairs are far enough apart, and ten others should be a sixth of their distance: the compromise breaks the forty."""
+    write_points(tmp_path / "line.csv", np.arange(60.0)[:, None] + 0.5, names=["place"], columns={})
+    i, j = np.arange(40), np.arange(10)
+    rows = Constraints.sq_distance(i, i + 1, 0.9, ">=") + Constraints.sq_distance(j, j + 6, 1.0, "<=")
+    write_constraints(tmp_path / "pairs.csv", rows)
+    done = bregmat("learn", "line.csv", "--constraints", "pairs.csv", "--report", "r.html")
     assert done.exit_code == 0, done.output
     after, before, price, now = re.search(
         r"fewer soft constraints are met after learning \(([\d,]+)\) than before it \(([\d,]+)\): they ask for more than any metric can "
