@@ -16,6 +16,8 @@ from test_label import TOPICS, sentences
 
 pytestmark = pytest.mark.slow
 
+VISIBLE = "return document.body?.innerText ?? ''"  # empty while the page is loading
+
 
 class Labeller:
     """Reads the page as it is displayed, and judges a point by its name and its text."""
@@ -24,7 +26,7 @@ class Labeller:
         self.browser, self.judge = browser, judge
 
     def seen(self):
-        return self.browser.execute_script("return document.body.innerText")
+        return self.browser.execute_script(VISIBLE)
 
     def question(self):
         """The lines about the point, and the key of each class that is offered by its name."""
@@ -83,7 +85,7 @@ def test_digits_by_what_is_seen(own_demo, browser, tmp_path):
         return words[DIGITS[int(name.removeprefix("digit "))]]
 
     browser.get(own_demo.link)
-    wait(browser, lambda: "Are these the same?" in browser.execute_script("return document.body.innerText"), "the page")
+    wait(browser, lambda: "Are these the same?" in browser.execute_script(VISIBLE), "the page")
     labeller = Labeller(browser, lambda lines: word(lines[0]))  # the first line is the name below the picture
     labeller.until_told_to_stop(100)
     rows = labeller.labels(tmp_path / "downloads")
@@ -101,7 +103,7 @@ def test_texts_without_numbers_by_what_is_seen(browser, tmp_path, rng):
     page = Page(tmp_path, "texts.csv", "--text", "text", "--classes", "music,kitchen")
     try:
         browser.get(page.link)
-        wait(browser, lambda: "Which group" in browser.execute_script("return document.body.innerText"), "the page")
+        wait(browser, lambda: "Which group" in browser.execute_script(VISIBLE), "the page")
         labeller = Labeller(
             browser, lambda lines: next(topic_of[word] for word in lines[1].split() if word in topic_of)
         )

@@ -159,9 +159,7 @@ def test_values_below_the_rounding_of_their_points_are_refused_by_name(divergenc
     times = np.array([[1.7e12], [1.7e12 + 0.125]])  # .0156 apart, which is not 0 and not at most .001
     assert exact_sq_distance(*times) == Fraction(1, 64)
     near = Constraints.sq_distance(0, 1, 0.001, "<=")
-    with pytest.raises(
-        ValueError, match=r"constraint 0: .* has the value 0.0156 at the prior.* Centre the columns"
-    ):
+    with pytest.raises(ValueError, match=r"constraint 0: .* has the value 0.0156 at the prior.* Centre the columns"):
         nearest_metric(times, near, divergence=divergence)
     centred = nearest_metric(times - times[0], near, divergence=divergence)
     assert centred.status == "OPTIMAL" and centred.values == pytest.approx([0.001], rel=1e-2)

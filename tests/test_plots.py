@@ -184,6 +184,9 @@ def test_displays_of_a_fold_leave_out_absent_samples(wine):
     assert len(PairDistanceDisplay.from_data(frame, X[fold], given.locate(names[fold])[0]).bound) == 1
     with pytest.raises(ValueError, match="none of the 3 has all its samples in X"):
         PairDistanceDisplay.from_estimator(learner, X[100:], sample_id=names[100:])
+    without = MetricLearner(strategy="softmax", prior="variance").fit(X, np.arange(len(X)) % 2)
+    with pytest.raises(ValueError, match="learned from labels without constraints"):
+        PairDistanceDisplay.from_estimator(without, X)
 
 
 def test_convergence_of_a_kernel_with_hard_constraints(rng):

@@ -162,13 +162,17 @@ class BeforeAndAfter(Display):
         Raises
         ------
         ValueError
-            If no constraint has all its points in `X`.
+            If no constraint has all its points in `X`, or if the estimator has no constraints and none are given.
         """
         from bregmat.base.points import row_names
         from bregmat.estimators.given import given_constraints  # imported here: plots of plain data load less
 
         X = X if hasattr(X, "shape") else np.asarray(X)
         constraints = estimator.constraints_ if constraints is None else constraints
+        if constraints is None:
+            raise ValueError(
+                "the estimator learned from labels without constraints (strategy='softmax'): pass constraints."
+            )
         located, n_dropped = given_constraints(constraints, row_names(X, constraints, sample_id), X.shape[0])
         if located is None:
             raise ValueError(f"constraints: none of the {n_dropped} has all its samples in X.")

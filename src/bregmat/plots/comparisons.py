@@ -45,7 +45,7 @@ class ComparisonDisplay(BeforeAndAfter):
     >>> from bregmat import MetricLearner
     >>> from bregmat.plots import ComparisonDisplay
     >>> X, y = load_wine(return_X_y=True)
-    >>> display = ComparisonDisplay.from_estimator(MetricLearner(random_state=0).fit(X, y), X)
+    >>> display = ComparisonDisplay.from_estimator(MetricLearner(strategy="neighbors").fit(X, y), X)
     >>> display.ordered_["learned"] > display.ordered_["as given"]
     True
     >>> plt.close("all")
