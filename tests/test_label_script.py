@@ -39,14 +39,22 @@ class Labeller:
         named = re.findall(r"^([0-9a-z]) (.+)\n(?:\d+ given|\d+, nearest|none given)$", offered, re.MULTILINE)
         return lines[:buttons], {name: key for key, name in named}
 
+    def judged(self):
+        """The class of the point, and the key of each class that is offered; None while the question is being drawn."""
+        try:
+            about, offered = self.question()
+            return self.judge(about), offered
+        except (AttributeError, IndexError, KeyError, StopIteration):
+            return None
+
     def n_answers(self):
         return int(re.search(r"^(\d+) answers?$", self.seen(), re.MULTILINE)[1])
 
     def answer(self):
         """By the key of the class, or by its name if that is not offered yet."""
+        wait(self.browser, lambda: self.judged() is not None, "the whole question")
         before = self.n_answers(), self.question()[0]
-        about, offered = self.question()
-        name = self.judge(about)
+        name, offered = self.judged()
         if name in offered:
             press(self.browser, offered[name])
         else:
