@@ -929,7 +929,16 @@ def test_transform_without_the_columns(bregmat, model, tmp_path, names, message)
 def test_inspect(bregmat, model):
     done = bregmat("inspect", model)
     assert done.exit_code == 0, done.output
-    for text in ("MetricLearner", "points.csv", "a, b, c, d", "slack_weight", "OPTIMAL", "relative gap", "eigenvalues"):
+    for text in (
+        "MetricLearner",
+        "points.csv",
+        "a, b, c, d",
+        "in use",
+        "strategy neighbors",
+        "OPTIMAL",
+        "relative gap",
+        "eigenvalues",
+    ):
         assert text in done.stdout
     again = " ".join(done.stdout.split())
     for text in (

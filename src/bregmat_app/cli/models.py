@@ -111,6 +111,10 @@ def tables_about(model: Path) -> list[Table | str]:
         rows.append(("features", listed(info.get("feature_names") or [f"{learner.n_features_in_} without names"])))
     asked = learner.get_params(deep=not is_online) if hasattr(learner, "get_params") else {}
     rows += [(name, value) for name, value in asked.items() if value is not None and name != "callback"]
+    if hasattr(learner, "strategy_"):
+        chosen = {name: getattr(learner, f"{name}_", None) for name in ("prior", "strategy", "slack_weight", "metric")}
+        words = [f"{name} {value}" for name, value in chosen.items() if value is not None]
+        rows.append(("in use", ", ".join(words) if learner.strategy_ else "the prior: nothing was gained by learning"))
     if is_online:
         rows.append(("total loss", f"{learner.cumulative_loss_:.10g}"))
         if isinstance(learner, MatrixExponentiatedGradient) and learner.n_seen_:
