@@ -48,16 +48,15 @@ def noisy_components(rng, n=240, apart=6.0):
 
 
 # ---------------------------------------------------------------- rows and folds
-def test_rows_are_drawn_at_random_and_in_whole_classes_if_these_are_small(rng, monkeypatch):
-    monkeypatch.setattr(selection, "MOST_COMPARED", 150)
+def test_rows_are_drawn_at_random_and_in_whole_classes_if_these_are_small(rng):
     alternating = LabelGroups(np.arange(600) % 2)
-    rows = drawn_rows(alternating, rng)
+    rows = drawn_rows(alternating, rng, 150)
     assert len(rows) == 150 and 50 < (rows % 2).sum() < 100  # evenly spaced rows would be of one class
     few = LabelGroups(np.arange(600) // 3)
-    rows = drawn_rows(few, rng)
+    rows = drawn_rows(few, rng, 150)
     assert 147 <= len(rows) <= 150 and np.all(np.bincount(few.codes[rows])[np.unique(few.codes[rows])] == 3)
     unknown = LabelGroups(np.where(np.arange(100) % 2, 0, -1))
-    assert np.array_equal(drawn_rows(unknown, rng), np.arange(1, 100, 2))
+    assert np.array_equal(drawn_rows(unknown, rng, 150), np.arange(1, 100, 2))
 
 
 def test_folds_are_stratified(rng):

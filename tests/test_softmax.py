@@ -1,5 +1,6 @@
 """The softmax loss over groups of scores: derivatives, conjugate, bound, Newton's method, hard inputs."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, xlogy
 from sklearn.datasets import load_wine
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
 
 from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Status, load, save, verify
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
@@ -574,6 +576,50 @@ def test_softmax_of_sparse_rows_with_many_columns(rng, prior):
     U, s, _ = np.linalg.svd(Z, full_matrices=False)
     small = MetricLearner(strategy="softmax", prior="identity", tol=1e-6).fit(U * s, y)
     assert cdist(*2 * [learner.transform(X)]) == pytest.approx(cdist(*2 * [small.transform(U * s)]), rel=1e-3, abs=1e-6)
+
+
+def test_softmax_of_small_classes_in_many_rows_draws_whole_classes(rng, monkeypatch):
+    monkeypatch.setattr(softmax_strategy, "MOST_POINTS", 60)
+    y = rng.permutation(np.repeat(np.arange(100), 2))
+    learner = MetricLearner(strategy="softmax", prior="identity", random_state=0).fit(rng.normal(size=(200, 3)), y)
+    assert learner.result_.dual.shape == (60, 60)  # every drawn row has its right answer
+
+
+@pytest.mark.parametrize("shift", [1e4, 1e7])
+def test_softmax_of_rows_far_from_the_origin(wine, shift):
+    X, y = StandardScaler().fit_transform(wine[0]), wine[1]
+    options = {"strategy": "softmax", "prior": "identity", "slack_weight": 1.0, "tol": 1e-6}
+    near = MetricLearner(**options).fit(X, y)
+    far = MetricLearner(**options).fit(X + shift, y)
+    assert far.result_.status is Status.OPTIMAL
+    assert far.result_.objective == pytest.approx(near.result_.objective, rel=1e-6)
+
+
+def test_a_large_constant_column_makes_no_cosines(wine):
+    X = StandardScaler().fit_transform(wine[0])
+    assert not softmax_strategy.has_unit_rows(np.column_stack([X, np.full(len(X), 1e3)]))
+    assert softmax_strategy.has_unit_rows(X / np.linalg.norm(X, axis=1, keepdims=True))
+    assert not softmax_strategy.has_unit_rows(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_huge_weights_end(wine, divergence):
+    X, y = StandardScaler().fit_transform(wine[0]), wine[1]
+    learner = MetricLearner(divergence, strategy="softmax", prior="identity", slack_weight=1e14, max_iter=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = learner.fit(X, y).result_
+    assert result.status in (Status.UNKNOWN, Status.FEASIBLE, Status.OPTIMAL) and result.dual_bound <= result.objective
+
+
+def test_softmax_without_labels_learns_from_constraints(wine):
+    X, y = wine
+    rows = Constraints.sq_distance([0, 1], [2, 4], 1.0, "<=")
+    assert MetricLearner(strategy="softmax").fit(X, constraints=rows).constraints_.n_constraints == 2
+    with pytest.raises(ValueError, match="no constraint is left"):
+        MetricLearner(strategy="softmax", n_constraints=0).fit(X, y)
+    with pytest.raises(ValueError, match="slack_weight must be finite"):
+        MetricLearner(strategy="softmax", slack_weight=np.inf).fit(X, y)
 
 
 def test_softmax_learner_with_logdet(wine):

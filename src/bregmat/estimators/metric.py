@@ -165,23 +165,26 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         optimised instead, and the metric is learned again in its range ("logdet" and "vonneumann", up to 2,000 features; see
         :func:`bregmat.from_labels.dimension.few_components`). With other strategies the components of largest variance are kept.
     slack_weight : "auto" or float
-        Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold. "auto"
-        is chosen on held-out rows. With "neighbors", the chosen value grows in proportion to the number of rows above 500, at most five
-        times, unless classes are small (:func:`bregmat.estimators.selection.growth`). With given constraints it is 1 before this growth.
+        Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold (not with
+        "softmax"). "auto" is chosen on held-out rows. With "neighbors" and "softmax" the chosen value is multiplied by n / 500 for n
+        labelled rows, but by no less than 1 and no more than 5; with "neighbors" by less if classes are small
+        (:func:`bregmat.estimators.selection.growth`). With given constraints it is 1.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
         distances that satisfy their bound strictly.
-    strategy : {"auto", "neighbors", "softmax", "random"}
+    strategy : {"auto", "neighbors", "softmax", "random", None}
         How labels are learned from. "neighbors" asks that the nearest points of the same class are nearer than the nearest points of other
         classes; y may hold classes, real numbers, or sets of labels as 0 and 1, shape (n, n_labels). "softmax" takes classes. It minimises,
-        beside the divergence, 100 ``slack_weight`` times the mean over the rows i of the mean over the other rows j of the class of i of
-        ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior; with the metric "cosine" of ``-log
-        softmax_j(cos_ij / 0.1)``. It has no constraints, and of more than 2,000 rows it draws as many. "random" bounds the squared
-        distances of random pairs, half of them within classes, by the 5th and the 95th percentile of the squared distances in the prior
-        metric (see :func:`bregmat.constraints_from_labels`). "auto" compares "neighbors", "softmax" (up to 5,000
-        rows) and not learning (None) on held-out rows, together with the prior and the slack weight. If not learning is best, the result is
-        the prior, and a warning says so. With given constraints nothing is compared.
+        beside the divergence, 100 ``slack_weight`` times the mean over the rows i, weighted by ``sample_weight``, of the mean over the
+        other rows j of the class of i of ``-log softmax_j(-p_ij / T)``, where T is a tenth of the median squared distance in the prior;
+        with the metric "cosine" of ``-log softmax_j(cos_ij / 0.1)``. It uses no constraints. If more than 2,000 rows are labelled, it
+        learns from 2,000 that are drawn at random, in whole classes if these are small. "random" bounds the squared distances of random
+        pairs, half of them within classes, by the 5th and the 95th percentile of the squared distances in the prior metric (see
+        :func:`bregmat.constraints_from_labels`). With None nothing is learned: the metric is the prior. "auto" compares "neighbors",
+        "softmax" (up to 5,000 rows, and only without a divergence, a loss or a solver of yours) and None on held-out rows, together with
+        the prior and the slack weight. If not learning is best, the result is the prior, and a warning says so. With given constraints
+        nothing is compared.
     n_neighbors, n_impostors : int
         With "neighbors": number of neighbours of the same class and of other classes that each point is compared with.
     n_constraints : int, optional
@@ -203,8 +206,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
     metric : {"auto", "euclidean", "cosine"}
         How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
-        by cosine, and "softmax" learns from cosines, linearised at the prior. "auto" is "cosine" if there are labels and all rows of X have
-        one length, as embeddings often have, or are 0; with 200 columns or more, cosines are also among the candidates that are compared.
+        by cosine, and "softmax" learns from cosines. They are linearised at the prior and, unless the prior is "within", up to two times
+        more at the solution. "auto" is "cosine" if there are labels and all rows of X that are not 0 have one length, as embeddings often
+        have. For other rows of 200 to 2,000 columns, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -226,7 +230,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     components_ : ndarray, shape (r, d)
         The learned map: ``transform(X)`` is ``X @ components_.T``. If d is large, it is computed at the first access. The rows are ordered
         by the variance of the mapped training data, largest first; for more than 2,000 features only if ``n_components`` is given.
-        ``n_components`` describes the order with "neighbors". With the metric "cosine", ``transform`` also divides by lengths.
+        ``n_components`` describes the order with "neighbors". With "softmax" the metric may be of lower rank, with fewer rows than asked
+        for. With the metric "cosine", ``transform`` also divides by lengths.
     constraints_ : Constraints or None
         The constraints used, drawn and given; None with "softmax". Samples are named by ``sample_id`` if it was given, otherwise by row
         numbers of X.
@@ -390,6 +395,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             )
         if not isinstance(task.labels, LabelGroups):
             raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
+        if self.slack_weight == np.inf:
+            raise ValueError('slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.')
         for name, usual in (("loss", (None,)), ("solver", ("auto",))):
             value: Any = getattr(self, name)
             if value not in usual:
@@ -398,6 +405,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _may_use_softmax(self, task: Task) -> bool:
         """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
         is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
+        is_plain = is_plain and self.slack_weight != np.inf
         is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
         return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
 

@@ -5,7 +5,8 @@
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
 4. :meth:`Selection.best` is the simplest candidate whose score is within half a standard error of the best score (one for numbers). If it
-   compares neighbours, it is compared once more with itself in three passes, which need ten rows for each column.
+   compares neighbours, it is compared once more with itself in three passes, if more than 500 rows and ten rows for each column are
+   compared.
 
 To add a candidate, add a line to the list of a learner (``MetricLearner``, ``KernelLearner``).
 """
@@ -30,21 +31,17 @@ MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
 SMALL_CLASS = 4  # classes are held out whole if the median class has fewer rows
 FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
-N_FOLDS, FEW_ROWS, FOLDS_OF_FEW = (
-    3,
-    500,
-    5,
-)  # more folds of few rows: their training parts are nearer to all rows, and fits are quick
+N_FOLDS = 3
+FOLDS_OF_FEW = 5  # of at most FEW_ROWS rows: their training parts are nearer to all rows, and fits are quick
+FEW_ROWS = 500
 N_NEIGHBORS = 5  # nearest rows that a score looks at
 BEHIND = 2.0  # standard errors by which a candidate must be behind to be dropped
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
 TIE_OF_NUMBERS = 1.0  # the same for numbers, whose squared errors are dominated by a few rows
 USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
 USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
-MORE_PASSES, ROWS_PER_COLUMN = (
-    3,
-    10,
-)  # passes that are tried beside one, and rows of a sample for each column that they need
+MORE_PASSES = 3  # passes that are tried beside one
+ROWS_PER_COLUMN = 10  # rows of a sample for each column that they need
 MOST_GROWTH = 5.0  # on 50,000 images a factor of 20 is worse than 5
 MOST_CONSTRAINTS = 50_000  # of a quick fit: for 500 classes, the usual number of random pairs would take minutes
 # Settings of the fits that are compared: they need less precision than the final fit.
@@ -71,7 +68,7 @@ class Candidate:
     prior : str or None
         Name of the prior metric; None if the learner has no such parameter.
     passes : int
-        With "neighbors": how often neighbours are searched.
+        How often neighbours are searched, or cosines linearised.
     metric : str
         Whether mapped rows are compared by their distance or by their cosine.
     """
@@ -115,15 +112,15 @@ def growth(labels: Any, strategy: str | None) -> float:
 
 
 # ---------------------------------------------------------------------- rows and folds
-def drawn_rows(labels: Any, rng: np.random.Generator) -> np.ndarray:
-    """Row numbers of at most ``MOST_COMPARED`` labelled rows, drawn at random; whole classes if each would have few rows."""
+def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
+    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
-    if n <= MOST_COMPARED:
+    if n <= most:
         return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= MOST_COMPARED:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, MOST_COMPARED, replace=False))])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
     order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), MOST_COMPARED)))]
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
     first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
     return np.asarray(
         labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
@@ -390,7 +387,7 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     may_repeat = n_compared > max(FEW_ROWS, ROWS_PER_COLUMN * task.X.shape[1])
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
-    rows = drawn_rows(task.labels, np.random.default_rng(0))
+    rows = drawn_rows(task.labels, np.random.default_rng(0), MOST_COMPARED)
     most = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
     quick = type(learner)(**learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(most, MOST_CONSTRAINTS)})
     is_pairwise = get_tags(learner).input_tags.pairwise

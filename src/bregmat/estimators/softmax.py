@@ -14,12 +14,15 @@ from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
 from bregmat.coordinates.spans import Span, orthonormal
 from bregmat.estimators.base import callback_of
+from bregmat.estimators.selection import drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
-MOST_POINTS = 2000  # rows of one problem, which has a score for each pair of them; of more rows, as many are drawn
+MOST_POINTS = (
+    2000  # largest number of rows of a problem, which has a score for each pair of them; a larger set is sampled
+)
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 
@@ -34,17 +37,18 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
     P : ndarray, shape (d, r), or None
         Factor of the prior metric; None for the identity.
     """
-    learner, labels = task.learner, task.labels
-    rng = generator(learner.random_state)
-    queries = labels.compared(MOST_POINTS, rng, warn=True)
-    documents = labels.labelled if len(labels.labelled) <= MOST_POINTS else queries
-    Z, span = _in_span(X[documents] if P is None else product(X[documents], P))
-    is_query = np.isin(documents, queries)
+    learner, labels, is_cosine = task.learner, task.labels, task.candidate.metric == "cosine"
+    labels.compared(warn=True)  # raises if there is nothing to compare
+    documents = drawn_rows(labels, generator(learner.random_state), MOST_POINTS)
+    Z = X[documents] if P is None else product(X[documents], P)
+    if not is_cosine and not sp.issparse(Z):
+        Z = Z - Z.mean(axis=0)  # distances keep their digits where all rows are far from the origin
+    Z, span = _in_span(Z)
     codes = labels.codes[documents]
-    is_other = documents[is_query][:, None] != documents
-    is_right = (codes[is_query][:, None] == codes) & is_other
-    has_answer = is_right.any(axis=1)  # a drawn query may have lost the other rows of its class
-    asking, is_other, is_right = np.flatnonzero(is_query)[has_answer], is_other[has_answer], is_right[has_answer]
+    is_other = ~np.eye(len(documents), dtype=bool)
+    is_right = (codes[:, None] == codes) & is_other
+    asking = np.flatnonzero(is_right.any(axis=1))  # the class of the others has no other row
+    is_other, is_right = is_other[asking], is_right[asking]
     Z /= np.abs(Z).max() or 1.0  # squares stay finite, and neither kind of score depends on the unit
     weights = np.ones(len(asking)) if task.weight is None else task.weight[documents[asking]]
     targets = is_right / is_right.sum(axis=1, keepdims=True)
@@ -57,7 +61,7 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
         "max_iter": learner.max_iter,
         "callback": callback_of(learner),
     }
-    if task.candidate.metric == "cosine":
+    if is_cosine:
         result = cosine_metric(Z[asking], Z, targets, n_passes=task.candidate.passes, **settings)
     else:
         Z /= np.sqrt(_median_sq_distance(Z) / 2.0)
@@ -86,7 +90,13 @@ def _median_sq_distance(Z: np.ndarray) -> float:
 
 
 def has_unit_rows(X: Any) -> bool:
-    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision."""
+    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision.
+
+    Rows that differ by less than a tenth of their length from their mean do not count: a large constant column gives them one length.
+    """
     sq_length = sq_norms(X)
-    sq_length = sq_length[sq_length > 0]
-    return len(sq_length) > 0 and bool(sq_length.max() <= 1.002 * sq_length.min() < np.inf)
+    largest = float(sq_length.max(initial=0.0))
+    if not 0.0 < largest < np.inf or largest > 1.002 * float(sq_length[sq_length > 0].min()):
+        return False
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    return float(sq_length.mean() - mean @ mean) > 0.01 * largest

@@ -101,7 +101,7 @@ class Task:
         learner, n_passes = self.learner, self.candidate.passes
         settings = {name: getattr(learner, name) for name in ("loss", "solver", "tol", "max_iter")}
         settings |= {"slack_weight": self.slack_weight(), "divergence": learner._divergence}
-        if self.candidate.strategy == "softmax":
+        if self.candidate.strategy == "softmax" and self.labels is not None:
             return problem.softmax(self), None
         if self.labels is None or self.candidate.strategy != "neighbors":
             return self._learn_once(problem, settings)

@@ -81,7 +81,7 @@ def softmax_metric(
     tol : float
         Relative duality gap at which the result is called optimal.
     max_iter : int, optional
-        Limit on steps (100).
+        Maximum number of steps; by default 200.
     max_seconds : float, optional
         Limit on wall time.
     start : ndarray, shape (d, d), optional
@@ -167,7 +167,8 @@ def cosine_metric(
     Returns
     -------
     SoftmaxResult
-        Of the last pass that lowered the objective with the true cosines, with the history of all passes.
+        Of the last pass that lowered the objective with the true cosines (or was interrupted), with the history of all passes. Without
+        ``start`` the first pass counts as lower.
     """
     W = np.eye(queries.shape[1]) if start is None else start
     history: list[Record] = []

@@ -18,7 +18,7 @@ MAX_PRODUCTS = 50  # products with the curvature in a step
 SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 VANISHING = 1e-100  # slope of the inverse link that counts as 0
-SHORT, SHORTEST = 0.4, 1e-10  # Newton steps at which the gradient step is shortened, and at which only rounding is left
+SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
 
 
 @dataclass(eq=False)

@@ -162,13 +162,14 @@ class SoftmaxGroups(Problem):
         mu, D, t0 = self.multipliers(P), self.divergence, self.t0
         A = -self.scores.adjoint(mu)
         t, V = eigh(add_diagonal(-A, t0))
-        # the entries of A are wrong by a few roundings of their terms, and the eigenvalues of T0 - A also by some of its norm
-        in_terms, in_eigenvalues = (
-            self._share * float(np.abs(mu).sum()) * self._longest,
-            self._share * float(np.linalg.norm(t)),
-        )
-        wrong = in_terms + in_eigenvalues
-        while not D.in_domain(t + wrong):  # T0 is a multiple of the identity: the eigenvalues move in proportion to A
+        while True:
+            # the entries of A are wrong by a few roundings of their terms, and the eigenvalues of T0 - A also by some of its norm
+            in_terms = self._share * float(np.abs(mu).sum()) * self._longest
+            in_eigenvalues = self._share * float(np.linalg.norm(t))
+            wrong = in_terms + in_eigenvalues
+            if D.in_domain(t + wrong):
+                break
+            # T0 is a multiple of the identity: the eigenvalues move in proportion to A
             P = SHORTER * P + (1.0 - SHORTER) * self.targets
             mu, A, t = SHORTER * mu, SHORTER * A, t0 + SHORTER * (t - t0)
         gain, size = D.dual_gain(t0, A, t)
