@@ -4,6 +4,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.linalg import expm
@@ -404,7 +405,10 @@ def test_verification_of_a_learner(wine, tmp_path):
     X, y = wine
     for metric in ("euclidean", "cosine"):
         learner = MetricLearner(strategy="softmax", metric=metric, prior="variance", random_state=0).fit(X, y)
-        assert verify(learner).holds and verify(learner.result_).holds
+        assert verify(learner).holds and verify(learner.result_).holds and verify(learner, X).holds
+        assert verify(learner, pd.DataFrame(X)).holds
+        with pytest.raises(ValueError, match="X must be the points of fit, or left out"):
+            verify(learner, X + 1.0)
     save(tmp_path / "m.bm", learner)
     assert verify(load(tmp_path / "m.bm")).verdict == "not recomputed"
 

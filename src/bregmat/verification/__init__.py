@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.certificates.result import MatrixResult
 from bregmat.engine.loop import STEERING
 from bregmat.engine.result import Result
 from bregmat.nearest import is_for_blocks
@@ -24,6 +25,7 @@ from bregmat.verification import (  # noqa: F401 - each registers its kinds of r
     softmax,
     vectors,
 )
+from bregmat.verification.extended import numbers
 from bregmat.verification.figures import MissingArguments, Verification, own_figures, recompute
 from bregmat.verification.saved import check_without_data
 
@@ -114,7 +116,13 @@ def _of_learner(learner: Any, arguments: dict[str, Any]) -> tuple[Result, dict[s
             f"result must be a result of this library, or a fitted learner that has one as result_; got {type(learner).__name__}."
         )
     if set(arguments) == {"X"} and results.call is not None:
-        if "X" not in results.call:
-            raise TypeError(f"the problem of this {type(learner).__name__} has no X: leave it out.")
-        arguments = results.call | arguments
+        if "X" in results.call:
+            return results, results.call | arguments
+        # the problem was made from the labels as well, so other points give another one
+        base = results.coordinates.base if isinstance(results, MatrixResult) else None
+        if base is None or not np.array_equal(numbers(base), numbers(arguments["X"])):
+            raise ValueError(
+                f"X must be the points of fit, or left out: the problem of this {type(learner).__name__} has no X."
+            )
+        arguments = {}
     return results, arguments
