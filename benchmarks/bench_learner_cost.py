@@ -6,6 +6,7 @@ ten rows for each column, or at most 500.
 python benchmarks/bench_learner_cost.py                      (wine, and made data)
 BREGMAT_DATA=... python benchmarks/bench_learner_cost.py     (also sentence embeddings, and MNIST's components with their test errors)
 python benchmarks/bench_learner_cost.py --classes            (200 classes while every core is busy, with the default threads)
+python benchmarks/bench_learner_cost.py --many               (100,000 rows of 768 columns and of length 1, with peak memory)
 python benchmarks/bench_learner_cost.py --copies             (points that occur twice, exactly or nearly; the prior "variance")
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import resource
 import time
 import warnings
 from collections.abc import Iterator
@@ -110,6 +112,22 @@ def many_classes() -> None:
     print(f"2,000 x 50, 200 classes, every core busy, default threads: {seconds:.1f} CPU s")
 
 
+def many_rows() -> None:
+    n, d, n_classes, rng = 100_000, 768, 200, np.random.default_rng(0)
+    y = rng.integers(0, n_classes, n)
+    means = 0.12 * rng.normal(size=(n_classes, 60)) @ rng.normal(size=(60, d)) / np.sqrt(60)
+    X = np.empty((n, d), dtype=np.float32)
+    for rows in np.split(np.arange(n), 10):  # columns of noise of different sizes
+        X[rows] = means[y[rows]] + rng.normal(size=(len(rows), d)) * np.linspace(2.0, 0.3, d)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    learner, seconds = fitted(MetricLearner(random_state=0), X, y)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    result = learner.result_
+    print(
+        f"{n:,} x {d}, {n_classes} classes: {seconds:.0f} CPU s, peak {peak:.1f} GiB, {result.status.name}, gap {result.gap:.1e}"
+    )
+
+
 def with_copies(X: np.ndarray, y: np.ndarray, n_copies: int, error: float) -> np.ndarray:
     """The points, with the second point of some classes in the place of the first, up to a relative error."""
     X, rng = X.copy(), np.random.default_rng(0)
@@ -144,13 +162,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--classes", action="store_true")
     parser.add_argument("--copies", action="store_true")
+    parser.add_argument("--many", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if options.classes:
         many_classes()
     else:
         one_thread()
-        copies() if options.copies else costs()
+        (copies if options.copies else many_rows if options.many else costs)()
     print(machine())
 
 
