@@ -663,7 +663,8 @@ class TestRelation:
             except TypeError as error:
                 assert solver in str(error)
                 continue
-            assert result.status == "OPTIMAL" or result.exit_reason == "MAX_ITER", repr(result)
+            # the interior point does not reach the optimum of every divergence of a user, and says so
+            assert result.status == "OPTIMAL" or result.exit_reason in ("MAX_ITER", "STALLED"), repr(result)
             if result.status == "OPTIMAL":
                 assert result.objective == pytest.approx(best.objective, rel=3e-6, abs=3e-6)
 
