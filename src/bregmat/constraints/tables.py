@@ -287,7 +287,11 @@ class _Rows:
         numbers = parse_sample_ids(ids)
         if numbers.dtype.kind != "i":
             bad = [parse_sample_ids([word]).dtype.kind != "i" for word in ids]
-            self._wrong(_where(used, bad), "samples are row numbers here; got i={i}, j={j}, k={k}, l={l}")
+            self._wrong(
+                _where(used, bad),
+                "samples are row numbers here; got i={i}, j={j}, k={k}, l={l}: for names, say which column of the points has them "
+                "(--sample-id, sample_id=)",
+            )
         return numbers
 
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
