@@ -54,6 +54,19 @@ def test_seeds_that_were_false_words_or_failed_are_solved(name):
     assert judge(family, int(seed), FAMILIES[family]).word == "solved"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "contradictions_repeated:50606",  # a matrix of 6e14 and a row's matrix, whose product has lost its digits
+        "contradictions_repeated:61834",
+    ],
+)
+def test_seeds_that_were_false_words_are_none(name):
+    family, seed = name.split(":")
+    verdict = judge(family, int(seed), FAMILIES[family])
+    assert (verdict.word, verdict.status) in {("failed", "UNKNOWN"), ("solved", "INFEASIBLE")}
+
+
 def test_a_loss_that_rounding_makes_infinite_is_no_false_claim():
     """An own slack at the value 0: if rounding takes it below 0, the objective is infinite and the status UNKNOWN."""
     verdict = judge("wide_bounds", 246, FAMILIES["wide_bounds"])

@@ -137,6 +137,20 @@ class WrittenRows:
         p[self.zero], noise[self.zero] = 0.0, 0.0
         return p, noise
 
+    def rounding_of_matrices(self, size: float) -> np.ndarray:
+        """One rounding of ``<Z' C Z, M>`` for each row that is a matrix, shape (c,), where M has the norm ``size``; 0 for other rows.
+
+        The solvers form ``Z' C Z`` once. A matrix M that is large where this is small has lost the digits of the value.
+        """
+        lost, lengths = np.zeros(self.constraints.n_constraints), np.sqrt((self.Z * self.Z).sum(axis=1))
+        for row in self.matrices:
+            C = self.constraints.matrix(row)
+            if C is None:
+                lost[row] = EPS * float(lengths @ lengths) * size
+            elif not isinstance(C, LowRankMatrix):
+                lost[row] = EPS * float(lengths @ np.abs(_dense(C)) @ lengths) * size
+        return lost
+
     def adjoint(self, y: np.ndarray, *, absolute: bool = False) -> np.ndarray:
         """``sum_i y_i A_i``; with ``absolute``, of absolute values of weights and terms."""
         of = np.abs if absolute else (lambda x: x)
