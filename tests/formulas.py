@@ -127,6 +127,8 @@ class MatrixProblem:
             l, V = np.linalg.eigh(np.eye(A.shape[1]) if prior is None else prior)
         keep = l > 1e-12 * l.max()
         is_whole = self.name != "frobenius" or keep.all()
+        if hasattr(prior, "G0"):  # whose range is exact: a short direction is part of it, unless it is rounding
+            is_whole &= (keep | (l <= 1e-28 * l.max())).all()
         self.l, self.V = l[keep], V[:, keep]
         self.A = np.einsum("ki,ckl,lj->cij", self.V, A, self.V, optimize=True)
         self.b, gamma = rows.bound, np.broadcast_to(arguments["slack_weight"], rows.n_constraints) * rows.weight

@@ -24,7 +24,7 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.applications.correlation.entries import Entries, fixed_blocks
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.plots import ConvergenceDisplay
@@ -332,6 +332,28 @@ def test_nearly_singular_block(e):
     best = 2 * (0.9 - np.sqrt(2 * e) / 2) ** 2  # X_13 = d / 2 = -X_23 with d^2 / 2 = e
     assert result.dual_bound <= best + 1e-13
     assert_claims_no_more_than_it_has(result, C, [(0, 1)])
+
+
+def near_copies(seed):
+    """Fixed entries of a correlation matrix with two rows 1e-7 apart, whose blocks have null vectors that agree up to rounding."""
+    rng = np.random.default_rng(seed)
+    n, apart = int(rng.integers(6, 13)), 10.0 ** rng.uniform(-8, -6.5)
+    G = rng.normal(size=(n, n))
+    G[1] = G[0] * (1.0 + apart * rng.normal(size=n))
+    G /= np.linalg.norm(G, axis=1)[:, None]
+    mask = np.triu(rng.random((n, n)) < 0.5, 1)
+    mask[0, 1] = True
+    return np.where(mask | mask.T, G @ G.T, np.eye(n)), mask | mask.T
+
+
+def test_rounding_of_null_vectors_carries_no_proof(monkeypatch):
+    """The planted matrix is feasible; a proof on the complement of vectors that are null up to rounding said that none is."""
+    drawn = [near_copies(seed) for seed in range(150)]
+    assert "INFEASIBLE" not in [nearest_correlation(C, fixed=mask).status for C, mask in drawn]
+    monkeypatch.setattr(FixedBlocks, "worth", lambda self, Y: 0.0)
+    results = [nearest_correlation(C, fixed=mask) for C, mask in drawn]
+    claims = [verify(one, C=C, fixed=mask) for one, (C, mask) in zip(results, drawn) if one.status == "INFEASIBLE"]
+    assert claims and {one.status for one in claims} == {"UNKNOWN"}
 
 
 def assert_claims_no_more_than_it_has(result, C, pairs):

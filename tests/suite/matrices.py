@@ -297,7 +297,7 @@ def objective_at(problem, factor):
     Where matrices keep the prior's range, of the part of it that is there: divergence and rows of the same matrix.
     """
     other = planted_in(problem, factor)
-    if problem.divergence.keeps_range and other.outside() > 0:
+    if problem.divergence.keeps_range:  # rounding of a dense prior turns its range, by more than short rows are worth
         other.given = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
     if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():

@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.applications.correlation.result import CorrelationResult
 from bregmat.base.threads import cached_property
-from bregmat.base.tolerances import EPS, HALF_DIGITS, RANK_TOL
+from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, RANK_TOL
 from bregmat.engine.status import Status
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.verification.correlation_input import EntryProof
@@ -17,6 +17,8 @@ from bregmat.verification.extended import eigenpairs, eigenvalues, is_semidefini
 from bregmat.verification.figures import Verification, check_arguments, recompute
 from bregmat.verification.weighted_correlations import WeightedCorrelation
 from bregmat.verification.written_losses import distance, least_of_lagrangian
+
+DISTINCT = 1e-4  # singular value of null vectors of blocks below which their difference may be rounding
 
 
 @recompute.register
@@ -146,7 +148,7 @@ class Correlation(EntryProof):
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
             T = C0 - Y
             if (V := self.result.null_space) is not None:
-                if not self._are_null(V.astype(self.real)):
+                if self._reach(V.astype(self.real))[0] > HALF_DIGITS:
                     return None, 0.0
                 N = _complement(V).astype(self.real)
                 T = N.T @ T @ N
@@ -159,25 +161,31 @@ class Correlation(EntryProof):
         gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
         return gain - linear, eps * (terms + size)
 
-    def _are_null(self, V: np.ndarray) -> bool:
-        """Whether every feasible matrix has the null vectors V: they are null vectors of prescribed blocks."""
+    def _reach(self, V: np.ndarray) -> tuple[float, float]:
+        """Largest distance of an entry of V from the null vectors of prescribed blocks, and largest ``sqrt(tr V' X V)`` of a feasible X."""
         known = np.zeros((self.n, self.n), dtype=bool)
         known[self.i, self.j] = known[self.j, self.i] = True
-        B, vectors = np.where(self.eye, 1, self.C), []
+        B, vectors, squares = np.where(self.eye, 1, self.C), [], 0.0
         for k in range(self.n):
             block = [k]  # a prescribed block, which grows by variables in their order
             for m in np.flatnonzero(known[k]):
                 if m != k and known[m, block].all():
                     block.append(int(m))
             t, U = eigenpairs(B[np.ix_(block, block)].astype(self.real))
-            for u in U[:, t <= 16 * EPS * len(block) * max(1.0, float(t[-1]))].T:
+            is_null = t <= 16 * EPS * len(block) * max(1.0, float(t[-1]))
+            squares += float((np.abs(t[is_null]) + 16 * unit_of(self.real) * len(block)).sum())
+            for u in U[:, is_null].T:
                 vectors.append(np.zeros(self.n))
                 vectors[-1][block] = u
         if not vectors:
-            return False
+            return np.inf, np.inf
         U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=False)
-        folded = U[:, sigma > 1e-8].astype(self.real)
-        return bool(np.abs(V - folded @ (folded.T @ V)).max() <= 1e-8)
+        is_distinct = sigma > DISTINCT
+        folded = U[:, is_distinct].astype(self.real)
+        off = float(np.abs(V - folded @ (folded.T @ V)).max())
+        # V moved by `off` reaches further by sqrt(tr X) times the norm of that
+        reach = float(np.sqrt(squares * (sigma[is_distinct] ** -2.0).sum())) + off * self.n * np.sqrt(V.shape[1])
+        return off, reach
 
     def _contradiction(self, found: Verification) -> None:
         """Check that ``Y`` is semidefinite and ``<Y, X> = mu . b`` negative (for LogDet: not positive)."""
@@ -189,7 +197,10 @@ class Correlation(EntryProof):
         found.figures["y . b"] = (np.nan, total)
         total -= float(self.low * np.trace(Y))
         if (V := self.result.null_space) is not None:
-            if not self._are_null(V.astype(real)):
+            off, reach = self._reach(V.astype(real))
+            if off <= CANCELLED:
+                total += 2 * np.sqrt(self.n) * reach * float(np.linalg.norm((Y @ V).astype(float)))
+            else:
                 found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
             N = _complement(V).astype(real)
             Y = N.T @ Y @ N

@@ -58,10 +58,10 @@ class WrittenRows:
         if points is not None:
             squares = points[rows].multiply(points[rows]) if scipy.sparse.issparse(points) else points[rows] ** 2
             self.reach = np.sqrt(np.asarray(squares.sum(axis=1), dtype=float).ravel())
-        self.dead, error = np.zeros(len(Z), dtype=bool), np.zeros_like(Z)
+        self.dead, error, entries = np.zeros(len(Z), dtype=bool), np.zeros_like(Z), np.zeros_like(Z)
         if floor is not None and len(Z):
-            size = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
-            error = np.maximum(VANISHING * size, floor)
+            entries = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
+            error = np.maximum(VANISHING * entries, floor)
             self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
         Z[self.dead] = 0
         place = np.full(n, -1)
@@ -82,7 +82,8 @@ class WrittenRows:
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
         self.touched, self.Z = rows, Z.astype(float)
         whole = np.flatnonzero(constraints.where("is_whole"))
-        self.matrices = {int(row): _whole(constraints.matrix(row), Z) for row in whole}
+        turned = np.zeros(Z.shape[1]) if floor is None else floor
+        self.matrices = {int(row): _whole(constraints.matrix(row), Z, entries, turned) for row in whole}
 
     def _write_terms(self, data: np.ndarray, place: np.ndarray, lengths: np.ndarray) -> None:
         """Write every row that names samples as terms ``coef |z_a + sign z_b|^2`` of the touched points (n, k).
@@ -135,6 +136,20 @@ class WrittenRows:
                 p[row], noise[row] = 0.0, (noise[row] + abs(float(p[row]))) * (self.constraints.bound[row] != 0)
         p[self.zero], noise[self.zero] = 0.0, 0.0
         return p, noise
+
+    def rounding_of_matrices(self, size: float) -> np.ndarray:
+        """One rounding of ``<Z' C Z, M>`` for each row that is a matrix, shape (c,), where M has the norm ``size``; 0 for other rows.
+
+        The solvers form ``Z' C Z`` once. A matrix M that is large where this is small has lost the digits of the value.
+        """
+        lost, lengths = np.zeros(self.constraints.n_constraints), np.sqrt((self.Z * self.Z).sum(axis=1))
+        for row in self.matrices:
+            C = self.constraints.matrix(row)
+            if C is None:
+                lost[row] = EPS * float(lengths @ lengths) * size
+            elif not isinstance(C, LowRankMatrix):
+                lost[row] = EPS * float(lengths @ np.abs(_dense(C)) @ lengths) * size
+        return lost
 
     def adjoint(self, y: np.ndarray, *, absolute: bool = False) -> np.ndarray:
         """``sum_i y_i A_i``; with ``absolute``, of absolute values of weights and terms."""
@@ -268,19 +283,28 @@ def _dense(C: Any) -> np.ndarray:
     return numbers(C)
 
 
-def _whole(C: Any, Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``Z' C Z``, or 0 if it is rounding, and the same with absolute values; None stands for the identity."""
+def _whole(C: Any, Z: np.ndarray, entries: np.ndarray, turned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``Z' C Z``, or 0 if it is rounding, and the same with absolute values; None stands for the identity.
+
+    Points that are eigenvectors of a kernel have entries of the sizes ``entries`` (n, r) and the further errors ``turned`` (r,).
+    """
     if C is None:
         return Z.T @ Z, np.abs(Z).T @ np.abs(Z)
     if isinstance(C, LowRankMatrix):
-        Y, N = C.vectors.T.astype(Z.dtype) @ Z, np.abs(C.vectors.T) @ np.abs(Z)
-        Y[np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))] = 0.0
+        V = np.abs(C.vectors.T)
+        Y, N = C.vectors.T.astype(Z.dtype) @ Z, V @ np.abs(Z)
+        error = VANISHING * (V @ entries) + np.multiply.outer(np.sqrt((V * V).sum(axis=1)), turned)
+        is_short = np.sqrt((Y * Y).sum(axis=1)) <= VANISHING * np.sqrt((N * N).sum(axis=1))
+        Y[is_short | (np.abs(Y) <= error).all(axis=1)] = 0.0
         B, size = (Y.T * C.weights) @ Y, np.abs(C.weights) @ (Y * Y).sum(axis=1)
         return (B if np.abs(B).max(initial=0) > VANISHING * size else np.zeros_like(B)), (N.T * np.abs(C.weights)) @ N
     A = _dense(C).astype(Z.dtype)
-    B, N = Z.T @ A @ Z, np.abs(Z).T @ np.abs(A) @ np.abs(Z)
-    lengths = np.sqrt((Z * Z).sum(axis=1))
-    return (B if np.abs(B).max(initial=0) > VANISHING * (lengths @ np.abs(A) @ lengths) else np.zeros_like(B)), N
+    B, S = Z.T @ A @ Z, np.abs(A)
+    lengths, moved = np.sqrt((Z * Z).sum(axis=1)), S.sum(axis=1)
+    cross = np.multiply.outer(turned, moved @ entries)
+    error = VANISHING * (entries.T @ S @ entries) + cross + cross.T + np.multiply.outer(turned, turned) * moved.sum()
+    is_zero = np.abs(B).max(initial=0) <= VANISHING * (lengths @ S @ lengths) or (np.abs(B) <= error).all()
+    return (np.zeros_like(B) if is_zero else B), np.abs(Z).T @ S @ np.abs(Z)
 
 
 def _value(C: Any, G: np.ndarray, blur: np.ndarray) -> tuple[Any, float]:

@@ -17,6 +17,8 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
 from bregmat.operators.linear_maps import Operator, RankOneRows
 
+DISTINCT = 1e-4  # singular value of null vectors of blocks below which their difference may be rounding: an eigenvalue is its square
+
 
 @dataclass(frozen=True, eq=False)
 class Entries:
@@ -111,12 +113,19 @@ class FixedBlocks:
         Orthonormal basis of the span of the null vectors.
     rows : ndarray of int
         Rows of the entries that imply the null vectors.
+    reach : float
+        Largest ``sqrt(tr V' X V)`` for the null vectors V, because the eigenvalue 0 of a block is known up to rounding.
     """
 
     proof: np.ndarray | None = None
     basis: np.ndarray | None = None
     null: np.ndarray | None = None
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    reach: float = 0.0
+
+    def worth(self, Y: np.ndarray) -> float:
+        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n."""
+        return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * self.reach * float(np.linalg.norm(Y @ self.null))
 
 
 def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
@@ -128,7 +137,7 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     B : ndarray, shape (n, n)
         The prescribed diagonal and fixed entries.
     """
-    vectors, rows = [], np.zeros(entries.n + len(entries.i), dtype=bool)
+    vectors, squares, rows = [], 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
     for block in _cliques(entries):
         t, U = np.linalg.eigh(B[np.ix_(block, block)])
         rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
@@ -140,14 +149,16 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
             v = np.zeros(entries.n)
             v[block] = U[:, k]
             vectors.append(v)
+            squares += rounding
             rows |= _proof(entries, block, U[:, k]) != 0
     if not vectors:
         return FixedBlocks()
     U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=True)
-    rank = int((sigma > 1e-8).sum())
+    rank = int((sigma > DISTINCT).sum())
     if rank == entries.n:  # the null vectors contradict each other, which the multipliers have to prove
         return FixedBlocks()
-    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows))
+    reach = float(np.sqrt(squares * (sigma[:rank] ** -2.0).sum()))
+    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows), reach=reach)
 
 
 def _cliques(entries: Entries) -> list[np.ndarray]:

@@ -276,9 +276,11 @@ class CorrelationProblem(NearestMatrix):
         return self._with_null_space(super().last_contradiction(state))
 
     def _with_null_space(self, proof: Proof | None) -> Proof | None:
-        """A proof with the entries that imply the eliminated null vectors, which are part of it."""
+        """A proof with the entries that imply the eliminated null vectors, which are part of it; None if their rounding refutes it."""
         if proof is None or self.is_whole:
             return proof
+        if not proof.dual @ self.losses.bound < -self.blocks.worth(self.entries.adjoint(proof.dual)):
+            return None
         return replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
 
 
