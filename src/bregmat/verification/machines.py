@@ -51,13 +51,21 @@ class WrittenMachine:
             self.ridge = np.where(upper > 0, 1.0 / upper, 0.0)
             self.upper = np.where(upper > 0, np.inf, 0.0)
 
+    def _kernel_of(self, result: MarginResult, rows: np.ndarray) -> np.ndarray:
+        """The kernel matrix. A linear kernel may have been centred; then it is the one that the intercept of the result belongs to."""
+        K = self.given.block(rows, rows)
+        points, is_linear = self.given.exact(rows)
+        if not is_linear or isinstance(self.given, Precomputed):
+            return K
+        plain, x = numbers(points @ points.T), result.alpha * self.signs
+        centred_error, error = (float(np.abs(A @ x + result.intercept - result.decision).max()) for A in (K, plain))
+        return plain if error < centred_error else K
+
     def report(self, result: MarginResult, found: Verification) -> None:
         """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
         if self.given is not None:
-            points, is_linear = self.given.exact(np.arange(n))
-            # of the points as they were given, not as they were centred
-            self.kernel = numbers(points @ points.T) if is_linear else self.given.block(np.arange(n), np.arange(n))
+            self.kernel = self._kernel_of(result, np.arange(n))
         on = np.flatnonzero(result.alpha)
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
         found.precision = precision_text(real)
