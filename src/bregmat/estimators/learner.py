@@ -297,12 +297,11 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _keep_all(self, problem: Any, task: Task, result: MatrixResult, rows: Constraints | None) -> None:
         """Set the fitted attributes if the result is usable; constraints name their samples as the caller does."""
         names = task.names
-        if rows is None:
-            pass
-        elif names is not None and names.dtype.kind in "iu" and (names >= 0).all():
-            rows = replace(rows, index=rows.renumbered(names.__getitem__))
-        elif names is not None:
-            rows = replace(rows, ids=names)
+        if rows is not None and names is not None:
+            if names.dtype.kind in "iu" and (names >= 0).all():
+                rows = replace(rows, index=rows.renumbered(names.__getitem__))
+            else:
+                rows = replace(rows, ids=names)
         try:
             check(result)
         except SolverError as error:

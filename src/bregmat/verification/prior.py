@@ -32,7 +32,7 @@ class DecomposedPrior:
         Whether no prior was given.
     row_scale : ndarray, shape (N, 1), or float
         Factors of the rows of P that make its columns orthogonal. They are powers of 2 if the lengths of the rows of a factor differ
-        by more than ``FAR`` and the divergence does not depend on the scale of points; otherwise 1.
+        by a factor of more than 1e6 and the divergence does not depend on the scale of points; otherwise 1.
     floor : ndarray, shape (r,), or None
         Rounding errors of the entries of P if its rows are points from the eigenvectors of a kernel; else None.
     """
