@@ -245,7 +245,7 @@ class WrittenRows:
         for row in np.flatnonzero(out == 0):
             y = np.zeros(len(out))
             y[row] = out[row] = 1.0
-            if row not in self.matrices and self._cancels(row):
+            if row not in self.matrices and self._cancels(int(row)):
                 self.zero[row] = True
                 continue
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))
