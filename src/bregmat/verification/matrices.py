@@ -234,7 +234,7 @@ class Recomputation:
         allowed += prior + self.eps * float((self.l * self.l).sum())
         if is_feasible and claims_objective:
             found.compare("objective", objective, allowed + blur)
-        found.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))
+        found.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
         if claims_objective:
             found.compare("unit", size, EXACT * size + allowed + blur)
         prior += turned
