@@ -127,10 +127,16 @@ class Verification:
     def bound_from_below(
         self, name: str, recomputed: float, allowed: float, lost: float = 0.0, unit: float = 0.0
     ) -> None:
-        """Compare a lower bound with the recomputed one, which must not be lower by more than ``allowed`` and ``lost``.
+        """Compare a lower bound with the recomputed one.
 
-        ``lost`` is the rounding of the recomputed bound. It grows with the dual weights, which are part of the claim: if it is more
-        than a small share of the unit, the bound that is proven is lower by as much.
+        Parameters
+        ----------
+        name : str
+        recomputed, allowed : float
+            The recomputed bound, and by how much it may be lower than the claimed one.
+        lost, unit : float
+            Rounding of the recomputed bound, and the unit of the gap. Rounding grows with the dual weights, which are part of the
+            claim: if it is more than a small share of the unit, the bound that is proven is lower by as much.
         """
         claimed, sure = getattr(self.result, name), recomputed + (lost if lost <= CANCELLED * unit else -lost)
         self.figures[name] = (float(claimed), float(recomputed))
