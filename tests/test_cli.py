@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
-from bregmat.estimators.selection import Candidate
+from bregmat.estimators.task import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show

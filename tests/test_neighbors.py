@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import passes as fitting
+from bregmat.estimators import task as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
