@@ -22,7 +22,7 @@ from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
-from bregmat.solvers.plan import Options, plan_of
+from bregmat.solvers.base import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated rows cause, as measured

@@ -292,7 +292,7 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
     norms = rows.norms()
     terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
     if problem.errors is not None:
-        terms += float(np.abs(mu[on]) @ RowErrors(*(part[on] for part in problem.errors)).of_matrices(norms))
+        terms += float(np.abs(mu[on]) @ RowErrors(*[part[on] for part in problem.errors]).of_matrices(norms))
     error = terms + problem.rounding_share * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
