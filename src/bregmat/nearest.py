@@ -247,7 +247,7 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     if not (D.keeps_rank or whole.is_always_feasible) and (faces := hard_faces(constraints, whole.losses.hard)):
         if place.span is not None:  # directions are eliminated in the columns of the data
             place, operator, errors = coordinates.bind(constraints, in_span=False)
-            how = {"scale": place.scale, "place": place, "errors": errors, "space": space}
+            how: dict[str, Any] = {"scale": place.scale, "place": place, "errors": errors, "space": space}
             whole = build_problem(D, place.t0, operator, *settings, **how)
         reduced = reduced_problem(whole, place, constraints, faces)
     while True:  # the smaller problem first, if directions were eliminated

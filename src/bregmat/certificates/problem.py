@@ -25,8 +25,7 @@ from bregmat.base.tolerances import EPS, FEASIBLE
 from bregmat.certificates.given_rows import MAX_SIZE, check_given_rows, check_reachable
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.restoration import MetRows, with_met_rows
-from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import Constraints, excess_of
 from bregmat.coordinates.priors import Coordinates, Iterate
 from bregmat.engine.loop import Outcome, compose
 from bregmat.engine.problem import Certificate, Problem, Proof

@@ -14,7 +14,7 @@ import numpy as np
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.base.threads import seconds_left
 from bregmat.base.tolerances import FEASIBLE
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.operators.linear_maps import Operator, weighted_by
 
