@@ -630,7 +630,7 @@ def test_a_sparse_map_that_claims_a_size_is_refused(size, tmp_path, rng):
     check_is_refused_at_once(tmp_path / "metric")
 
 
-@pytest.mark.parametrize("key", ["_state.H", "_state.totals", "_state.record.table"])
+@pytest.mark.parametrize("key", ["_state.H", "_state.totals", "_state.tally.table"])
 def test_an_online_learner_with_arrays_of_other_sizes_is_refused(key, tmp_path):
     """Compiled loops trust these sizes."""
     save(tmp_path / "online", MatrixExponentiatedGradient(4).partial_fit([[0, 1]], [0.2]))

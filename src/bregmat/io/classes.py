@@ -49,7 +49,7 @@ _PARTS = {
     "bregmat.margin.train": "ActiveSet",
     "bregmat.online.gradient_state": "GradientState",
     "bregmat.online.losses": "AbsoluteLoss EntropicLoss ForwardEntropicLoss LogisticLoss SquaredLoss",
-    "bregmat.online.records": "KeptExamples PairTally",
+    "bregmat.online.records": "PairTally",
     "bregmat.online.settings": "GradientSettings",
     "bregmat.quadratic.multiplicative": "MultiplicativeUpdates",
 }
