@@ -116,7 +116,7 @@ def tables(folder):
     rows = bregmat.Constraints.sq_distance(np.arange(9), np.arange(9) + 1, np.linspace(1, 2, 9), "<=")
     pairs = {"a": np.arange(30), "b": np.arange(30) + 1, "y": np.linspace(0, 1, 30)}
     readers = {}
-    for kind in (".csv", ".parquet", ".tsv", ".csv.gz", ".feather"):
+    for kind in (".csv", ".parquet", ".tsv", ".csv.gz"):
         path = folder / f"points{kind}"
         bregmat.io.write_points(path, X, names=names, columns={"label": np.array(["a", "b"] * 20)})
         readers[path] = functools.partial(read_points, missing="median") if kind == ".tsv" else read_points

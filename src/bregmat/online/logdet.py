@@ -238,7 +238,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, StreamLe
         check_is_fitted(self)
         check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
         U = as_matrix("U", U, order=self._dim(), psd=True, sparse="dense")
-        first = np.eye(len(U)) if self._first is None else self._first
+        first = np.eye(self.n_features_in_) if self._first is None else self._first
         divergence = float(LogDet()(U, first, rtol=1e-14))
         if self._fixed:  # RATIO is max_t k_t
             return max(1.0, self._total(kernels.RATIO)) * (loss_of_U + divergence / self._fixed)
