@@ -732,7 +732,6 @@ ENTRIES = {
         bregmat.MultiplicativeUpdates,
         {},
         {
-            "anderson": count(0, none=False),
             "clamp": number(-1.0, 1.0),
             "block": count(1),
             "max_iter": count(1, none=False),
