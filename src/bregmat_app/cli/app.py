@@ -157,7 +157,7 @@ def stream(
 @app.command(cls=Command)
 def transform(
     model: ModelFile,
-    out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
+    out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet or .npy.")],
     points: Annotated[
         File,
         typer.Argument(

@@ -14,7 +14,7 @@ from bregmat.applications.correlation import (
 )
 from bregmat.base.html import listed, number
 from bregmat.io import tables
-from bregmat.io.sources import COLUMNAR, TEXT, source_of
+from bregmat.io.sources import TABLES, source_of
 from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
@@ -84,7 +84,7 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
     ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
     """
-    source = source_of(path, "read a matrix from", (*TEXT, *COLUMNAR))
+    source = source_of(path, "read a matrix from", TABLES)
     table = tables.read(source, may_be_short=True)
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
         table = tables.read(source, has_header=True, may_be_short=True)

@@ -12,9 +12,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
+POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet or .npy; - is standard input."
 
-TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
+TABLES = ".csv, .tsv (also .gz) or .parquet."
 
 
 def option(
@@ -208,7 +208,7 @@ class BlockOptions:
     points_file: Annotated[
         File,
         file(
-            "Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints.",
+            "Points (.npy) larger than memory; POINTS is then a folder of constraints.",
             "--points",
             panel=IN_FILES,
         ),
