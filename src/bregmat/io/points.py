@@ -222,7 +222,7 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
         name = next(iter(counts))
         row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
         advice = "; missing='drop' leaves out such rows, missing='median' fills such cells"
-        raise points.table.bad_cell(row, name, advice=advice)
+        raise tables.CellError(points.table.place(row), name, points.table.cell(row, name), advice=advice)
     if missing == "drop":
         rows = np.flatnonzero(~absent.any(axis=1))
         if not len(rows):

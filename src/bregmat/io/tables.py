@@ -47,11 +47,11 @@ class Table:
         """The text of a cell in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
-    def bad_cell(self, row: int, name: str, what: str = "is not a number", advice: str = "") -> "CellError":
+    def bad_cell(self, row: int, name: str, what: str = "is not a number") -> "CellError":
         """The error for a cell of a column of numbers that holds no finite number."""
         cell = self.cell(row, name)
         hint = "" if self.text is None else self.text.hint(cell)
-        return CellError(self.place(row), name, cell, f"{what}{hint}", advice)
+        return CellError(self.place(row), name, cell, f"{what}{hint}")
 
     def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """A column as float64 with NaN for missing cells and words, and the mask of words."""

@@ -157,7 +157,13 @@ def stream(
 @app.command(cls=Command)
 def transform(
     model: ModelFile,
-    out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
+    out: Annotated[
+        Path,
+        file(
+            "Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy. A table keeps the columns of POINTS that "
+            "are no features: ids, labels, and those that were left out."
+        ),
+    ],
     points: Annotated[
         File,
         typer.Argument(
