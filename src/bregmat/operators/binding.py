@@ -13,7 +13,7 @@ from bregmat.base.linalg import blocks, sq_norms
 from bregmat.base.tolerances import EPS
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.rows import ResolvedRows, Terms
+from bregmat.constraints.terms import ResolvedRows, Terms
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
 
