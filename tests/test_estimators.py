@@ -300,6 +300,9 @@ def prior_matrix(X):
     return P @ P.T
 
 
+@pytest.mark.not_verified(
+    "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"
+)
 def test_covariance_prior_is_the_inverse_where_there_is_one(wine):
     X, _ = wine
     assert np.allclose(prior_matrix(X) @ np.cov(X.T), np.eye(13), atol=1e-7)
