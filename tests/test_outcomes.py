@@ -237,7 +237,7 @@ def test_max_iter(points, pairs):
     result = nearest_metric(points, pairs, slack_weight=1.0, max_iter=2, tol=NEVER)
     assert result.exit_reason is ExitReason.MAX_ITER
     assert result.n_iter == 2
-    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Allow more iterations"):
         assert check(result) is result
 
 
@@ -393,7 +393,7 @@ def test_what_is_left_open_is_named_with_figures():
     missed = nearest_kernel(np.eye(3), Constraints.sq_distance([0, 0], [1, 2], [1.0, 1e-4], "<="), max_iter=0)
     assert missed.reason == "Hard constraint 1 is missed most: its value 2 is off its bound by 2e+04 of it."
     assert ("left open", missed.reason) in missed.certificate_rows()
-    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Allow more iterations"):
         check(missed)
     rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [0.1, 5.0, 0.3], ["<=", ">=", "<="])
     early = nearest_kernel(np.eye(3), rows, slack_weight=1.0, max_iter=0)

@@ -175,7 +175,9 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | 
         with call_under_way() as (call, is_outermost), single_thread_blas():
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
-            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+            warn_of_interrupt(
+                f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            )
         if unrecorded is not None:
             given = dict(zip(names, arguments, strict=False)) | named
             result.call = {name: value for name, value in given.items() if name not in unrecorded}

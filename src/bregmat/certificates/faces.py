@@ -203,6 +203,7 @@ def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
         losses=RowLosses(bound, sense, L.gamma, L.scale, L.kinds, L.kind),
         offset=elimination.offset,
         linked=None,
+        errors=None if whole.errors is None else whole.errors._replace(mapped=None),
     )
 
 

@@ -207,10 +207,10 @@ class NearestMatrix(Problem):
             if met.missed is None:
                 upper = objective + rounding
             else:
-                noise = self._rounding_of_values(iterate, p, norms, norm)
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
                 # a hard row may be missed if it holds by less than noise that is not small beside its unit
-                if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
+                limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack), np.inf)
+                if (self._rounding_of_values(iterate, p, norms, norm, limit) <= limit).all():
                     upper = objective + float(np.abs(mu) @ met.missed) + rounding
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
@@ -222,16 +222,27 @@ class NearestMatrix(Problem):
         inside = 1.0 - 1e-12  # leaves infinite ends infinite
         return np.minimum(np.maximum(mu, inside * lower), inside * upper)
 
-    def _rounding_of_values(self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float) -> np.ndarray:
-        """Largest rounding of the value of each hard row at a matrix of this norm; ``norms`` (c,) are those of the rows."""
+    def _rounding_of_values(
+        self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float, limit: np.ndarray
+    ) -> np.ndarray:
+        """Largest rounding of the value of each row at a matrix of this norm, with more care where it is above ``limit`` (c,).
+
+        ``norms`` (c,) are those of the rows.
+        """
         # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
         op, terms = self.operator, np.abs(p)
         if not op.is_rank_one:
             terms = np.maximum(terms, op.absolute().congruence(iterate.F).values_diagonal(iterate.x))
-        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit) * norm)
-        if self.errors is None:
-            return root * np.sqrt(norms)
-        return root * np.maximum(np.sqrt(norms), self.errors.lengths) + norm * self.errors.constant
+        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit))
+        lengths, errors = np.sqrt(norm * norms), self.errors
+        if errors is None:
+            return root * lengths
+        constant, crude = norm * errors.constant, np.maximum(lengths, np.sqrt(norm) * errors.lengths)
+        vague = np.flatnonzero(root * crude + constant > limit)
+        if errors.mapped is not None and len(vague):
+            sharp = errors.mapped(vague, np.abs(iterate.factor()))
+            crude[vague] = np.minimum(crude[vague], np.maximum(lengths[vague], sharp))
+        return root * crude + constant
 
     # ------------------------------------------------------------------ what the loop asks
     @property
@@ -288,7 +299,7 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
     norms = rows.norms()
     terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
     if problem.errors is not None:
-        terms += float(np.abs(mu[on]) @ RowErrors(*[part[on] for part in problem.errors]).of_matrices(norms))
+        terms += float(np.abs(mu[on]) @ problem.errors.of_matrices(norms, on))
     error = terms + problem.rounding_share * float(np.linalg.norm(t))
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
