@@ -370,7 +370,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.is_late() else None
+        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
