@@ -144,14 +144,6 @@ def registry_of(value: Any) -> Registry | None:
     return next((registry for registry in _KINDS if not registry.missing(value)), None)
 
 
-def registry_of_kind(kind: str) -> Registry:
-    """The registry of a kind by its name; ``ValueError`` where there is no such kind."""
-    for registry in _KINDS:
-        if registry.kind == kind:
-            return registry
-    raise ValueError(f"there is no kind {kind!r} of registered classes")
-
-
 def register(cls: T) -> T:
     """Register a divergence, loss, relation or solver of your own by its ``name``.
 
