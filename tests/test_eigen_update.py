@@ -1,4 +1,4 @@
-"""The rank-one eigen-update against eigendecompositions of the assembled matrix, the exponential along the line, and the capped spectrum of OnlinePCA."""
+"""The rank-one eigen-update against eigendecompositions of the assembled matrix, the exponential along the line, and capped spectra."""
 
 import numpy as np
 import pytest

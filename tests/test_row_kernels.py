@@ -1,4 +1,4 @@
-"""NumPy twins of the kernels that project onto single rows, Algorithm 1 as printed, and what they make of hard cases; the step of OnlineLogDet.
+"""NumPy twins of the kernels that project onto single rows, Algorithm 1 as printed, hard cases of them, and the step of OnlineLogDet.
 
 Eigen-updates: test_eigen_update.py; von Neumann and DefiniteBoost: test_row_kernels_spectral.py; what a sweep does to a problem:
 test_cyclic_projection.py, except what replaces a sweep.
