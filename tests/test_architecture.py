@@ -1,5 +1,6 @@
 """What the public names are, and what ``import bregmat`` loads. Rules about the sources are in lint_sources.py."""
 
+import contextlib
 import inspect
 import json
 import re
@@ -91,6 +92,24 @@ def test_results_hold_documented_names_only(cls):
         member = inspect.getattr_static(cls, name)
         assert not isinstance(member, str | int | float | bool | frozenset | dict | tuple | None), name
         assert len(inspect.getdoc(member)) > 15, name
+
+
+def public_parameters():
+    """(name, parameter) of every public function, class and method that users call."""
+    for name in bregmat.__all__:
+        value = getattr(bregmat, name)
+        methods = [getattr(value, member) for member in dir(value) if isinstance(value, type) and member[0] != "_"]
+        for function in [value, *methods]:
+            with contextlib.suppress(ValueError, TypeError):  # functions of C, and what is none
+                yield from ((name, parameter) for parameter in inspect.signature(function).parameters.values())
+
+
+def test_words_have_one_default():
+    """What is drawn, where a solver starts and how long it runs mean the same everywhere."""
+    defaults = {"random_state": None, "x0": None, "max_seconds": None, "sample_id": None, "callback": None}
+    seen = [(name, p) for name, p in public_parameters() if p.name in defaults and p.default is not p.empty]
+    assert len(seen) >= 40
+    assert [(name, p.name) for name, p in seen if p.default is not defaults[p.name]] == []
 
 
 def test_signatures():

@@ -354,7 +354,7 @@ class Constraints(ConstraintRows):
         scores: str | None = None,
         X: Points | None = None,
         sample_id: Labels | None = None,
-        random_state: RandomState = 0,
+        random_state: RandomState = None,
     ) -> Constraints:
         """Constraints in a data frame, with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 

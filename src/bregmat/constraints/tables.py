@@ -100,7 +100,7 @@ class TableRows:
             )
         return self.measured(rows, X, sample_id, random_state)
 
-    def measured(self, rows: Any, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+    def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """Some of these rows, whose bounds are open, with bounds from the points.
 
         Parameters
