@@ -90,8 +90,8 @@ class Registry(Mapping[str, Any]):
             if value not in self._classes:
                 like = similar_name(value, self)
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}{like or '.'}")
-            found = self._classes[value]
-            value = found() if isinstance(found, type) else found
+            registered = self._classes[value]
+            value = registered() if isinstance(registered, type) else registered
         lacks = self.missing(value)
         if isinstance(value, type) or lacks:
             lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
@@ -127,8 +127,8 @@ class Registry(Mapping[str, Any]):
             raise ValueError(
                 f"the file has the {self.kind} {name!r}, which is not known here; import the module that registers it."
             )
-        found = self._classes[name]
-        return found(**settings) if isinstance(found, type) else found
+        registered = self._classes[name]
+        return registered(**settings) if isinstance(registered, type) else registered
 
     def _choices(self) -> str:
         return f"{self.before}one of {', '.join(self)} or an object such as {self.example}"

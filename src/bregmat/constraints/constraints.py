@@ -384,9 +384,9 @@ class Constraints(ConstraintRows):
         UserWarning
             Triplets that name a point twice, such as attention checks, are left out.
         """
-        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-        warn_of_left_out(found, "frame")
-        return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
+        table = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+        warn_of_left_out(table, "frame")
+        return table.bounded(cls(**table.arguments), "frame", X, sample_id, random_state)
 
     def with_bounds_from(
         self,

@@ -201,13 +201,13 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any]) -> Any:
     """
     if name in PRODUCTS and all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y)):
         return _of_products(name, X @ Y.T, X.shape[1], params)
-    given = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
+    settings = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
     from sklearn import config_context
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
     # Points and parameters have been checked before.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **given)
+        return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **settings)
 
 
 def _of_products(name: str, K: np.ndarray, d: int, params: dict[str, Any]) -> np.ndarray:

@@ -213,8 +213,8 @@ class Stacked(Operator):
             out[rows] = block
         return out
 
-    def _each(self, method: str, *given: Any) -> np.ndarray:
-        return self._gather([getattr(op, method)(*given) for _, op in self.parts])
+    def _each(self, method: str, *arguments: Any) -> np.ndarray:
+        return self._gather([getattr(op, method)(*arguments) for _, op in self.parts])
 
     @property
     def n_vectors(self) -> int:
@@ -288,13 +288,13 @@ class Stacked(Operator):
 
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""
-        found = [op.outer() for _, op in self.parts]
-        starts = np.cumsum([0, *(len(f.Z) for f in found)])
-        counts = self._gather([np.diff(f.ptr) for f in found])
+        outers = [op.outer() for _, op in self.parts]
+        starts = np.cumsum([0, *(len(f.Z) for f in outers)])
+        counts = self._gather([np.diff(f.ptr) for f in outers])
         ptr = np.concatenate([[0], np.cumsum(counts)])
         place = [  # positions of the terms of each part
             np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
-            for (rows, _), f in zip(self.parts, found, strict=True)
+            for (rows, _), f in zip(self.parts, outers, strict=True)
         ]
         order = np.argsort(np.concatenate(place), kind="stable")
 
@@ -302,17 +302,17 @@ class Stacked(Operator):
             return np.concatenate(columns)[order]
 
         def moved(name: str) -> np.ndarray:
-            ends = zip(found, starts[:-1], strict=True)
+            ends = zip(outers, starts[:-1], strict=True)
             return joined([(getattr(f, name)[: len(f.coef)] + start).astype(np.int32) for f, start in ends])
 
         return OuterRows(
             ptr,
-            joined([f.coef for f in found]),
-            np.concatenate([f.Z for f in found]),
+            joined([f.coef for f in outers]),
+            np.concatenate([f.Z for f in outers]),
             moved("a"),
             moved("b"),
-            joined([f.sign[: len(f.coef)] for f in found]),
-            self._gather([f.shift for f in found]),
+            joined([f.sign[: len(f.coef)] for f in outers]),
+            self._gather([f.shift for f in outers]),
         )
 
 

@@ -54,16 +54,16 @@ class ArrayRows(OuterProducts):
                 yield part, [Z[part, :] for Z in points]
                 continue
             a, b, sign = (None if end is None else end[part] for end in self.ends)
-            found = []
+            vectors = []
             for Z in points:
                 first, second = xp.take(Z, a, axis=0), xp.take(Z, b, axis=0)
-                found.append(first - second if sign is None else first + second * sign[:, None])
-            yield part, found
+                vectors.append(first - second if sign is None else first + second * sign[:, None])
+            yield part, vectors
 
     def _column(self, *points: Any, of: Callable[..., Any]) -> np.ndarray:
         """A column with one number for every row, computed block by block."""
-        found = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
-        return np.concatenate(found) if found else np.zeros(0)
+        parts = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def _like(self, x: np.ndarray) -> Any:
         return self.space.put_like(self.Z, x)
@@ -138,8 +138,8 @@ class ArrayRows(OuterProducts):
         """The vectors of some rows, copied to the host."""
         rows = np.arange(self.c)[rows]
         some = self.restrict(rows.ravel())
-        found = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
-        return np.concatenate([np.zeros((0, self.r)), *found]).reshape(*rows.shape, self.r)
+        parts = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
+        return np.concatenate([np.zeros((0, self.r)), *parts]).reshape(*rows.shape, self.r)
 
     def outer(self) -> OuterRows:
         """One term a row, on the host."""
