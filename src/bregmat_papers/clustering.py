@@ -20,9 +20,8 @@ from bregmat.objective.divergences import DIVERGENCES
 from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row
 
-MARGIN = 0.25  # the paper's epsilon: bounds are (1 -/+ MARGIN) times the distance that a pair has
+EPSILON = 0.25  # the paper's epsilon: bounds are (1 -/+ EPSILON) times the distance that a pair has
 TOLERANCE = 1e-3  # the paper's convergence tolerance
-SIZE = 317  # digits in the paper's sample
 
 
 def standardized(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -33,9 +32,10 @@ def standardized(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def digits(data: DataHome, name: str, sample: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Points and labels of a sample; 0 is the one that ``load_dataset`` gives, others are drawn like it."""
+    size = 317  # digits in the paper's sample
     if name != "pendigits389":
         table = data.table(name)
-        rows = np.sort(np.random.default_rng(sample).choice(len(table.X), min(SIZE, len(table.X)), replace=False))
+        rows = np.sort(np.random.default_rng(sample).choice(len(table.X), min(size, len(table.X)), replace=False))
         return table.X[rows], table.y[rows]
     table = data.table("pendigits389")
     if sample == 0:
@@ -67,7 +67,7 @@ def pair_bounds(
     i: NDArray[np.int64],
     j: NDArray[np.int64],
     *,
-    margin: float = MARGIN,
+    margin: float = EPSILON,
 ) -> Constraints:
     """``d <= (1 - margin) b`` for pairs of a class, ``d >= (1 + margin) b`` for others; b is their d in X."""
     same = y[i] == y[j]

@@ -34,7 +34,6 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 PROJECTIONS = {"approximate": SIMILAR, "exact": DISSIMILAR}
 CROWD = 45  # objects; 980 of their 990 pairs
 WORDS = (1, 2, 3, 4, 5, 6, 7, 8)
-TIED = 1e-6  # relative difference below which distances tie: far above the accuracy of the nearest kernel
 
 
 def units(size: Size) -> list[Unit]:
@@ -88,12 +87,13 @@ def _facts(goal: Target, pairs: Pairs, unit: Unit) -> Outcome:
 
 def _tied_error(K: NDArray[np.float64], goal: Target, unit: Unit) -> float:
     """Error of the nearest kernel, whose active rows tie at the bound: the mean over all ways to choose between neighbours that tie."""
+    tied = 1e-6  # relative difference below which distances tie: far above the accuracy of the nearest kernel
     distances, errors = sq_distances(K), []
     for seed in unit["seeds"]:
         for k in range(unit["divisions"]):
             training, test = random_halves(len(K), seed, k)
             near = distances[np.ix_(test, training)]
-            ties = near <= (1.0 + TIED) * near.min(axis=1, keepdims=True)
+            ties = near <= (1.0 + tied) * near.min(axis=1, keepdims=True)
             wrong = ties & (goal.y[test][:, None] != goal.y[training])
             errors.append(np.mean(wrong.sum(axis=1) / ties.sum(axis=1)))
     return float(np.mean(errors))

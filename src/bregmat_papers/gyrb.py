@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOVEMENT = 1e-3  # length of the change of all multipliers over a cycle at which Bregman's algorithm stops
-ROWS = 1e-3  # relative violation up to which a constraint counts as met
 SHOWN = (100, 300, 500, 1000)  # constraints, of the rows in the table
 # how DefiniteBoost projects; a common interval has to hold the eigenvalues of all rows, 0 and 2 less a bound, and their negatives
 STEPS: dict[str, dict[str, Any]] = {
@@ -59,6 +58,7 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     """One of the two kinds of work."""
+    met_tol = 1e-3  # relative violation up to which a constraint counts as met
     goal = target_of(unit, data)
     if unit["part"] == "boost":
         return _boost(goal, unit)
@@ -68,7 +68,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         outcome[divergence] = {
             "accuracy": [_accuracy(result.kernel(), goal, unit) for result in results],
             "cycles": [_first(result.trace["movement"] <= MOVEMENT) for result in results],
-            "cycles_rows": [_first(result.trace["violation"] <= ROWS) for result in results],
+            "cycles_rows": [_first(result.trace["violation"] <= met_tol) for result in results],
         }
     inner = [_training_pairs_only(goal, divergence, unit) for divergence in DIVERGENCES]
     return outcome | {"training_only": dict(zip(DIVERGENCES, inner, strict=True))}

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NEAR = 0.02  # an error this far from the target's counts as its level: half of one test object of 26
+LEVEL_TOL = 0.02  # an error this far from the target's counts as its level: half of one test object of 26
 
 
 def units(size: Size) -> list[Unit]:
@@ -71,9 +71,9 @@ def run(unit: Unit, data: DataHome) -> Outcome:
 
 
 def settling_position(outcomes: list[Outcome]) -> float:
-    """Examples after which the mean error stays within NEAR of the target's, or below; NaN if it does not by the end."""
+    """Examples after which the mean error stays within LEVEL_TOL of the target's, or below; NaN if it does not by the end."""
     excess = np.mean([np.array(f["error"]) - f["target_error"] for f in outcomes], axis=0)
-    away = np.flatnonzero(excess > NEAR)
+    away = np.flatnonzero(excess > LEVEL_TOL)
     first = int(away[-1]) + 1 if len(away) else 0
     return float(outcomes[0]["position"][first]) if first < len(excess) else float("nan")
 
@@ -108,7 +108,7 @@ def _block(name: str, some: list[Finding]) -> list[Row]:
         ),
         row(f"1-NN error after {n:,} examples", [f["error"][-1] for f in outcomes], note="Mean over random halves."),
         row(
-            f"examples until the mean 1-NN error stays within {NEAR:g} of the target's",
+            f"examples until the mean 1-NN error stays within {LEVEL_TOL:g} of the target's",
             [settling_position(outcomes)],
             paper=2e5,
             note=f'The paper: "about 2 x 10^5", by eye. Mean over {len(outcomes)} streams.',

@@ -15,7 +15,6 @@ from bregmat.from_labels.neighbors import Neighbors, PointSpace
 DRAWS, STEPS = 8, 10
 STEEPNESS = 4.0  # of the sigmoid: at 10 % difference its value is 0.60
 MOST_COMPARISONS = 50_000  # of one search
-RIDGE = 1e-2  # added to the covariance of neighbours in the starting point, relative to its mean eigenvalue
 
 
 @dataclass(eq=False)
@@ -114,9 +113,10 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
 
 def _start(points: Neighborhood, n_components: int) -> np.ndarray:
     """Directions of most variance relative to the spread of neighbours, as in a discriminant analysis."""
+    ridge = 1e-2  # added to the covariance of neighbours in the starting point, relative to its mean eigenvalue
     near = points.spread(points.neighbors.targets)
     values, vectors = eigh(near)
-    root = vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE * max(np.trace(near) / len(near), np.finfo(float).tiny))
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + ridge * max(np.trace(near) / len(near), np.finfo(float).tiny))
     centred = (points.Z - points.Z.mean(axis=0)) @ root
     return root @ eigh(centred.T @ centred)[1][:, ::-1][:, :n_components]
 

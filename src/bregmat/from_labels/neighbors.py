@@ -25,7 +25,6 @@ from bregmat.typing import Form, Strategy
 
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
 TOTAL_WEIGHT = 1000.0
-MARGIN = 2.0  # of a comparison, in units of the point's largest squared distance to a target
 LEAST_MARGIN = 1e-2  # smallest margin of a point, relative to the median margin; it is needed if all targets are copies of the point
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = get_args(Form)
@@ -33,7 +32,6 @@ MOST_DEFAULT_ROWS = (
     300_000  # comparisons of 10,000 points: on MNIST more of them change the error by less than its noise
 )
 BLOCK = 4_000_000  # squared distances that are computed at a time
-NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
 
 
@@ -267,6 +265,8 @@ def neighbor_constraints(
     Constraints
         Each row has the weight 1000 / (number of rows).
     """
+    tie_tol = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
+    relative_margin = 2.0  # of a comparison, in units of the point's largest squared distance to a target
     neighbors = space.nearest(groups, points, drawing.n_neighbors, drawing.n_impostors)
     if not len(neighbors.points):
         is_apart = groups.relation[groups.codes[points[0]]] == APART
@@ -282,7 +282,7 @@ def neighbor_constraints(
         return _bounds(neighbors, typical, beyond)
     p, a, b = ((targets[:, :, None] >= 0) & (impostors[:, None, :] >= 0)).nonzero()
     # no metric makes a target nearer than an impostor that is a copy of it
-    void = np.flatnonzero(np.abs(near[p, a] - far[p, b]) <= NEAR * far[p, b])
+    void = np.flatnonzero(np.abs(near[p, a] - far[p, b]) <= tie_tol * far[p, b])
     if len(void):
         void = void[space.coincide(targets[p[void], a[void]], impostors[p[void], b[void]])]
     if len(void) == len(p):
@@ -294,7 +294,7 @@ def neighbor_constraints(
     p, a, b = [np.delete(column, void)[:max_rows] for column in (p, a, b)]
     i, j, l = neighbors.points[p], targets[p, a], impostors[p, b]
     farthest = np.where(targets >= 0, near**2, 0.0).max(axis=1)
-    margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
+    margin = relative_margin * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
     if typical is not None:
         margin *= typical / np.median(margin)
     return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))

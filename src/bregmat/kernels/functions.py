@@ -35,7 +35,6 @@ NAMED = {  # scikit-learn's pairwise kernels
 }
 PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")  # functions of the scalar product
 OTHER = KernelFacts()  # of a function or precomputed values
-BLOCK = 64  # points per block if only the diagonals of blocks are needed
 CACHED = 100_000  # numbers that are processed at a time, so that a second pass finds them in the processor's cache
 SINGLE = 1e-6  # relative rounding of a float32 kernel
 
@@ -227,8 +226,9 @@ def pair_values(
     block: Callable[[np.ndarray, np.ndarray], np.ndarray], first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
     """Entries (first_k, second_k) of the matrix that ``block(rows, columns)`` computes, from diagonals of small blocks."""
+    block_rows = 64  # points per block if only the diagonals of blocks are needed
     out = np.empty(len(first))
-    for part in blocks(len(first), 1, BLOCK):
+    for part in blocks(len(first), 1, block_rows):
         out[part] = np.diagonal(block(first[part], second[part]))
     return out
 

@@ -18,7 +18,6 @@ from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
 from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
-SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
 MATRIX_ROUNDINGS = 8.0  # roundings of the products with a matrix, in units of EPS
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
 
@@ -206,6 +205,9 @@ def _rank_one_terms(
     Vectors that may be rounding are 0. Without ``rounding``, Z holds the vectors of the terms. The errors are None if they are in
     proportion to the entries.
     """
+    short_difference = (
+        1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
+    )
     if rounding is None:
         return RankOneRows(Z), None
     # positions of the two points of every term among the rows that are held
@@ -222,7 +224,7 @@ def _rank_one_terms(
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
     if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
-        short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
+        short = np.flatnonzero(squares <= (short_difference * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)

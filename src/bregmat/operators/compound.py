@@ -9,12 +9,10 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
+from bregmat.base.tolerances import RANK_TOL
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec, weighted_by
 
-CANCELLED = (
-    1e-12  # square of a norm, over that of its terms, below which the squares of inner products have lost digits
-)
-FEW = 50  # rows that are taken as matrices in a Gram matrix
+FEW_MATRICES = 50  # rows that are taken as matrices in a Gram matrix
 
 
 class MatrixRows(Operator):
@@ -163,7 +161,7 @@ class SignedSums(Operator):
             # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2, wrong by about 1e-16 natural^2
             square = np.einsum("is,ist,it->i", coef, G * G, coef)
             natural = np.einsum("is,iss->i", np.abs(coef), G)
-            out[part], lost[part] = np.sqrt(np.maximum(square, 0.0)), square <= CANCELLED * natural**2
+            out[part], lost[part] = np.sqrt(np.maximum(square, 0.0)), square <= RANK_TOL * natural**2
         rows = np.flatnonzero(lost & (self.norms() > 0))
         if len(rows):
             out[rows] = Operator.exact_norms(self.restrict(rows))
@@ -278,7 +276,7 @@ class Stacked(Operator):
             G[np.ix_(rows, rows)] = op.gram()
             for others, other in self.parts[:k]:
                 (few, small), (many, large) = sorted(((rows, op), (others, other)), key=lambda part: len(part[0]))
-                if len(few) > FEW:
+                if len(few) > FEW_MATRICES:
                     block = small.features(None) @ large.features(None).T
                 else:
                     each = (small.restrict(np.array([row])).adjoint(np.ones(1)) for row in range(len(few)))

@@ -19,7 +19,7 @@ from bregmat.operators.compound import with_leaves
 from bregmat.operators.linear_maps import OuterProducts, PairGraph, RankOneRows, svec_index
 
 # numbers in the vectors of a block of rows: 128 MB, of which up to six exist at once
-BLOCK = 2**24
+BLOCK_NUMBERS = 2**24
 
 
 class ArrayRows(OuterProducts):
@@ -48,7 +48,7 @@ class ArrayRows(OuterProducts):
     def _blocks(self, *points: Any) -> Iterator[tuple[slice, list[Any]]]:
         """Blocks of rows: a slice, and for each array of the shape of the points the vectors of these rows."""
         xp = self.space.xp
-        for place in blocks(self.c, self.r, BLOCK):
+        for place in blocks(self.c, self.r, BLOCK_NUMBERS):
             part = slice(place.start, min(place.stop, self.c))
             if self.ends is None:
                 yield part, [Z[part, :] for Z in points]
@@ -153,7 +153,7 @@ class ArrayRows(OuterProducts):
         scale, root = self._like(weight if S is None else weight * S[k, l]), self._like(np.sqrt(h))
 
         def pieces() -> Iterator[Any]:
-            for part in blocks(self.c, len(k), BLOCK):
+            for part in blocks(self.c, len(k), BLOCK_NUMBERS):
                 some = self.restrict(np.arange(self.c)[part])
                 mine = root[part.start : part.start + some.c]
                 for place, (V,) in some._blocks(some.Z):

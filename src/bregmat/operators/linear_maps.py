@@ -21,8 +21,8 @@ from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
 from bregmat.base.threads import in_parts
+from bregmat.base.tolerances import VANISHING
 
-VANISHING = 1e-13  # an entry below this share of the terms that it is the sum of may be rounding
 NEAR_BYTES = 2**20  # bytes of points that stay in the cache of one core
 SORTED_WORK = 5e6  # gathered entries of a pass from which sorting the pairs pays, as measured
 GATHERED = 8.0  # operations of a matrix product in the time of one operation on gathered points, as measured
