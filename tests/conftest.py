@@ -14,6 +14,7 @@ from sklearn.preprocessing import StandardScaler
 import verified_calls
 from bregmat import _kernels
 from bregmat.base import registry
+from bregmat.io import classes
 
 # Everything else is marked `numerical`: what it computes depends on the processor.
 NOT_NUMERICAL = {
@@ -144,6 +145,12 @@ def iris():
     X, y = load_iris(return_X_y=True)
     rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
     return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
+
+
+@pytest.fixture
+def savable_here(monkeypatch):
+    """Called with a class, it lets model files hold objects of it for one test."""
+    return lambda cls: monkeypatch.setitem(classes.SAVABLE, cls.__name__, cls.__module__)
 
 
 @pytest.fixture
