@@ -267,6 +267,8 @@ def test_plain_values_switch_it_off(wine):
     given = Constraints.sq_distance([0], [1], 1.0, "<=")
     learner = MetricLearner(random_state=0).fit(X, constraints=given)
     assert (learner.prior_, learner.slack_weight_, len(learner.selection_)) == ("identity", 1.0, 1)
+    learner = MetricLearner(strategy="random", metric="cosine", random_state=0).fit(X, y, constraints=given)
+    assert (learner.metric_, learner.selection_["candidate"].tolist()) == ("cosine", ["identity, random, 1, cosine"])
     for name in ("slack_weight", "strategy", "target_type"):
         with pytest.raises((TypeError, ValueError), match=name):
             MetricLearner(**{name: "automatic"}).fit(X, y)

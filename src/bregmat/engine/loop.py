@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -215,6 +215,7 @@ class RunLog:
         )
 
 
+@on_one_blas_thread
 def solve(
     problem: Problem,
     solver: Solver,
@@ -264,7 +265,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     most = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(most - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -370,7 +371,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.is_late() else None
+        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""
