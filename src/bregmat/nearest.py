@@ -176,8 +176,8 @@ def nearest_metric(
     block_size : int, optional
         Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
         Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints must be all
-        soft or all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints are soft.
+        Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
     -------
