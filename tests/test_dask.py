@@ -3,8 +3,6 @@
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -254,35 +252,3 @@ def test_a_worker_short_of_memory(monkeypatch):
         pytest.raises(MemoryError, match="smaller block_size"),
     ):
         nearest_metric(X, Hungry(), slack_weight=1.0, executor=client)
-
-
-DRIVER = """
-import os, signal, sys
-import bregmat
-from bregmat.io import ModelCheckpoint, open_constraints, open_points
-
-folder, *how = sys.argv[1:]
-def watch(record):
-    if how and record.iteration == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-keep = ModelCheckpoint(os.path.join(folder, "run.breg"), every=1, callback=watch)
-before = None if how else bregmat.load(keep.path)
-rows, X = open_constraints(os.path.join(folder, "pairs")), open_points(os.path.join(folder, "points.npy"))
-result = bregmat.nearest_metric(X, rows, slack_weight=1.0, tol=1e-10, warm_start=before, callback=keep)
-bregmat.save(os.path.join(folder, "model.breg"), result)
-"""
-
-
-def test_a_killed_driver_goes_on(tmp_path):
-    X, C = soft_problem()
-    write_parquet(tmp_path / "pairs", C)
-    write_points(tmp_path / "points.npy", X)
-    run = [sys.executable, "-c", DRIVER, str(tmp_path)]
-    assert subprocess.run([*run, "until killed"], check=False).returncode == -signal.SIGKILL
-    assert not (tmp_path / "model.breg").exists()
-    subprocess.run(run, check=True)
-    rows = open_constraints(tmp_path / "pairs")
-    whole = nearest_metric(X, rows, slack_weight=1.0, tol=1e-10)
-    resumed = bregmat.load(tmp_path / "model.breg")
-    assert resumed.n_iter < whole.n_iter
-    np.testing.assert_allclose(resumed.metric(), whole.metric(), rtol=1e-12, atol=1e-12)

@@ -84,8 +84,7 @@ def nearest_kernel(
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops the run. With sharded constraints it may be a
-        :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
+        Called once per iteration with a Record; returning True stops the run.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.

@@ -14,11 +14,10 @@ import scipy
 
 from bregmat.base.checks import check_integer, check_limits
 from bregmat.base.points import copied_to_host
-from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
-from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve
-from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
@@ -124,16 +123,12 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
 # ---------------------------------------------------------------------- the problem
 def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, options: Options) -> MatrixResult:
     problem = _problem(settings, shards)
-    save = None
-    if isinstance(options.callback, Checkpoint):
-        save = _Checkpoints(problem, coordinates, options.callback)
-        options = replace(options, callback=options.callback.callback)
     if problem.losses.has_hard:
         raise TypeError(
             "sharded constraints must be soft, since hard ones need a solver that holds all dual weights: give a finite slack_weight and "
             "weight, large where constraints have to hold nearly, or leave out executor and block_size."
         )
-    return problem.result(MatrixResult, _outcome(problem, options, save), coordinates)
+    return problem.result(MatrixResult, _outcome(problem, options), coordinates)
 
 
 def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:
@@ -165,38 +160,7 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
     return np.flatnonzero(shard.losses.kind == kind)
 
 
-class _Checkpoints:
-    """Gives a checkpoint intermediate results, which are matrices without a proof."""
-
-    def __init__(self, problem: NearestMatrix, coordinates: Coordinates, checkpoint: Checkpoint) -> None:
-        self.problem, self.coordinates, self.checkpoint = problem, coordinates, checkpoint
-
-    def at_step(self, step: int, state: Any) -> None:
-        """Called by the loop before every step."""
-        if not step or step % self.checkpoint.every:
-            return
-        none = np.zeros(0)
-        proof = MatrixCertificate(
-            iterate=state.iterate,
-            values=none,
-            dual=none,
-            objective=state.objective,
-            dual_bound=-np.inf,
-            upper=np.inf,
-            max_violation=np.nan,
-        )
-        outcome = Outcome(
-            status=Status.UNKNOWN,
-            exit_reason=ExitReason.INTERRUPTED,
-            n_iter=step,
-            trace={},
-            certificate=proof.in_units(self.problem),
-        )
-        result = compose(MatrixResult, outcome, coordinates=self.coordinates, violation=none)
-        self.checkpoint.keep(result)
-
-
-def _outcome(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
+def _outcome(problem: NearestMatrix, options: Options) -> Outcome:
     solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
     if solver.name != SampledNewton.name:
         raise TypeError(f"sharded constraints need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
@@ -204,7 +168,7 @@ def _outcome(problem: NearestMatrix, options: Options, save: _Checkpoints | None
         solver.check(problem)
     except TypeError as error:
         raise TypeError(f"sharded constraints are solved by mirror_newton alone: {error}") from error
-    log = RunLog(options.callback, options.max_seconds, problem.record_in_units, None if save is None else save.at_step)
+    log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
     start = None if options.warm_start is None else _start(problem, options.warm_start)
     return solve(problem, solver, tol=options.tol, max_iter=options.max_iter, start=start, log=log)
 
