@@ -256,7 +256,7 @@ def test_a_loss_above_the_bound_is_a_proof(rng):
     assert learner.cumulative_loss_ > learner.loss_bound(loss_of_U=0.0)  # what follows from a false assumption
     assert learner.loss_bound() == np.inf
     assert "no matrix of trace 1 fits this stream exactly" in learner.void_
-    assert "raise trace" in learner.void_ and "or loss_budget" in learner.void_
+    assert "allow a larger trace" in learner.void_ and "or a larger loss budget" in learner.void_
     assert learner.cumulative_loss_ <= learner.loss_bound(loss_of_U=1e9)
     fits = MatrixExponentiatedGradient(10, trace=4.0).partial_fit(X, y)
     assert fits.void_ is None and fits.cumulative_loss_ <= fits.loss_bound() < np.inf

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -122,18 +121,7 @@ STEERING = frozenset(
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
     """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    solve = warns_if_interrupted(function)
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        result = solve(*arguments, **named)
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
-
-    return call
+    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
@@ -167,13 +155,9 @@ class RunLog:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
-    def seconds_left(self) -> float:
-        """Wall time until the limit; inf without one."""
-        return np.inf if self.max_seconds is None else self.max_seconds - self.seconds()
-
     def is_late(self) -> bool:
         """Whether the time limit is exceeded."""
-        return self.seconds_left() < 0.0
+        return self.max_seconds is not None and self.seconds() > self.max_seconds
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a record to the history."""
@@ -249,8 +233,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
+    most = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(log.seconds_left()):
+    with single_thread_blas(), np.errstate(all="ignore"), time_limit(most - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -276,8 +261,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        left = log.seconds_left()
-        with time_limit(left if log.max_seconds is None else max(left, CLOSING * log.max_seconds)):
+        with time_limit(max(most - log.seconds(), CLOSING * most)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
@@ -355,7 +339,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
+        return ExitReason.TIME if log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""

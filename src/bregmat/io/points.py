@@ -204,10 +204,9 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
             return np.where(words == "", np.nan, words == "true")
         if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
             return None
-        raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
+        raise table.bad_cell(int(np.flatnonzero(is_word)[0]), name)
     if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise ValueError(f"{table.place(row)}, column {name!r}: {table.cell(row, name)} is not finite")
+        raise table.bad_cell(int(np.flatnonzero(np.isinf(numbers))[0]), name, "is not finite")
     return numbers
 
 
@@ -222,8 +221,8 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
         assert points.table is not None
         name = next(iter(counts))
         row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
-        hint = "; missing='drop' leaves out such rows, missing='median' fills such cells"
-        raise points.table.not_a_number(row, name, hint)
+        advice = "; missing='drop' leaves out such rows, missing='median' fills such cells"
+        raise tables.CellError(points.table.place(row), name, points.table.cell(row, name), advice=advice)
     if missing == "drop":
         rows = np.flatnonzero(~absent.any(axis=1))
         if not len(rows):

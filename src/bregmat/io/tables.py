@@ -47,11 +47,11 @@ class Table:
         """The text of a cell in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
-    def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
-        """The error for a cell of a column of numbers that holds no number."""
+    def bad_cell(self, row: int, name: str, what: str = "is not a number") -> "CellError":
+        """The error for a cell of a column of numbers that holds no finite number."""
         cell = self.cell(row, name)
-        advice = "" if self.text is None else self.text.hint(cell)
-        return ValueError(f"{not_a_number(self.place(row), name, cell)}{advice}{hint}")
+        hint = "" if self.text is None else self.text.hint(cell)
+        return CellError(self.place(row), name, cell, f"{what}{hint}")
 
     def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """A column as float64 with NaN for missing cells and words, and the mask of words."""
@@ -75,10 +75,13 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
             raise ValueError(f"{path}: no column {name!r}{f'{like} The' if like else '; the'} {columns}")
 
 
-def not_a_number(place: str, column: str, value: Any) -> ValueError:
-    """The error for a cell of a column of numbers that holds no number."""
-    shown = repr(value) if str(value).strip() else "an empty cell"
-    return ValueError(f"{place}, column {column!r}: {shown} is not a number")
+class CellError(ValueError):
+    """A cell that holds no finite number where one is needed; `problem` is the message without the advice."""
+
+    def __init__(self, place: str, column: str, cell: Any, what: str = "is not a number", advice: str = "") -> None:
+        shown = repr(cell) if str(cell).strip() else "an empty cell"
+        self.column, self.cell, self.problem = column, str(cell), f"{place}, column {column!r}: {shown} {what}"
+        super().__init__(f"{self.problem}{advice}")
 
 
 def read(

@@ -142,7 +142,7 @@ class GradientState:
             t = int(over[0])
             self.no_fit = (
                 f"{self.settings.no_matrix()}: the label {y[t]:.6g} of example {self.n_seen + t} is beyond what one of that "
-                "trace can predict; raise trace, which has to match the scale of the labels, or loss_budget"
+                "trace can predict; allow a larger trace, which has to match the scale of the labels, or a larger loss budget"
             )
             warnings.warn(f"{self.no_fit}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=6)
         self.misfit += float(losses.sum())
@@ -289,8 +289,8 @@ class GradientState:
         if self.loss <= bound * (1.0 + ROUNDING):
             return None
         return (
-            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
-            "scale of the labels, or loss_budget"
+            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; allow a larger trace, which has to match the "
+            "scale of the labels, or a larger loss budget"
         )
 
     # ------------------------------------------------------------------ undoing

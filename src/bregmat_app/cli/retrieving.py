@@ -33,7 +33,7 @@ def learn_retrieval(
     if out is not None:
         save(out, learner, info={"feature_names": list(Q.names)})
     for text in texts:
-        show.warn(show.for_command(text))
+        show.warn(text)
     if learner.report_:
         rows = [
             (f"{name}, as given and learned", f"{x['as given']:.3f}  {x['learned']:.3f}")
@@ -59,7 +59,7 @@ def read_relevance(path: Path, queries: Points, documents: Points) -> sp.csr_arr
     if "grade" in table.columns:
         grade, is_word = table.numbers("grade")
         if len(bad := np.flatnonzero(is_word | ~(grade >= 0))):
-            raise table.not_a_number(int(bad[0]), "grade", "; a grade is a number of at least 0")
+            raise table.bad_cell(int(bad[0]), "grade", "is not a grade, which is a number of at least 0")
     shape = len(queries.X), len(documents.X)
     return sp.csr_array((grade, (row, column)), shape=shape)
 
