@@ -99,7 +99,11 @@ def public_parameters():
     """(name, parameter) of every public function, class and method that users call."""
     for name in bregmat.__all__:
         value = getattr(bregmat, name)
-        methods = [getattr(value, member) for member in dir(value) if isinstance(value, type) and not member.startswith(("_", "set_"))]
+        methods = [
+            getattr(value, member)
+            for member in dir(value)
+            if isinstance(value, type) and not member.startswith(("_", "set_"))
+        ]
         for function in [value, *methods]:
             with contextlib.suppress(ValueError, TypeError):  # functions of C, and what is none
                 yield from ((name, parameter) for parameter in inspect.signature(function).parameters.values())
