@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
+from bregmat.base.points import mapped_files
 from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
@@ -147,14 +148,24 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
+    """
     solve = warns_if_interrupted(function)
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> _R:
+        given = [*arguments, *named.values()]
+        before = mapped_files(given)
         result = solve(*arguments, **named)
+        changed = {*before.items()} ^ {*mapped_files(given).items()}
+        if changed:
+            raise ValueError(
+                f"{min(changed)[0]}: the file has changed during the call; what was computed holds for neither version."
+            )
         by_name = dict(zip(names, arguments, strict=False)) | named
         result.call = {name: value for name, value in by_name.items() if name not in STEERING}
         return result
