@@ -50,7 +50,7 @@ BUILT_ON = {
     ("unfolding", "semidefinite"),
 }
 IN_THE_ROOT = {"__init__", "__main__", "nearest", "typing"}
-OPTIONAL = {"dask", "distributed", "zarr", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
+OPTIONAL = {"dask", "distributed", "matplotlib", "pandas", "polars", "pyarrow", "typer", "rich", "pooch"}
 ARRAY_LIBRARIES = {"torch", "cupy", "array_api_compat", "array_api_strict", "jax"}
 MAX_FUNCTION_LINES = 60  # of the body, without the docstring
 MAX_PARAMETERS = 14

@@ -20,7 +20,6 @@ def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callbac
         objective=state.point.F,
         multiplier=state.multiplier,
         violation=state.residual,
-        n_passes=state.n_passes,
         n_iter=outcome.n_iter,
         history=outcome.history,
         exit_reason=outcome.exit_reason,

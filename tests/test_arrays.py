@@ -261,7 +261,7 @@ def test_rows_and_labels_may_come_from_there(there):
 
 def test_in_host_memory_the_compiled_loops_work(torch, monkeypatch):
     """Tensors that NumPy can read give the same bits as NumPy, and are given back as tensors."""
-    monkeypatch.setattr("bregmat.certificates.nearest_matrix.on_space", None)
+    monkeypatch.setattr("bregmat.certificates.problem.on_space", None)
     X, C = soft_problem()
     here = nearest_metric(X, C, slack_weight=1.0)
     for x in (torch.as_tensor(X), torch.as_tensor(X).to(torch.float32).to(torch.float64), array_api_strict.asarray(X)):

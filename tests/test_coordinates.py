@@ -10,8 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, LogDet, SpectralDivergence, VonNeumann, nearest_kernel, nearest_metric
-from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.certificates.problem import dual_bound
+from bregmat.certificates.problem import build_problem, dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates

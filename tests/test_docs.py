@@ -229,7 +229,17 @@ WITH_PICTURES = [
     "tutorial",
     *(
         f"guide/{name}"
-        for name in ("labels", "embeddings", "pairs", "triplets", "stream", "kernel", "correlation", "problems")
+        for name in (
+            "labels",
+            "embeddings",
+            "pairs",
+            "triplets",
+            "stream",
+            "kernel",
+            "correlation",
+            "problems",
+            "recipes",
+        )
     ),
 ]
 
@@ -242,6 +252,27 @@ def test_a_page_has_pictures_that_the_gallery_draws(page):
     for section, name, number in found:
         code = (ROOT / "examples" / section / f"{name}.py").read_text("utf-8")
         assert 1 <= int(number) <= len(re.findall(r"^ *[^#\n]*plt\.(?:subplots|figure)\(", code, re.M))
+
+
+def test_the_page_of_scaling_has_a_picture_that_is_there():
+    (name,) = re.findall(r"^!\[[^]]{40,}\]\((\S+\.png)\)$", (ROOT / "docs/scaling.md").read_text("utf-8"), re.M)
+    assert (ROOT / "docs" / name).exists()
+
+
+def test_pages_link_to_files_that_a_clone_has():
+    """Also to examples, which the site shows in its gallery: docs/conf.py changes these links."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", page.read_text("utf-8"))
+        if not link.endswith(".html")
+    ]
+    assert len(links) > 100 and sum("/examples/" in link for _, link in links) > 15
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+    ours = "https://github.com/bregmat/bregmat/"
+    named = re.findall(rf"{ours}(?:blob|tree)/main/([^)#\s]+)", (ROOT / "README.md").read_text("utf-8"))
+    assert len(named) > 15 and all((ROOT / name).exists() for name in named)
 
 
 NARROW = """<!DOCTYPE html><link rel="stylesheet" href="{css}"><body style="width: 368px"><article class="bd-article">

@@ -121,7 +121,7 @@ def test_scales_that_float32_cannot_hold(cancer):
         far = MarginSVC(kernel="linear", C=1.0 / scale**2, **EXACT).fit(X * scale, y)
         assert far.result_.status is Status.OPTIMAL
         assert far.result_.dual_bound * scale**2 == pytest.approx(plain.result_.dual_bound, rel=1e-9)
-        assert far.result_.price * scale**2 == pytest.approx(1.0) and far.result_.history[-1].gap == far.gap_
+        assert far.result_.history[-1].gap == far.gap_
         assert np.abs(far.decision_function(X * scale) - plain.decision_function(X)).max() < AGREE
     with pytest.raises(SolverError, match="cannot be separated"):
         MarginSVC(kernel="linear", C=np.inf).fit(np.ones((4, 2)) * 1e10, [0, 1, 0, 1])

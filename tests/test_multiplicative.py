@@ -195,33 +195,6 @@ def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
     assert x0[0] == 0 and x0[1] == 1  # copied
 
 
-# ---------------------------------------------------------------- acceleration
-@pytest.mark.parametrize("constrained", [False, True])
-@pytest.mark.parametrize("upper", [1.0, None])
-def test_acceleration_is_monotone_and_quicker(rng, upper, constrained):
-    K, y, _ = machine(rng, 60, ridge=0.1)
-    b, signs = -np.ones(len(y)), y if constrained else None
-    split = ClassBlocks(K, y, ridge=0.1)
-    ends = [
-        updated(
-            split,
-            b,
-            upper=upper,
-            signs=signs,
-            settings=MultiplicativeUpdates(anderson=depth),
-            tol=1e-5,
-        )
-        for depth in (0, 10)
-    ]
-    plain, quick = ends
-    assert all(end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum()) for end in ends)
-    assert quick.objective == pytest.approx(plain.objective, rel=1e-5)  # the tolerance
-    np.testing.assert_allclose(quick.x, plain.x, atol=3e-2 * plain.x.max())  # over the least eigenvalue, 0.1 and a bit
-    assert 3 * quick.n_passes < plain.n_passes
-    if constrained:
-        assert abs(y @ quick.x) <= 1e-14 * len(y) * quick.x.sum()
-
-
 # ---------------------------------------------------------------- what ends a run
 def test_an_unbounded_row_is_named():
     A = np.diag([1.0, 0.0, 2.0, 0.0])
@@ -302,8 +275,6 @@ def test_the_programs_gap_ends_the_run(rng):
 def test_settings_are_checked():
     with pytest.raises(ValueError, match=r"clamp must be in \[0, 1\); got 1"):
         MultiplicativeUpdates(clamp=1.0)
-    with pytest.raises(ValueError, match="anderson must be at least 0; got -1"):
-        MultiplicativeUpdates(anderson=-1)
     with pytest.raises(TypeError, match="max_iter must be an integer; got 2.5"):
         MultiplicativeUpdates(max_iter=2.5)
     with pytest.raises(ValueError, match="block must be at least 1; got 0"):

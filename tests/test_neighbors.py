@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import passes as fitting
+from bregmat.estimators import task as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
@@ -196,7 +196,7 @@ def test_copies_within_a_class_do_not_bring_the_margin_to_nothing(rng):
     ("y", "message"),
     [
         ([0] * 6, "at least two classes"),
-        ([0, 1, 2, 3, 4, 5], "puts no two points together"),
+        ([0, 1, 2, 3, 4, 5], "put no two points together"),
         ([0, -1, -1, -1, -1, -1], "at least 2 rows"),
     ],
 )

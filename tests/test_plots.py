@@ -14,7 +14,6 @@ from bregmat import Constraints, MetricLearner, Record, nearest_kernel, nearest_
 from bregmat.plots import (
     ConvergenceDisplay,
     EmbeddingDisplay,
-    MatrixDisplay,
     PairDistanceDisplay,
 )
 from bregmat.plots._style import log_scale
@@ -168,8 +167,6 @@ def test_every_display_of_an_estimator(wine):
     assert convergence.lines_["gap"].get_ydata()[-1] <= learner.tol
     assert "violation" not in convergence.lines_  # all rows have slack
     assert texts(convergence.ax_[1]) == ["tolerance 1e−4"]
-    matrix = MatrixDisplay.from_estimator(learner)
-    assert_allclose(matrix.matrix, learner.get_mahalanobis_matrix())
 
 
 def test_displays_of_a_fold_leave_out_absent_samples(wine):

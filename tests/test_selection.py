@@ -20,16 +20,15 @@ from bregmat.estimators import metric as metric_module
 from bregmat.estimators import selection
 from bregmat.estimators.linear_maps import in_span, inverse_within
 from bregmat.estimators.selection import (
-    Candidate,
     Fold,
     Selection,
     drawn_rows,
-    growth,
     held_out,
     judged,
     matching,
     race,
 )
+from bregmat.estimators.task import Candidate, growth
 from bregmat.from_labels.groups import LabelGroups, are_numbers
 
 NOT_LEARNED = "no candidate that learns is better than not learning"

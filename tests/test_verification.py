@@ -114,6 +114,25 @@ def test_own_slack_near_its_bound_does_not_cancel():
     assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
 
 
+def test_rows_that_copies_make_0_hold():
+    """Columns a and b of the prior are equal, so ``K_ka - K_kb`` is 0 at every matrix in its range, whose small eigenvalues hid it."""
+    rng, n = np.random.default_rng(0), 38
+    G = np.linalg.qr(rng.normal(size=(n, n)))[0] * np.logspace(0, -3, n)
+    first = np.arange(n)
+    first[[5, 9, 13]] = [1, 2, 3]
+    G[20] = G[30] * (1.0 + 6e-3 * rng.normal(size=n))
+    K = (G @ G.T)[first][:, first]
+    K = (K + K.T) / 2
+    assert (K[:, [5, 9, 13]] == K[:, [1, 2, 3]]).all()
+    k, a, b = (np.array(x) for x in zip(*[(k, a, b) for k in range(16, n) for a, b in ((5, 1), (2, 9), (3, 13))]))
+    i, j = rng.integers(14, 26, 20), rng.integers(26, n, 20)
+    rows = Constraints.similarity_comparison(k, a, k, b, margin=0.0)
+    rows += Constraints.sq_distance(i, j, 0.8 * (np.diag(K)[i] + np.diag(K)[j] - 2 * K[i, j]), "<=")
+    result = nearest_kernel(K, rows, divergence="vonneumann")
+    assert result.status is Status.OPTIMAL
+    assert verify(result).holds
+
+
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 def test_sparse_factors_hold(divergence):
     arguments = {"prior": Factor(sp.csr_array(np.diag([1.0, 1e-4, 1e-5]))), "divergence": divergence}

@@ -14,7 +14,7 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
-from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.coordinates.priors import kernel_coordinates
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.typing import DivergenceName

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat import MatrixExponentiatedGradient
-from bregmat.online import StreamRecord, bound_against, run_stream
+from bregmat.online import StreamRecord, run_stream
 from bregmat_papers.drawing import DISSIMILAR, SIMILAR, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 from bregmat_papers.gyrb_targets import (
@@ -59,7 +59,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         [(np.column_stack([a, b]), 0.5 * goal.sq_distances[a, b])],
         every=unit["every"],
         callback=look,
-        bound=bound_against(goal.K),
+        bound=lambda learner: learner.loss_bound(goal.K),
     )
     return {
         "position": [0, *(record.position for record in done.history)],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, is_dataclass
 from typing import Any, NoReturn
 
@@ -74,7 +74,18 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
     return as_matrix(name, X, sparse="csr", booleans=True, finite=look)
 
 
-def mapped_files(arguments: Iterable[Any]) -> dict[str, tuple[int, int, int]]:
+@contextmanager
+def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
+    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
+    before = _mapped_files(arguments)
+    yield
+    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
+    if changed:
+        name = min(changed)[0]
+        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
+
+
+def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
     """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
     found = {}
     for argument in arguments:

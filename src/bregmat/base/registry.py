@@ -90,11 +90,10 @@ class Registry(Mapping[str, Any]):
             if value not in self._classes:
                 like = similar_name(value, self)
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}{like or '.'}")
-            found = self._classes[value]
+            found = self._classes[value]  # which was checked when it was added
             value = found() if isinstance(found, type) else found
-        lacks = self.missing(value)
-        if isinstance(value, type) or lacks:
-            lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
+        elif isinstance(value, type) or (lacks := self.missing(value)):
+            lack = "" if isinstance(value, type) else f", which has no {', '.join(lacks)}"
             got = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)
             raise TypeError(f"{self.kind} must be {self._choices()}; got {got}{lack}.")
         if self.check is not None and not type(value).__module__.startswith("bregmat."):

@@ -162,18 +162,28 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def warns_if_interrupted(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``."""
+def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
+    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
+
+    With ``unrecorded``, the attribute ``call`` of the result holds all arguments by name, except those of these names.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)
-    def telling(*arguments: P.args, **named: P.kwargs) -> R:
+    def public(*arguments: P.args, **named: P.kwargs) -> R:
         with call_under_way() as (call, is_outermost), single_thread_blas():
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
-            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+            warn_of_interrupt(
+                f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            )
+        if unrecorded is not None:
+            given = dict(zip(names, arguments, strict=False)) | named
+            result.call = {name: value for name, value in given.items() if name not in unrecorded}
         return result
 
-    return telling
+    return public
 
 
 def raise_interrupt(text: str, *, warn: bool) -> NoReturn:

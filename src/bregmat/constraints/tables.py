@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing
+from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing, similar_name
 from bregmat.base.points import as_points
 from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
@@ -221,7 +221,9 @@ class _Rows:
         for k, name in enumerate(names):
             if name not in known:
                 extra = "; matrices cannot be given in a table" if name in RELATIONS else ""
-                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {', '.join(known)}{extra}")
+                unknown = f"unknown relation {str(name)!r}" if name else "the relation is empty"
+                like = similar_name(str(name), known)
+                self._wrong(code == k, f"{unknown}; known: {', '.join(known)}{extra}{like}")
         here = [known[str(name)] for name in names]
         index, ids = self._samples(here, code, id_type)
         bound = self._bound(np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
@@ -324,7 +326,7 @@ class _Rows:
             return cells.astype(np.float64)
         except ValueError:
             if name == "bound":
-                self._wrong(cells == "", f"{message}; {WITHOUT_BOUNDS}")
+                self._wrong(cells == "", f"the bound is empty; {{relation}} needs a number; {WITHOUT_BOUNDS}")
             self._wrong(np.array([not is_number_word(cell) for cell in cells]), message)
             raise
 
@@ -340,6 +342,7 @@ class _Rows:
 
     def _sense(self, default: np.ndarray) -> np.ndarray:
         sense = np.where(self.cells["sense"] == "", default, self.cells["sense"])
+        self._wrong(sense == "", 'the sense is empty; write "<=" (at most), ">=" (at least) or "==" (equal)')
         self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
         names, code = np.unique(sense, return_inverse=True)
         return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]

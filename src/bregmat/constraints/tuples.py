@@ -258,7 +258,7 @@ def _distances(
     bad = np.flatnonzero([not is_number_word(word) or not 0 <= float(word) < np.inf for word in words[distance]])
     if len(bad):
         cell = str(words[distance][bad[0]])
-        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance")
+        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance, which is a number of at least 0")
     is_squared = DISTANCES[_plain(distance)]
     values = words[distance].astype(float)
     values = values if is_squared else values * values

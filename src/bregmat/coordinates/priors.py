@@ -437,15 +437,24 @@ class Coordinates:
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
         Z, rounding = self._placed(points, Z, rows.sees_differences)
-        mapped = None
+        mapped = sizes = None
         if self.R is not None and not self.owns_base:
 
+            def sums(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
+                return points[a] + (
+                    points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
+                )
+
             def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
-                second = points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
-                return dense(product(points[a] + second, self.R))
+                return dense(product(sums(a, b, sign), self.R))
+
+            def sizes(a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: Any = None) -> np.ndarray:
+                made = dense(product(abs(sums(a, b, sign)), abs(self.R)))
+                return np.sqrt(sq_norms(made if F is None else made @ F))
 
         operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
-        errors = row_errors(operator, constraints, Z, touched, rounding, rows, not self.owns_base)
+        is_exact = self.R is None and not self.owns_base
+        errors = row_errors(operator, constraints, Z, touched, rounding, rows, is_exact, sizes)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds

@@ -14,7 +14,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import VANISHING
-from bregmat.constraints.rows import ResolvedRows
+from bregmat.constraints.terms import ResolvedRows
 from bregmat.operators.binding import Rounding
 
 # Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.points import mapped_files
+from bregmat.base.points import unchanged_files
 from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
@@ -152,23 +152,12 @@ def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
 
     It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
     """
-    solve = warns_if_interrupted(function)
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
+    solve = warns_if_interrupted(function, STEERING)
 
     @wraps(function)
     def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        given = [*arguments, *named.values()]
-        before = mapped_files(given)
-        result = solve(*arguments, **named)
-        changed = {*before.items()} ^ {*mapped_files(given).items()}
-        if changed:
-            raise ValueError(
-                f"{min(changed)[0]}: the file has changed during the call; what was computed holds for neither version."
-            )
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
+        with unchanged_files([*arguments, *named.values()]):
+            return solve(*arguments, **named)
 
     return call
 
@@ -207,13 +196,9 @@ class RunLog:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
-    def seconds_left(self) -> float:
-        """Wall time until the limit; inf without one."""
-        return np.inf if self.max_seconds is None else self.max_seconds - self.seconds()
-
     def is_late(self) -> bool:
         """Whether the time limit is exceeded."""
-        return self.seconds_left() < 0.0
+        return self.max_seconds is not None and self.seconds() > self.max_seconds
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a record to the history."""
@@ -289,8 +274,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
+    most = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(log.seconds_left()):
+    with single_thread_blas(), np.errstate(all="ignore"), time_limit(most - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -316,8 +302,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        left = log.seconds_left()
-        with time_limit(left if log.max_seconds is None else max(left, CLOSING * log.max_seconds)):
+        with time_limit(max(most - log.seconds(), CLOSING * most)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
@@ -397,7 +382,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
+        return ExitReason.TIME if log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""

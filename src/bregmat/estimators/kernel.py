@@ -19,8 +19,8 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.selection import Candidate, Trials
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.selection import Trials
+from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.typing import Points

@@ -283,7 +283,7 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
         bad = rows[broken]
         raise ValueError(
             f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
+            'The strategy "neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
             "bound, sense)."
         )
 
@@ -297,11 +297,11 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
-            "Use strategy='random', or give constraints."
+            f"the labels must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
+            'Use the strategy "random", or give constraints.'
         )
     if not has_target:
-        raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
+        raise ValueError(f"the labels put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:

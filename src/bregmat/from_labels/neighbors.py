@@ -18,7 +18,7 @@ from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import RANK_TOL
-from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.from_labels.groups import ALIKE, APART, LabelGroups, warn_of_points
 from bregmat.typing import Form, Strategy
@@ -271,7 +271,7 @@ def neighbor_constraints(
     if not len(found.points):
         is_apart = groups.relation[groups.codes[points[0]]] == APART
         raise NothingToCompare(
-            f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
+            f"the labels give different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
             (int(points[0]), int(groups.ordered[is_apart[groups.codes[groups.ordered]]][0])),
         )
     if warn and len(found.copies):
@@ -288,7 +288,7 @@ def neighbor_constraints(
     if len(void) == len(p):
         pair = int(targets[p[0], a[0]]), int(impostors[p[0], b[0]])
         raise NothingToCompare(
-            "y gives different classes to copies of every point that others could be nearer to.", pair
+            "the labels give different classes to copies of every point that others could be nearer to.", pair
         )
     most = drawing.n_constraints or MOST_DEFAULT_ROWS
     p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
@@ -297,7 +297,7 @@ def neighbor_constraints(
     margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
     if typical is not None:
         margin *= typical / np.median(margin)
-    return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
+    return Constraints.of_columns(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
 
 
 def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constraints:
@@ -309,4 +309,6 @@ def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constrain
     weight = TOTAL_WEIGHT / (len(p) + len(q))
     others = np.concatenate([found.targets[p, a], found.impostors[q, b]])
     index, is_alike = np.stack([found.points[np.concatenate([p, q])], others], axis=1), np.arange(len(others)) < len(p)
-    return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
+    return Constraints.of_columns(
+        SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight
+    )

@@ -7,7 +7,6 @@ A *state* consists of None, booleans, integers, finite floats, strings, lists, d
     {"$items": [[key, value], ...]}             a dict with keys that are not strings
     {"$array": name}                            an array, by name
     {"$objects": [...], "shape": [...]}         an array of Python objects
-    {"$masked": array, "mask": array}           a masked array
     {"$sparse": [data, indices, indptr], "shape": [n, d]}   a CSR matrix
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
@@ -135,9 +134,6 @@ class _Writer:
         return [self.write(item, f"{where}[{k}]", depth + 1) for k, item in enumerate(value)]
 
     def _object(self, value: Any, where: str, depth: int) -> dict[str, Any]:
-        if isinstance(value, np.ma.MaskedArray):
-            mask = np.ma.getmaskarray(value)
-            return self._values({"$masked": value.data, "mask": mask}, where, depth)
         if isinstance(value, np.ndarray):
             return self._array(value, where, depth)
         if sp.issparse(value):
@@ -152,9 +148,7 @@ class _Writer:
             raise TypeError(f"{where} is a function, which cannot be saved: files hold no code")
         if hasattr(value, "__array__"):  # an array of another library
             return self._array(np.asarray(value), where, depth)
-        kind = f"{type(value).__module__}.{type(value).__name__}"
-        hint = "" if kind.startswith("builtins.") else "; bregmat.io.savable lets files hold a class of your own"
-        raise TypeError(f"{where} is a {kind}, which cannot be saved{hint}")
+        raise TypeError(f"{where} is a {type(value).__module__}.{type(value).__name__}, which cannot be saved")
 
     def _array(self, value: np.ndarray, where: str, depth: int) -> dict[str, Any]:
         array = np.asarray(value)
@@ -238,11 +232,6 @@ class _Reader:
             case "$objects":
                 items = self.read(state[tag])
                 return np.fromiter(items, dtype=object, count=len(items)).reshape(state["shape"])
-            case "$masked":
-                data, mask = self.read(state[tag]), self.read(state["mask"])
-                if not (isinstance(mask, np.ndarray) and mask.dtype == bool and mask.shape == np.shape(data)):
-                    raise ValueError("the mask of an array must have a truth value for each entry")
-                return np.ma.MaskedArray(data, mask=mask)
             case "$sparse":
                 return _csr(*self.read(state[tag]), *map(int, state["shape"]))
             case "$kernel_of":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
-from bregmat.solvers.base import SOLVERS
-from bregmat.solvers.plan import Options
+from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions

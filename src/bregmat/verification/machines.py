@@ -85,9 +85,6 @@ class WrittenMachine:
         if found.claimed is not Status.UNKNOWN:  # which may have no machine
             decision = (signs * margins).astype(float)
             found.compare_all("decision", decision, single.astype(float) + HALF_DIGITS)
-        bounds = np.unique(upper[self.counts])
-        price = bounds[0] if len(bounds) == 1 else np.nan
-        found.compare_all("price", np.array(price), 0.0)
         if not np.isnan(result.margin_bound):
             found.problem(f"a largest margin of {result.margin_bound:.3g} is claimed of classes that can be separated")
         self.may_err = bool(np.isfinite(upper).all() or ridge.any())
