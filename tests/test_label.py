@@ -784,10 +784,9 @@ def test_the_prior_is_chosen_by_held_out_answers(tmp_path, rng):
             ).groups()
             for n in (8, 40)
         )
-        assert learning.chosen(few, learning.start) is learning.start
-        assert learning.chosen(many, learning.start).name == expected
-        assert learning.chosen(many, learning.other).name == expected
-        assert Learning(points, LabelSettings(prior=start)).chosen(many, learning.start).name == start
+        assert learning.chosen(few) is learning.start
+        assert learning.chosen(many).name == expected
+        assert Learning(points, LabelSettings(prior=start)).chosen(many).name == start
 
 
 def test_cells_that_were_filled_are_marked(tmp_path):
