@@ -63,7 +63,7 @@ def measured(Z, first, groups, y, is_chosen):
 
 def curve(X, y, seed, n_answers, is_chosen, prior="auto"):
     """One session: (NMI, accuracy) before the first answer and after every EVERY."""
-    start = LabelPoints("", X, [], []).first_prior
+    start = LabelPoints("", X, [""] * X.shape[1], [""] * len(X)).first_prior
     learning, answers, rng = Learning(X, LabelSettings(prior), start), Answers(len(X)), np.random.default_rng(seed)
     learned, found, space = learning.learn(None), [], learning.start
     for count in range(n_answers + 1):
