@@ -314,9 +314,9 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
     unit : int
         Parts are cut at multiples of this.
     """
-    grain, most = 1e6, 256  # operations in a part, about a millisecond; number of parts
+    grain, max_parts = 1e6, 256  # operations in a part, about a millisecond; number of parts
     units = -(-size // unit)
-    parts = min(units, int(work / grain), most)
+    parts = min(units, int(work / grain), max_parts)
     helpers = min(n_threads(), parts) - 1 if parts >= 4 else 0
     if helpers < 1:
         run(0, size)

@@ -332,7 +332,7 @@ def from_frame(
     scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
-    random_state: RandomState = 0,
+    random_state: RandomState = None,
 ) -> Constraints:
     """Constraints in a data frame, with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
@@ -362,9 +362,9 @@ def from_frame(
     UserWarning
         Triplets that name a point twice, such as attention checks, are left out.
     """
-    found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-    warn_of_left_out(found, "frame")
-    return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
+    table = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+    warn_of_left_out(table, "frame")
+    return table.bounded(cls(**table.arguments), "frame", X, sample_id, random_state)
 
 
 def with_bounds_from(
