@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bregmat
-from bregmat import Constraints, LogDet, nearest_metric
+from bregmat import Constraints, Factor, LogDet, MetricLearner, nearest_kernel, nearest_metric
 from bregmat.io import open_constraints, open_points
 from bregmat.io.stored import StoredPoints
 from bregmat.operators import linear_maps
@@ -235,6 +235,26 @@ def test_points_that_change_during_a_run_are_no_points(change, tmp_path, monkeyp
     with pytest.raises(ValueError, match="has changed"):
         points[:2]
     assert np.array_equal(open_points(path)[:2], X[::-1][:2])
+
+
+@pytest.mark.parametrize("change", [replaced, written_to])
+@pytest.mark.parametrize("kind", ["points", "view", "factor", "learner"])
+def test_a_memory_map_that_changes_during_a_call_is_no_array(kind, change, tmp_path):
+    X, C = soft_problem(c=300)
+    path = write_points(tmp_path / "points.npy", X)
+
+    def call(callback):
+        mapped = np.load(path, mmap_mode="r")
+        if kind == "factor":
+            return nearest_kernel(Factor(mapped), C, callback=callback)
+        if kind == "learner":
+            y = np.arange(len(X)) % 5
+            return MetricLearner(strategy="neighbors", prior="identity", callback=callback).fit(mapped, y)
+        return nearest_metric(np.asarray(mapped)[:] if kind == "view" else mapped, C, callback=callback)
+
+    call(None)
+    with pytest.raises(ValueError, match=r"points\.npy: the file has changed during the call"):
+        call(lambda record: change(path, X[::-1]) if record.iteration == 1 else None)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "npy"])

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import CheckedPoints, copied_to_host
+from bregmat.base.points import CheckedPoints, as_points, copied_to_host
 from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
 from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
@@ -214,8 +214,12 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = (X, X.space) if isinstance(X, CheckedPoints) else copied_to_host("X", X)
-    return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
+    if isinstance(X, CheckedPoints):
+        points, space = X.points, X.space
+    else:
+        X, space = copied_to_host("X", X)
+        points = as_points("X", X)
+    return _nearest(metric_coordinates(points, prior, options.divergence), constraints, space, options)
 
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.points import unchanged_files
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -120,8 +122,18 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    return warns_if_interrupted(function, STEERING)
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
+    """
+    solve = warns_if_interrupted(function, STEERING)
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> _R:
+        with unchanged_files([*arguments, *named.values()]):
+            return solve(*arguments, **named)
+
+    return call
 
 
 @dataclass(eq=False)
@@ -186,6 +198,7 @@ class RunLog:
         )
 
 
+@on_one_blas_thread
 def solve(
     problem: Problem,
     solver: Solver,
@@ -235,7 +248,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     most = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(most - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -339,7 +352,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.is_late() else None
+        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""

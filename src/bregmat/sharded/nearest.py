@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.points import copied_to_host
+from bregmat.base.points import as_points, copied_to_host
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
@@ -83,7 +83,7 @@ def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> C
     if scipy.sparse.issparse(X):
         raise TypeError("X must be dense where constraints are sharded; got a sparse matrix.")
     if not isinstance(X, LazyPoints):
-        return metric_coordinates(X, prior, divergence)
+        return metric_coordinates(as_points("X", X), prior, divergence)
     one_point = np.ones((1, X.shape[1]))
     return replace(metric_coordinates(one_point, prior, divergence), base=X, is_finite=False)
 

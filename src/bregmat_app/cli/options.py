@@ -258,7 +258,7 @@ class CorrelationOptions:
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
     target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
-    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
+    n_factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
 
     def check(self, matrix: Path) -> None:
         """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
@@ -266,13 +266,13 @@ class CorrelationOptions:
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")
-        given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
+        given = {"--n-factors": self.n_factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
         given |= {"--fixed": self.fixed, "--min-eig": self.min_eig or None}
         named = [name for name, value in given.items() if value is not None]
         if self.target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")
-        if self.factors is not None and len(named) > 1:
-            raise ValueError(f"--factors and {named[1]} exclude each other")
+        if self.n_factors is not None and len(named) > 1:
+            raise ValueError(f"--n-factors and {named[1]} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)
