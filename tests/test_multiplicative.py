@@ -18,24 +18,10 @@ from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_upd
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat_papers.datasets import load_sonar_split
-from split_runs import updated
+from split_runs import machine, twin, updated
 
 EPS = np.finfo(float).eps
 ROUNDING = 1e-13  # relative to the terms of the objective: a few hundred roundings
-
-
-def twin(A, v):
-    """A+ v and A- v entry by entry."""
-    return np.maximum(A, 0) @ v, np.maximum(-A, 0) @ v
-
-
-def machine(rng, n=60, ridge=0.0):
-    """A radial kernel of two overlapping classes, labels, and the matrix of the margin machine."""
-    y = np.where(np.arange(n) < n // 3, 1.0, -1.0)
-    rng.shuffle(y)
-    X = rng.normal(size=(n, 2)) + 0.8 * y[:, None]
-    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1))
-    return K, y, K * np.outer(y, y) + ridge * np.eye(n)
 
 
 def falls(end, size):

@@ -505,7 +505,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         labels = task.labels.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), labels, self.n_neighbors, self.n_impostors)
-        return points if len(points.found.points) else None
+        return points if len(points.neighbors.points) else None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -95,10 +95,10 @@ class LabelGroups:
         """Group numbers of some of the points."""
         return self.codes[rows]
 
-    def compared(self, most: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
+    def compared(self, max_points: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
-        If there are more than ``most``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
+        If there are more than ``max_points``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
         """
         n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
         group = self.codes[self.labelled]
@@ -114,7 +114,7 @@ class LabelGroups:
         alone = self.labelled[n_alike[group] == 1]
         if warn and len(alone):
             warn_of_points(alone, ALONE)
-        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
+        return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
 
 
 def label_groups(

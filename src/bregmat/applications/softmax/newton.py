@@ -15,7 +15,10 @@ from bregmat.objective.divergences import Frobenius
 
 LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step
-SHORTER, LONGER = 0.25, 4.0  # largest factor on the gradient step after a rejected Newton step, and that after a full one
+SHORTER, LONGER = (
+    0.25,
+    4.0,
+)  # largest factor on the gradient step after a rejected Newton step, and that after a full one
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 VANISHING = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
@@ -92,7 +95,7 @@ class SemismoothNewton:
             alpha = min(SHORTER * alpha, self._steepest(problem, at))
 
     def _steepest(self, problem: SoftmaxGroups, at: ScoredMatrix) -> float:
-        """The length of the gradient step that minimises the quadratic model (Cauchy's): the inverse of the curvature along the gradient."""
+        """The length of the gradient step that minimises the quadratic model (Cauchy's): the inverse curvature along the gradient."""
         G = add_diagonal(at.W - problem.scores.adjoint(at.bound.mu), -1.0).astype(np.float32)
         eye = np.eye(len(G), dtype=np.float32)
         along = problem.curvature(problem.scores.in_basis(eye, np.float32), at.softmax.astype(np.float32), G)
