@@ -1,4 +1,4 @@
-"""Public calls: BLAS on one thread, Ctrl-C, time limits, loops in parts that threads share, cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, files of memory maps, time limits, loops in parts that threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
@@ -18,14 +18,16 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from types import FunctionType
 from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -259,6 +261,33 @@ def held_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
         if len(held) == 1:
             previous(signal.SIGINT, held[0])
+
+
+# ---------------------------------------------------------------------- files of memory maps
+@contextmanager
+def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
+    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
+    before = _mapped_files(arguments)
+    yield
+    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
+    if changed:
+        name = min(changed)[0]
+        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
+
+
+def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
+    """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
+    found = {}
+    for argument in arguments:
+        is_object = is_dataclass(argument) and hasattr(argument, "__dict__") and not isinstance(argument, type)
+        for value in vars(argument).values() if is_object else (argument,):
+            while isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+                value = value.base
+            if isinstance(value, np.memmap) and value.filename is not None:
+                with suppress(OSError):
+                    stat = os.stat(value.filename)
+                    found[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return found
 
 
 # ---------------------------------------------------------------------- time limits

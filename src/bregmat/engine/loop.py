@@ -8,13 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.points import unchanged_files
 from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
@@ -126,14 +124,7 @@ def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
 
     It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
     """
-    solve = warns_if_interrupted(function, STEERING)
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        with unchanged_files([*arguments, *named.values()]):
-            return solve(*arguments, **named)
-
-    return call
+    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
