@@ -99,8 +99,8 @@ def _norm(K: np.ndarray) -> float:
 
 # ---------------------------------------------------------------- matrices of quadratic programs
 def way_out(A: np.ndarray) -> str:
-    """What replaces a matrix that is not positive semidefinite, for the end of a message; empty if an entry of its diagonal is 0."""
-    if not (A.diagonal() > 0).all():
+    """What replaces a matrix that is not positive semidefinite, for the end of a message; empty for a negative diagonal entry."""
+    if not (A.diagonal() >= 0).all():
         return ""
     return (
         " If it is a covariance in float32, rounded, or of data with missing values, pass "

@@ -114,6 +114,7 @@ def softmax_metric(
     >>> print(result.status, result.values.argmax(axis=1))
     OPTIMAL [0 1 2]
     """
+    log = RunLog(callback, max_seconds)
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (scores.shape[0],))
     _check(scores, targets, weights, temperature, allowed)
     basis = _span(scores)
@@ -123,7 +124,6 @@ def softmax_metric(
     D = DIVERGENCES.resolve(divergence)
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
     solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
-    log = RunLog(callback, max_seconds)
     outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
     span = None if basis is None else Span.of_basis(basis)
     return compose(
