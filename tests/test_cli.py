@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
-from bregmat.estimators.selection import Candidate
+from bregmat.estimators.task import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
@@ -318,7 +318,7 @@ def test_help_names_all_formats_and_common_options_first(bregmat, command):
     # from the declaration of the argument: the oldest typer does not print it
     (function,) = [one.callback for one in app.registered_commands if (one.name or one.callback.__name__) == command]
     help_of_points = inspect.signature(function).parameters["points"].annotation.__metadata__[0].help
-    assert all(ending in help_of_points for ending in (".csv", ".tsv", ".gz", ".parquet", ".feather", ".npy"))
+    assert all(ending in help_of_points for ending in (".csv", ".tsv", ".gz", ".parquet", ".npy"))
     common = [shown.index(f"--{name} ") for name in ("labels", "sample-id")]
     assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
     if command == "learn":

@@ -158,7 +158,7 @@ def test_npy_of_objects_is_not_unpickled(tmp_path):
         read_points(tmp_path / "points.npy")
 
 
-ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather"]
+ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"]
 
 
 @pytest.mark.parametrize("suffix", [*ENDINGS, ".npy"])
@@ -199,17 +199,17 @@ def test_a_row_with_too_few_cells_is_refused_like_one_with_too_many(row, tmp_pat
     assert np.isnan(read_points(path, missing="drop").X).sum() == 0  # an empty cell is a missing one
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_two_columns_of_one_name_are_refused(suffix, tmp_path):
     import pyarrow as pa
-    from pyarrow import feather, parquet
+    from pyarrow import parquet
 
     path = tmp_path / f"twice{suffix}"
     table = pa.table([[0.0, 1.0], [1.0, 2.0], [3.0, 5.0]], names=["a", "b", "b"])
     if suffix == ".csv":
         path.write_text("a,b,b\n0,1,3\n1,2,5\n")
     else:
-        (parquet.write_table if suffix == ".parquet" else feather.write_feather)(table, path)
+        parquet.write_table(table, path)
     for read in (read_points, read_constraints):
         with pytest.raises(ValueError, match=re.escape(f"twice{suffix}: column 'b' occurs twice")):
             read(path)
@@ -227,7 +227,7 @@ def test_bad_parquet(tmp_path):
 
 
 def test_damaged_files_are_named(tmp_path):
-    for name in ("points.csv.gz", "points.feather"):
+    for name in ("points.csv.gz", "points.parquet"):
         write_points(tmp_path / name, np.arange(400.0).reshape(200, 2), names=["a", "b"])
         data = (tmp_path / name).read_bytes()
         for part in (b"", data[:60], data[:-20]):
@@ -325,7 +325,7 @@ def test_numbers_are_read_to_the_last_bit(text, rng):
     assert np.array_equal(read_points(text(words)).X[:, 0], x)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".feather", ".npy"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy"])
 def test_standard_input(tmp_path, monkeypatch, suffix):
     X = np.arange(6.0).reshape(3, 2)
     write_points(tmp_path / f"points{suffix}", X, names=["a", "b"])

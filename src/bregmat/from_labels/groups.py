@@ -18,6 +18,9 @@ ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
 SINGLE_VALUES = 0.25  # fraction of the different whole numbers that occur once from which they are numbers
+SEVERAL = (
+    "Several labels of a row are columns of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+)
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -92,10 +95,10 @@ class LabelGroups:
         """Group numbers of some of the points."""
         return self.codes[rows]
 
-    def compared(self, most: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
+    def compared(self, max_points: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
-        If there are more than ``most``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
+        If there are more than ``max_points``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
         """
         n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
         group = self.codes[self.labelled]
@@ -111,7 +114,7 @@ class LabelGroups:
         alone = self.labelled[n_alike[group] == 1]
         if warn and len(alone):
             warn_of_points(alone, ALONE)
-        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
+        return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
 
 
 def label_groups(
@@ -131,7 +134,10 @@ def label_groups(
     """
     as_choice("target_type", target_type, TARGET_TYPES)
     y = to_numpy("y", y)
-    values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    try:
+        values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    except TypeError as error:
+        raise TypeError(f"{error} {SEVERAL}") from error
     if target_type == "auto":
         target_type = "class"
         if strategy not in NEED_CLASSES:
@@ -250,6 +256,11 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     codes = np.full(len(values), -1, dtype=np.int64)
     known = known[is_class]
     if known.dtype.kind == "O":
+        several = next((k for k, label in enumerate(known) if isinstance(label, set | list | dict | np.ndarray)), None)
+        if several is not None:
+            raise TypeError(
+                f"y must hold one label per row; got {known[several]!r} in row {rows[is_class][several]}. {SEVERAL}"
+            )
         seen: dict[Any, int] = {}
         codes[rows[is_class]] = [seen.setdefault(v, len(seen)) for v in known]
         return codes

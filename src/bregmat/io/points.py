@@ -10,11 +10,11 @@ import numpy as np
 from bregmat.base.checks import as_choice
 from bregmat.io import tables
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, TEXT, Source, file_kind, source_of
+from bregmat.io.sources import TABLES, Source, file_kind, source_of
 
 __all__ = ["Points", "read_points", "write_points"]
 
-KINDS = (*TEXT, *COLUMNAR, ".npy")
+KINDS = (*TABLES, ".npy")
 MISSING = ("error", "drop", "median")
 INDEX = "index"  # the name here of
 _INDEX_NAMES = ("", "__index_level_0__")  # names that pandas writes for an unnamed index
@@ -80,7 +80,7 @@ def read_points(
     Parameters
     ----------
     path : path
-        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, .feather, or .npy
+        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, or .npy
         (2-D, memory-mapped); "-" is standard input. A first line without numbers is a header. A column of true and false becomes
         1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error. If cells are
         not separated by commas, numbers may have decimal commas, which must occur in the first 20 lines.
@@ -108,7 +108,7 @@ def read_points(
         Unknown ending, a row that is too long, a cell of a column of numbers that is not a finite number, no rows, no features,
         an unknown column; the message names file, line (or row) and column.
     ImportError
-        pandas is not installed; for .parquet and .feather, pyarrow.
+        pandas is not installed; for .parquet, pyarrow.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def write_points(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz), .parquet, .feather or .npy.
+        .csv or .tsv (also .gz), .parquet or .npy.
     X : array of shape (n, d)
     names : sequence of d str
         Names of the columns of X; not in .npy.

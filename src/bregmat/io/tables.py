@@ -1,4 +1,4 @@
-"""Reading and writing of tables with named columns (.csv, .tsv, .parquet, .feather, .npy) by pandas, pyarrow and NumPy."""
+"""Reading and writing of tables with named columns (.csv, .tsv, .parquet, .npy) by pandas, pyarrow and NumPy."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat.base.checks import similar_name
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind, require_distinct
+from bregmat.io.sources import PACKED, TABLES, TEXT, Source, file_kind, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -107,7 +107,7 @@ def read(
         Whether rows of a file of text may have fewer cells than the first line; those at the end are missing then.
     """
     if source.kind not in TEXT:
-        return Table(source.path, _read_columnar(source))
+        return Table(source.path, _read_parquet(source))
     text = Text.of(source, has_header, encoding)
     return Table(source.path, text.columns(is_word, may_be_short=may_be_short), text)
 
@@ -119,12 +119,12 @@ def column_names(source: Source, encoding: str | None = None) -> list[str]:
     if source.kind == ".parquet":
         with open_parquet(source) as file:
             return list(file.schema_arrow.names)
-    return list(_read_columnar(source)) if source.kind in COLUMNAR else []
+    return []
 
 
 def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = False) -> None:
     """Write named columns of equal length; floats are read back to the same bits. With decimal commas, semicolons separate cells."""
-    _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
+    _, kind = file_kind(path, "write a table to", TABLES)
     with atomic_write(path) as handle:
         if kind in TEXT:
             packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
@@ -142,7 +142,7 @@ def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = 
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-            (pyarrow.parquet.write_table if kind == ".parquet" else pyarrow.feather.write_feather)(table, handle)
+            pyarrow.parquet.write_table(table, handle)
 
 
 # ---------------------------------------------------------------- .npy
@@ -159,13 +159,12 @@ def read_npy(path: str | os.PathLike[str] | BinaryIO, *, mmap: bool = False) -> 
     return array
 
 
-# ---------------------------------------------------------------- .parquet and .feather
+# ---------------------------------------------------------------- .parquet
 def _pyarrow() -> Any:
     try:
-        import pyarrow.feather
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError('.parquet and .feather need pyarrow: pip install "bregmat[frames]"') from error
+        raise ImportError('.parquet needs pyarrow: pip install "bregmat[frames]"') from error
     return pyarrow
 
 
@@ -198,19 +197,13 @@ def is_numeric(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind)
 
 
-def _read_columnar(source: Source) -> dict[str, np.ndarray]:
-    if source.kind == ".parquet":
-        with open_parquet(source) as file:
-            size = 8 * file.metadata.num_rows * file.metadata.num_columns
-            if size > max(LARGE, EXPANDS * source.size):
-                what = f"a file of {source.size} bytes that decompresses to {size}"
-                raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
-            table = file.read()
-    else:
-        with source.open() as handle, damage_of(source):
-            table = _pyarrow().feather.read_table(handle)
-            table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
-            require_distinct(source.path, table.column_names)
+def _read_parquet(source: Source) -> dict[str, np.ndarray]:
+    with open_parquet(source) as file:
+        size = 8 * file.metadata.num_rows * file.metadata.num_columns
+        if size > max(LARGE, EXPANDS * source.size):
+            what = f"a file of {source.size} bytes that decompresses to {size}"
+            raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
+        table = file.read()
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}

@@ -253,8 +253,9 @@ def compare(
 ) -> Comparison:
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
-    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the chosen one
-    before it, which is about what its passes lead to.
+    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the last one
+    before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad start: it
+    maps some rows to short ones, whose cosines have large derivatives.
 
     Parameters
     ----------
@@ -292,15 +293,16 @@ def compare(
             progress(f"MRR {found.ranks(-1).mean():.3f} {found.names[-1]}")
 
     measure(None)
-    chosen = [passes.W for *_, passes in folds]
+    metrics = [[passes.W for *_, passes in folds]]  # of each candidate
     for path in settings:
         for setting in path:
-            for (*_, passes), W in zip(folds, chosen):
+            is_start = [one is None or one.slack_weight <= setting.slack_weight for one in found.settings]
+            for (*_, passes), W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 passes.W = W
             measure(setting)
+            metrics.append([passes.W for *_, passes in folds])
             if found.prefers_last():
                 found.best = len(found.settings) - 1
-                chosen = [passes.W for *_, passes in folds]
             if not found.ranks(-1).mean() > found.ranks(-2).mean():
                 break
     return found

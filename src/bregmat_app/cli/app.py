@@ -160,7 +160,7 @@ def transform(
     out: Annotated[
         Path,
         file(
-            "Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy. A table keeps the columns of POINTS that "
+            "Where the new points go: .csv, .tsv (also .gz), .parquet or .npy. A table keeps the columns of POINTS that "
             "are no features: ids, labels, and those that were left out."
         ),
     ],

@@ -15,7 +15,7 @@ from bregmat.applications.correlation import (
 from bregmat.applications.correlation.input import FAR_DIAGONAL
 from bregmat.base.html import listed, number
 from bregmat.io import tables
-from bregmat.io.sources import COLUMNAR, TEXT, source_of
+from bregmat.io.sources import TABLES, source_of
 from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
@@ -55,8 +55,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     if target is not None:
         towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
         result = shrink_correlation(C, towards, min_eig=options.min_eig, scale=scaled)
-    elif options.factors is not None:
-        result = factor_correlation(C, options.factors, scale=scaled)
+    elif options.n_factors is not None:
+        result = factor_correlation(C, options.n_factors, scale=scaled)
     else:
         bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
         result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
@@ -91,7 +91,7 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
     ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
     """
-    source = source_of(path, "read a matrix from", (*TEXT, *COLUMNAR))
+    source = source_of(path, "read a matrix from", TABLES)
     table = tables.read(source, may_be_short=True)
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
         table = tables.read(source, has_header=True, may_be_short=True)

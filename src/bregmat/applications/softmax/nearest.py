@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
-from bregmat.applications.softmax.problem import SoftmaxGroups
+from bregmat.applications.softmax.problem import SoftmaxGroups, softmax_loss
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
 from bregmat.certificates.result import MatrixResult
@@ -173,8 +173,10 @@ def cosine_metric(
     W = np.eye(queries.shape[1]) if start is None else start
     history: list[Record] = []
     best: SoftmaxResult | None = None
-    value = np.inf if start is None else _true_objective(queries, documents, targets, W, **settings)
-
+    value = np.inf
+    if start is not None:
+        D = DIVERGENCES.resolve(settings.get("divergence", "frobenius"))
+        value = D(W, np.eye(len(W))) + _cosine_loss(queries, documents, targets, W, **settings)
     before: Record | None = None  # the last record of the pass before
 
     def record(row: Record) -> Any:
@@ -192,17 +194,17 @@ def cosine_metric(
         before = history[-1] if history else None
         found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
         M = found.coordinates.metric(found.iterate)
-        new = _true_objective(queries, documents, targets, M, **settings)
-        is_over = not new < value or found.exit_reason is ExitReason.INTERRUPTED
-        if best is None or new < value or found.exit_reason is ExitReason.INTERRUPTED:
+        new = found.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        is_lower, is_interrupted = new < value, found.exit_reason is ExitReason.INTERRUPTED
+        if best is None or is_lower or is_interrupted:
             best, W, value = found, M, new
-        if is_over:
+        if not is_lower or is_interrupted:
             break
     assert best is not None
     return replace(best, history=history, n_iter=history[-1].iteration, seconds=history[-1].seconds)
 
 
-def _true_objective(
+def _cosine_loss(
     queries: np.ndarray,
     documents: np.ndarray,
     targets: np.ndarray,
@@ -211,14 +213,11 @@ def _true_objective(
     temperature: float,
     weights: np.ndarray | float = 1.0,
     allowed: np.ndarray | None = None,
-    divergence: DivergenceName | SpectralDivergence = "frobenius",
     **unused: Any,
 ) -> float:
-    """The objective of :func:`cosine_metric` with the true cosines."""
+    """The loss of :func:`cosine_metric` with the true cosines in the metric W."""
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
-    problem = SoftmaxGroups(PairScores(queries, documents), targets, weights, temperature, allowed)
-    loss, _, _ = problem.loss(cosine_scores(queries, documents, W))
-    return float(DIVERGENCES.resolve(divergence)(W, np.eye(len(W)))) + loss
+    return softmax_loss(cosine_scores(queries, documents, W), targets, weights, temperature, allowed)[0]
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:

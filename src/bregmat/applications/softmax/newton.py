@@ -8,14 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
-from bregmat.base.linalg import armijo, conjugate_gradients, eigh
+from bregmat.base.linalg import add_diagonal, armijo, conjugate_gradients, eigh
 from bregmat.coordinates.priors import Spectral
 from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
 LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step
-SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
+SHORTER, LONGER = (
+    0.25,
+    4.0,
+)  # largest factor on the gradient step after a rejected Newton step, and that after a full one
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 VANISHING = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
@@ -56,8 +59,8 @@ class SemismoothNewton:
 
     ``alpha = 1`` is the step of Qi and Sun 2006 (nearest correlation matrices): it needs one eigenvalue problem less, and convergence is
     quadratic. Where the loss is strongly curved, a gradient step of that length points to other zero eigenvalues than those of
-    the solution. Therefore alpha decreases after a Newton step that has to be shortened, and grows after a full one. Products are in
-    float32: a direction needs no more digits. Points and bounds are in float64.
+    the solution. Therefore alpha decreases after a Newton step that has to be shortened, at least to the length of Cauchy's gradient
+    step, and grows after a full one. Products are in float32: a direction needs no more digits. Points and bounds are in float64.
 
     Cost per step: two or three eigenvalue problems of order d, and for each product with H 8 n m d + 4 (n + m) d^2 operations.
     """
@@ -89,7 +92,15 @@ class SemismoothNewton:
                 length /= 2.0
             if is_last:
                 return NewtonState(at, alpha, stalled=True)
-            alpha *= SHORTER
+            alpha = min(SHORTER * alpha, self._steepest(problem, at))
+
+    def _steepest(self, problem: SoftmaxGroups, at: ScoredMatrix) -> float:
+        """The length of the gradient step that minimises the quadratic model (Cauchy's): the inverse curvature along the gradient."""
+        G = add_diagonal(at.W - problem.scores.adjoint(at.bound.mu), -1.0).astype(np.float32)
+        eye = np.eye(len(G), dtype=np.float32)
+        along = problem.curvature(problem.scores.in_basis(eye, np.float32), at.softmax.astype(np.float32), G)
+        size = float(np.vdot(G, G))
+        return size / (size + max(float(np.vdot(G, along)), 0.0)) if size > 0 else 1.0
 
     def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
         """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""

@@ -80,6 +80,21 @@ class Bound(NamedTuple):
     V: np.ndarray
 
 
+def softmax_loss(
+    V: np.ndarray, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: np.ndarray | None
+) -> tuple[float, np.ndarray, float]:
+    """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
+    inside = V if allowed is None else np.where(allowed, V, -np.inf)
+    top = inside.max(axis=1, keepdims=True)
+    P = np.exp((inside - top) / temperature)
+    total = P.sum(axis=1, keepdims=True)
+    P /= total
+    # differences from the largest score: the loss of a well-separated group keeps its digits
+    behind = (targets * (top - V)).sum(axis=1)
+    loss = float(weights @ (temperature * np.log(total[:, 0]) + behind))
+    return loss, P, float(weights @ (np.abs(top[:, 0]) + (targets * np.abs(V)).sum(axis=1)))
+
+
 @dataclass(frozen=True, eq=False)
 class SoftmaxGroups(Problem):
     """The softmax loss over groups of scores, with the identity as prior.
@@ -115,16 +130,7 @@ class SoftmaxGroups(Problem):
 
     def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
         """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
-        heat = self.temperature
-        allowed = V if self.allowed is None else np.where(self.allowed, V, -np.inf)
-        top = allowed.max(axis=1, keepdims=True)
-        P = np.exp((allowed - top) / heat)
-        total = P.sum(axis=1, keepdims=True)
-        P /= total
-        # differences from the largest score: the loss of a well-separated group keeps its digits
-        behind = (self.targets * (top - V)).sum(axis=1)
-        loss = float(self.weights @ (heat * np.log(total[:, 0]) + behind))
-        return loss, P, float(self.weights @ (np.abs(top[:, 0]) + (self.targets * np.abs(V)).sum(axis=1)))
+        return softmax_loss(V, self.targets, self.weights, self.temperature, self.allowed)
 
     def multipliers(self, P: np.ndarray) -> np.ndarray:
         """``mu = gamma (y - P)``, minus the gradient of the loss in the scores; shape (n, m)."""
