@@ -297,11 +297,11 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"the labels must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
+            f"the labels y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
             'Use the strategy "random", or give constraints.'
         )
     if not has_target:
-        raise ValueError(f"the labels put no two points together: every {which} is alone in its class.")
+        raise ValueError(f"the labels y put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:
