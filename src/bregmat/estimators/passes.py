@@ -12,14 +12,17 @@ from bregmat.base.sampling import NothingToCompare
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.estimators.base import callback_of
+from bregmat.estimators.base import callback_of, say
 from bregmat.estimators.given import weighted
+from bregmat.estimators.selection import drawn_rows
+from bregmat.from_labels.groups import LabelGroups
 from bregmat.from_labels.neighbors import Drawing, neighbor_constraints
 
 ACTIVE = 1e-9  # multiplier, relative to the largest, above which a constraint is active
 MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
 SAMPLED_POINTS = 2500
 SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
+MOST_SEARCHED = 200_000  # rows among which neighbours are searched: copies of them fill a few GB in 768 dimensions
 SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
 SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
@@ -51,7 +54,7 @@ class Passes:
 
     Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
     the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
-    a sample.
+    a sample; if there are very many, neighbours are drawn and searched in a sample in the last one, too.
 
     All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
     changing margins the scale would drift, and with it the influence of the prior.
@@ -92,16 +95,19 @@ class Passes:
         """
         task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, n_constraints=learner.n_constraints)
-        warn = self.after is None and sample is None
-        points = labels.compared(drawing.most_points, generator(self.seed), warn=warn)
+        warn, rng = self.after is None and sample is None, generator(self.seed)
+        searched, labels, among = self._searched(problem, labels, rng)
+        points = labels.compared(drawing.most_points, rng, warn=warn)
         earlier: list[_Pass] = []
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
             before = earlier[-1] if earlier else None
             try:
-                space = problem.space(None if self.last is None else self.last.result, labels.ordered)
+                space = searched.space(None if self.last is None else self.last.result, labels.ordered)
                 told = warn and before is None
                 rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, warn=told)
+                if among is not None:
+                    rows = replace(rows, index=rows.renumbered(among.__getitem__))
                 del space  # its arrays are as large as the points, and the solve needs memory of its own
             except NothingToCompare as nothing:
                 if self.last is not None:  # the learned metric maps points of different classes to one point
@@ -133,6 +139,21 @@ class Passes:
                     self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
                 return
             earlier.append(found)
+
+    def _searched(self, problem: Any, labels: Any, rng: np.random.Generator) -> tuple[Any, Any, np.ndarray | None]:
+        """The problem and the labels of the rows among which neighbours are searched, and their row numbers; None for all rows."""
+        if len(labels.labelled) <= MOST_SEARCHED or not isinstance(labels, LabelGroups):
+            return problem, labels, None
+        among = np.sort(drawn_rows(labels, rng, MOST_SEARCHED))
+        part = problem.sampled(among)
+        if part is None:
+            return problem, labels, None
+        if self.task.learner.verbose:
+            n = len(labels.labelled)
+            say(
+                f"{type(self.task.learner).__name__}: neighbours are searched among {len(among):,} of {n:,} labelled rows, drawn at random"
+            )
+        return part, labels.of_rows(among), among
 
     def _solved(self, problem: Any, rows: Constraints, before: _Pass | None, sample: np.ndarray | None) -> _Pass | None:
         """The result for some rows; None if they are the rows of the pass before over the same points."""

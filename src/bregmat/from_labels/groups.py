@@ -286,7 +286,7 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
+            f"y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
             "Use strategy='random', or give constraints."
         )
     if not has_target:
