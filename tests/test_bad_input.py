@@ -542,6 +542,7 @@ def public_calls():
     inside = (
         "check_range",
         "factors",
+        "of_columns",
         "renumbered",
         "resolved",
         "touched",

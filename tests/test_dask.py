@@ -78,7 +78,7 @@ def test_killed_workers_change_nothing(client, cluster, tmp_path):
     """Ten workers are killed at moments of their own; their shards are read from the files again."""
     X, C = soft_problem(n=100, d=4, c=800)
     rows = open_constraints(write_parquet(tmp_path / "pairs", C, rows=200))
-    points = open_points(write_points(tmp_path / "points.zarr", X))
+    points = open_points(write_points(tmp_path / "points.npy", X))
     settings = {"slack_weight": 1.0, "divergence": "vonneumann", "tol": 1e-9}
     alone = nearest_metric(points, rows, **settings)
     killed, done = [], threading.Event()
@@ -145,7 +145,7 @@ def test_collections_of_dask(client, tmp_path):
 
     X, C = soft_problem(n=100, d=4, c=1000)
     folder = write_parquet(tmp_path / "pairs", C)
-    array = dask.array.from_zarr(str(write_points(tmp_path / "points.zarr", X)))
+    array = dask.array.from_array(X, chunks=(100, X.shape[1]))
     frame = dask.dataframe.read_parquet(folder)
     alone = nearest_metric(X, C, slack_weight=1.0, block_size=500)
     for executor in (None, client):
@@ -160,12 +160,11 @@ def test_what_workers_have_in_memory_is_used_there(client, tmp_path):
     import dask.dataframe
 
     X, C = soft_problem(n=300, d=4, c=1000)
-    folder, points = write_parquet(tmp_path / "pairs", C), write_points(tmp_path / "points.zarr", X)
-    array = dask.array.from_zarr(str(points)).persist()
+    folder = write_parquet(tmp_path / "pairs", C)
+    array = dask.array.from_array(X, chunks=(100, X.shape[1])).persist()
     frame = dask.dataframe.read_parquet(folder).persist()
     distributed.wait([array, frame])
     shutil.rmtree(folder)
-    shutil.rmtree(points)
     for block_size in (500, 120):  # points kept whole by every process, and touched rows by every shard
         alone = nearest_metric(X, C, slack_weight=1.0, block_size=block_size)
         for rows in (frame, C):

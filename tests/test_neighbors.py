@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, check_grad
@@ -15,12 +17,12 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import passes as fitting
+from bregmat.estimators import task as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.groups import LabelGroups, label_groups
+from bregmat.from_labels.groups import LabelGroups, label_codes, label_groups
 from bregmat.from_labels.neighbors import PointSpace
 
 
@@ -196,7 +198,7 @@ def test_copies_within_a_class_do_not_bring_the_margin_to_nothing(rng):
     ("y", "message"),
     [
         ([0] * 6, "at least two classes"),
-        ([0, 1, 2, 3, 4, 5], "puts no two points together"),
+        ([0, 1, 2, 3, 4, 5], "put no two points together"),
         ([0, -1, -1, -1, -1, -1], "at least 2 rows"),
     ],
 )
@@ -510,6 +512,17 @@ def test_many_copies_do_not_hide_the_points_that_can_be_compared(is_sparse):
     assert learner.result_.status == "OPTIMAL" and learner.result_.objective > 0
     i, _, _, l = learner.constraints_.index.T
     assert len(np.unique(i)) == 600 and (X[i] != X[l]).any(axis=1).all()
+
+
+def test_missing_labels_of_lists_masked_arrays_and_frames():
+    assert label_codes(["a", None, float("nan"), "b", "a"]).tolist() == [0, -1, -1, 1, 0]
+    assert label_codes([1, -1, 2, 1]).tolist() == [0, -1, 1, 0]
+    assert label_codes(np.ma.masked_equal([5, 7, 5], 7)).tolist() == [0, -1, 0]
+    assert label_codes(pd.Series([1, pd.NA, 2], dtype="Int64")).tolist() == [0, -1, 1]
+    assert label_codes(pl.Series(["u", None, "v"])).tolist() == [0, -1, 1]
+    assert label_codes(["-1", "1"]).tolist() == [0, 1]  # text is not a number
+    assert label_codes([True, False], unlabeled=1).tolist() == [0, 1]
+    assert label_codes(np.array([True, False]), unlabeled=False).tolist() == [0, -1]
 
 
 @pytest.mark.parametrize("strategy", ["neighbors", "random"])

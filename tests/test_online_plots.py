@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from bregmat.io import load, save, tables
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, bound_against, run_stream
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, run_stream
 from bregmat.plots import OnlineLossDisplay
 from bregmat_app.cli import show
 from bregmat_app.cli.app import app
@@ -45,7 +45,7 @@ def records(losses, bounds, step=100):
 # ---------------------------------------------------------------------------------------------- the picture
 def test_the_loss_under_its_bound(data):
     U, X, y = data
-    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=bound_against(U))
+    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=lambda learner: learner.loss_bound(U))
     display = OnlineLossDisplay.from_run(run)
     loss, bound = display.lines_["loss"], display.lines_["bound"]
     assert_array_equal(loss.get_xdata(), [0, *range(250, N + 1, 250)])

@@ -14,7 +14,7 @@ from bregmat import Constraints, ExitReason, Result, SolverError, Status, check,
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
 from bregmat.certificates import infeasibility
-from bregmat.certificates.nearest_matrix import build_reduced_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.engine.problem import Certificate, Proof
@@ -237,7 +237,7 @@ def test_max_iter(points, pairs):
     result = nearest_metric(points, pairs, slack_weight=1.0, max_iter=2, tol=NEVER)
     assert result.exit_reason is ExitReason.MAX_ITER
     assert result.n_iter == 2
-    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Allow more iterations"):
         assert check(result) is result
 
 
@@ -254,7 +254,8 @@ def test_proofs_are_not_improved_when_the_time_is_over():
     row = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.sq_distance(0, 1, 2.0, ">=")
     rows = row + Constraints.sq_distance([0, 1, 2], [2, 3, 3], 3.0, "<=")
     logdet = bregmat.LogDet()
-    problem = build_reduced_problem(kernel_coordinates(np.eye(4), logdet), rows, logdet, None, np.inf).problem
+    place, operator, _ = kernel_coordinates(np.eye(4), logdet).bind(rows)
+    problem = build_problem(logdet, place.t0, operator, rows, None, np.inf)
     weights = np.array([1.0, -1.0, 1e-2, 1e-2, 1e-2])
     proof = Proof(weights, np.arange(5))
     assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)).rows.tolist() == [0, 1]
@@ -272,9 +273,8 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
 
     X = rng.normal(size=(20, 5))
     rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")
-    problem = build_reduced_problem(
-        metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf
-    ).problem
+    place, operator, _ = metric_coordinates(X, None, bregmat.LogDet()).bind(rows)
+    problem = build_problem(bregmat.LogDet(), place.t0, operator, rows, None, np.inf)
     start = iterate_at_prior(problem.divergence, problem.t0)
     values = problem.operator.values_diagonal(problem.prior)
     with time_limit(-1.0):
@@ -393,7 +393,7 @@ def test_what_is_left_open_is_named_with_figures():
     missed = nearest_kernel(np.eye(3), Constraints.sq_distance([0, 0], [1, 2], [1.0, 1e-4], "<="), max_iter=0)
     assert missed.reason == "Hard constraint 1 is missed most: its value 2 is off its bound by 2e+04 of it."
     assert ("left open", missed.reason) in missed.certificate_rows()
-    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Allow more iterations"):
         check(missed)
     rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [0.1, 5.0, 0.3], ["<=", ">=", "<="])
     early = nearest_kernel(np.eye(3), rows, slack_weight=1.0, max_iter=0)

@@ -11,8 +11,9 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import CheckedPoints, copied_to_host
-from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
+from bregmat.base.points import CheckedPoints, as_points, copied_to_host
+from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
+from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
@@ -22,7 +23,7 @@ from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
-from bregmat.solvers.plan import Options, plan_of
+from bregmat.solvers.base import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated rows cause, as measured
@@ -214,8 +215,12 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = (X, X.space) if isinstance(X, CheckedPoints) else copied_to_host("X", X)
-    return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
+    if isinstance(X, CheckedPoints):
+        points, space = X.points, X.space
+    else:
+        X, space = copied_to_host("X", X)
+        points = as_points("X", X)
+    return _nearest(metric_coordinates(points, prior, options.divergence), constraints, space, options)
 
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
@@ -239,7 +244,16 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
         raise ValueError(f"warm_start has {n_warm} constraints but there are {c}; new ones go to the end.")
-    reduced = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    settings = constraints, options.loss, options.slack_weight
+    place, operator, errors = coordinates.bind(constraints)
+    whole = build_problem(D, place.t0, operator, *settings, scale=place.scale, place=place, errors=errors, space=space)
+    reduced = ReducedProblem(whole, whole, place, place)
+    if not (D.keeps_rank or whole.is_always_feasible) and (faces := hard_faces(constraints, whole.losses.hard)):
+        if place.span is not None:  # directions are eliminated in the columns of the data
+            place, operator, errors = coordinates.bind(constraints, in_span=False)
+            how: dict[str, Any] = {"scale": place.scale, "place": place, "errors": errors, "space": space}
+            whole = build_problem(D, place.t0, operator, *settings, **how)
+        reduced = reduced_problem(whole, place, constraints, faces)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = reduced.problem, None, tol
         if reduced.elimination is not None:

@@ -195,9 +195,11 @@ class Draw:
         relation = relation or str(rng.choice(RELATIONS, p=[0.34, 0.16, 0.14, 0.08, 0.1, 0.05, 0.13]))
         if relation in ("comparison", "similarity_comparison"):
             where = self.two_pairs()
-            p = float(self.value(getattr(C, relation)(*where))[0])
-            size = self.truth[where] if self.repeats else self.truth
-            p = 0.0 if abs(p) <= 1e-12 * float((size**2).sum()) else p  # equal but for rounding
+            (a, b), (c, d) = self.truth[where[:2]], self.truth[where[2:]]
+            if relation == "comparison":
+                a, b, c, d = a - b, a - b, c - d, c - d
+            p, terms = float(a @ b - c @ d), float(np.sqrt(a @ a * (b @ b)) + np.sqrt(c @ c * (d @ d)))
+            p = 0.0 if abs(p) <= 1e-12 * terms else p  # equal but for rounding
             if p > 0:
                 where, p = where[2:] + where[:2], -p
             share = 1.0 if rng.random() < tight else rng.uniform(0.2, 1.0)

@@ -133,7 +133,7 @@ _call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
 
 @contextmanager
 def call_under_way() -> Iterator[tuple[Call, bool]]:
-    """The outermost running call, and whether the block starts it."""
+    """The outermost running call, and whether the block starts it; BLAS has one thread until the outermost call ends."""
     outer = _call.get()
     if outer is not None:
         yield outer, False
@@ -141,7 +141,8 @@ def call_under_way() -> Iterator[tuple[Call, bool]]:
     call = Call()
     token = _call.set(call)
     try:
-        yield call, True
+        with single_thread_blas():
+            yield call, True
     finally:
         _call.reset(token)
 
@@ -162,18 +163,28 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def warns_if_interrupted(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``."""
+def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
+    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
+
+    With ``unrecorded``, the attribute ``call`` of the result holds all arguments by name, except those of these names.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)
-    def telling(*arguments: P.args, **named: P.kwargs) -> R:
-        with call_under_way() as (call, is_outermost), single_thread_blas():
+    def public(*arguments: P.args, **named: P.kwargs) -> R:
+        with call_under_way() as (call, is_outermost):
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
-            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+            warn_of_interrupt(
+                f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            )
+        if unrecorded is not None:
+            given = dict(zip(names, arguments, strict=False)) | named
+            result.call = {name: value for name, value in given.items() if name not in unrecorded}
         return result
 
-    return telling
+    return public
 
 
 def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
@@ -303,9 +314,9 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
     unit : int
         Parts are cut at multiples of this.
     """
-    grain, most = 1e6, 256  # operations in a part, about a millisecond; number of parts
+    grain, max_parts = 1e6, 256  # operations in a part, about a millisecond; number of parts
     units = -(-size // unit)
-    parts = min(units, int(work / grain), most)
+    parts = min(units, int(work / grain), max_parts)
     helpers = min(n_threads(), parts) - 1 if parts >= 4 else 0
     if helpers < 1:
         run(0, size)

@@ -9,13 +9,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -148,18 +147,7 @@ STEERING = frozenset(
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
     """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    solve = warns_if_interrupted(function)
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        result = solve(*arguments, **named)
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
-
-    return call
+    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
@@ -196,13 +184,9 @@ class RunLog:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
-    def seconds_left(self) -> float:
-        """Wall time until the limit; inf without one."""
-        return np.inf if self.max_seconds is None else self.max_seconds - self.seconds()
-
     def is_late(self) -> bool:
         """Whether the time limit is exceeded."""
-        return self.seconds_left() < 0.0
+        return self.max_seconds is not None and self.seconds() > self.max_seconds
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a record to the history."""
@@ -231,6 +215,7 @@ class RunLog:
         )
 
 
+@on_one_blas_thread
 def solve(
     problem: Problem,
     solver: Solver,
@@ -278,8 +263,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
+    most = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(log.seconds_left()):
+    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -305,8 +291,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        left = log.seconds_left()
-        with time_limit(left if log.max_seconds is None else max(left, CLOSING * log.max_seconds)):
+        with time_limit(max(most - log.seconds(), CLOSING * most)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):

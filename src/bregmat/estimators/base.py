@@ -138,7 +138,8 @@ def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) 
     **options
         Of ``validate_data``; the default dtype is float64.
     """
-    check_numeric(name, X)
+    if type(X) is not np.ndarray or X.dtype.kind not in "biuf":
+        check_numeric(name, X)
     return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
-from bregmat.base.linalg import blocks, dense, eigh, symmetrize
+from bregmat.base.linalg import blocks, dense, eigh, sq_norms, symmetrize
 from bregmat.base.tolerances import SUM_ROUNDING
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Factor
@@ -203,6 +203,19 @@ def inverse_deviations(X: Any, moments: tuple[np.ndarray, np.ndarray] | None = N
     variance = size - mean * mean
     scale = 1.0 / np.sqrt(np.where(variance > SUM_ROUNDING * size, variance, np.inf))
     return scale if scale.any() else np.ones(len(scale))
+
+
+def has_unit_rows(X: Any) -> bool:
+    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision.
+
+    Rows that differ by less than a tenth of their length from their mean do not count: a large constant column gives them one length.
+    """
+    sq_length = sq_norms(X)
+    largest = float(sq_length.max(initial=0.0))
+    if not 0.0 < largest < np.inf or largest > 1.002 * float(sq_length[sq_length > 0].min()):
+        return False
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    return float(sq_length.mean() - mean @ mean) > 0.01 * largest
 
 
 # ---------------------------------------------------------------------- components of a learned metric

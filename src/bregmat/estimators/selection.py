@@ -1,6 +1,6 @@
 """The choice of settings that are "auto": candidates are compared on held-out rows, in a race.
 
-1. :func:`drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
+1. :func:`bregmat.from_labels.groups.drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
 2. :func:`held_out` divides them into folds of a training part, and queries whose neighbours are searched in a gallery. Whole classes are
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
@@ -24,13 +24,12 @@ from sklearn.utils import get_tags
 
 from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
-from bregmat.from_labels.groups import LabelGroups
-from bregmat.typing import MetricKind, MetricStrategy
+from bregmat.estimators.task import Candidate
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 
 MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
 SMALL_CLASS = 4  # classes are held out whole if the median class has fewer rows
-FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 N_FOLDS = 3
 FOLDS_OF_FEW = 5  # of at most FEW_ROWS rows: their training parts are nearer to all rows, and fits are quick
 FEW_ROWS = 500
@@ -38,11 +37,10 @@ N_NEIGHBORS = 5  # nearest rows that a score looks at
 BEHIND = 2.0  # standard errors by which a candidate must be behind to be dropped
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
 TIE_OF_NUMBERS = 1.0  # the same for numbers, whose squared errors are dominated by a few rows
-USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
-USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
 MORE_PASSES = 3  # passes that are tried beside one
+# Cells of the only row of the table if nothing was compared.
+NOT_COMPARED = {"score": np.nan, "standard_error": np.nan, "n_folds": 0, "seconds": 0.0, "chosen": True}
 ROWS_PER_COLUMN = 10  # rows of a sample for each column that they need
-MOST_GROWTH = 5.0  # on 50,000 images a factor of 20 is worse than 5
 MOST_CONSTRAINTS = 50_000  # of a quick fit: for 500 classes, the usual number of random pairs would take minutes
 # Settings of the fits that are compared: they need less precision than the final fit.
 QUICKLY: dict[str, Any] = {
@@ -53,37 +51,6 @@ QUICKLY: dict[str, Any] = {
     "callback": None,
     "random_state": 0,
 }
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """Settings that are chosen together.
-
-    Attributes
-    ----------
-    strategy : str or None
-        How labels become constraints; None if nothing is learned.
-    slack_weight : float
-        For at most 500 rows (see :func:`growth`).
-    prior : str or None
-        Name of the prior metric; None if the learner has no such parameter.
-    passes : int
-        How often neighbours are searched, or cosines linearised.
-    metric : str
-        Whether mapped rows are compared by their distance or by their cosine.
-    """
-
-    strategy: MetricStrategy | None
-    slack_weight: float = 1.0
-    prior: str | None = None
-    passes: int = 1
-    metric: MetricKind = "euclidean"
-
-    def __str__(self) -> str:
-        learned = "not learned" if self.strategy is None else f"{self.strategy}, {self.slack_weight:g}"
-        named = learned if self.prior is None else f"{self.prior}, {learned}"
-        named = named if self.passes == 1 else f"{named}, {self.passes} passes"
-        return f"{named}, cosine" if self.metric == "cosine" else named
 
 
 def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
@@ -97,36 +64,7 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
     return list(dict.fromkeys(found)) or [Candidate(**fixed)]
 
 
-def growth(labels: Any, strategy: str | None) -> float:
-    """Factor of the slack weight for the rows of some labels, 1 to 5; 1 for random pairs.
-
-    The total weight of the constraints or losses of labels does not depend on their number. Without a correction, each row would count
-    less, relative to the prior, the more rows there are. With "neighbors", rows of small classes have few constraints that differ, so
-    the factor also depends on the mean number of rows of a class.
-    """
-    if strategy not in ("neighbors", "softmax"):
-        return 1.0
-    n, n_classes = int(labels.sizes.sum()), np.count_nonzero(labels.sizes)
-    per_class = n / (USUAL_OF_CLASS * n_classes) if strategy == "neighbors" else np.inf
-    return float(np.clip(min(n / USUAL_ROWS, per_class), 1.0, MOST_GROWTH))
-
-
 # ---------------------------------------------------------------------- rows and folds
-def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
-    n, sizes = len(labels.labelled), labels.sizes
-    if n <= most:
-        return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
-    order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
-    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
-    return np.asarray(
-        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
-    )
-
-
 def in_own_order(X: Any) -> np.ndarray:
     """An order of rows that depends on their content only, so that the choice does not depend on the order of the caller."""
     direction = np.random.default_rng(0).normal(size=X.shape[1])

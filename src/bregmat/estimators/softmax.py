@@ -14,7 +14,7 @@ from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
 from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.estimators.base import callback_of
-from bregmat.estimators.selection import drawn_rows
+from bregmat.from_labels.groups import drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
@@ -82,16 +82,3 @@ def _median_sq_distance(Z: np.ndarray) -> float:
     i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
     found = sq_norms(Z[i] - Z[j])
     return float(np.median(found[found > 0])) if (found > 0).any() else 1.0
-
-
-def has_unit_rows(X: Any) -> bool:
-    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision.
-
-    Rows that differ by less than a tenth of their length from their mean do not count: a large constant column gives them one length.
-    """
-    sq_length = sq_norms(X)
-    largest = float(sq_length.max(initial=0.0))
-    if not 0.0 < largest < np.inf or largest > 1.002 * float(sq_length[sq_length > 0].min()):
-        return False
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    return float(sq_length.mean() - mean @ mean) > 0.01 * largest

@@ -12,6 +12,7 @@ from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
+FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
 NEED_CLASSES = ("random", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
@@ -92,10 +93,10 @@ class LabelGroups:
         """Group numbers of some of the points."""
         return self.codes[rows]
 
-    def compared(self, most: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
+    def compared(self, max_points: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
-        If there are more than ``most``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
+        If there are more than ``max_points``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
         """
         n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
         group = self.codes[self.labelled]
@@ -111,7 +112,22 @@ class LabelGroups:
         alone = self.labelled[n_alike[group] == 1]
         if warn and len(alone):
             warn_of_points(alone, ALONE)
-        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
+        return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
+
+
+def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
+    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
+    n, sizes = len(labels.labelled), labels.sizes
+    if n <= most:
+        return np.asarray(labels.labelled[:])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
+    order = rng.permutation(len(sizes))
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
+    return np.asarray(
+        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
+    )
 
 
 def label_groups(
@@ -272,7 +288,7 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
         bad = rows[broken]
         raise ValueError(
             f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
+            'The strategy "neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
             "bound, sense)."
         )
 
@@ -286,11 +302,11 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
-            "Use strategy='random', or give constraints."
+            f"the labels must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
+            'Use the strategy "random", or give constraints.'
         )
     if not has_target:
-        raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
+        raise ValueError(f"the labels put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:

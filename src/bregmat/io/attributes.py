@@ -63,18 +63,18 @@ def _lost_parameters(learner: Any) -> Any:
     return (learner._left_out or LEFT_OUT) if learner.preprocessor is None else ("preprocessor",)
 
 
-def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, record: Any, **words: Any) -> Any:
+def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, tally: Any, **words: Any) -> Any:
     """The state of a matrix exponentiated gradient learner, with checked shapes, which compiled loops rely on."""
     square = (len(H), len(H))
     _check_shape("the matrix", H, square)
     if log_prior is not None:
         _check_shape("the logarithm of the prior", log_prior, square)
     if settings.is_tallied:
-        _check_shape("the table of pairs", record.table, square)
+        _check_shape("the table of pairs", tally.table, square)
     state = cls(settings, len(H), log_prior)
     _check_shape("the totals", totals, state.totals.shape)
     state.restore(H, totals)
-    vars(state).update(words, record=record)
+    vars(state).update(words, tally=tally)
     return state
 
 
@@ -105,20 +105,15 @@ RULES = {
     # estimators
     "BaseEstimator": Rule(empty=("callback",)),
     "AllOrNothing": Rule(restored=lambda estimator: estimator._check_parameters()),
-    "LearnerSearch": Rule(empty=("learner", "cv", "estimator", "scoring", "best_learner_")),
     "ResultLearner": Rule(written={"constraints_": _named_constraints}),
     "IndexedMetric": Rule(empty=("preprocessor",), written={"_left_out": _lost_parameters}),
     "GradientState": Rule(
-        attributes=("settings", "log_prior", "H", "totals", "record", "void", "no_fit", "misfit"),
+        attributes=("settings", "log_prior", "H", "totals", "tally", "void", "no_fit", "misfit"),
         made_by=_gradient_state,
     ),
     "OnlineLogDet": Rule(restored=_check_metric_shapes),
     "OnlinePCA": Rule(restored=_check_pca_shapes),
     "PairTally": Rule(attributes=("table", "within")),
-    "KeptExamples": Rule(
-        attributes=("blocks",),
-        written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
-    ),
     # results
     "Result": Rule(written={"call": lambda result: LEFT_OUT}),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),

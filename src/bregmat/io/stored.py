@@ -190,7 +190,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     Parameters
     ----------
     path : path
-        A .npy file, which is mapped; a .zarr array (needs zarr); a .parquet file or a folder of them, all columns numbers.
+        A .npy file, which is mapped. For other files, pass an array of Dask as ``X``.
 
     Returns
     -------
@@ -214,14 +214,9 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     array([[0., 1., 0.]])
     """
     path = Path(path)
-    kind: type[StoredPoints] = StoredPoints
-    if path.suffix.lower() == ".zarr":
-        kind = _ZarrPoints
-    elif path.suffix.lower() == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
-        kind = _ParquetPoints
-    elif path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: points that stay in their file are .npy, .zarr or .parquet")
-    points = kind(path)
+    if path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: points that stay in their file are .npy; for other files, pass an array of Dask")
+    points = StoredPoints(path)
     if len(points.shape) != 2 or 0 in points.shape:
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got shape {points.shape}")
     return points
@@ -255,56 +250,6 @@ class StoredPoints(LazyPoints):
             return np.array(self._open()[rows], dtype=float)
         except (TypeError, OSError) as error:
             raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
-
-
-class _ZarrPoints(StoredPoints):
-    def _open(self) -> Any:
-        try:
-            import zarr
-        except ImportError as error:
-            raise ImportError(".zarr needs zarr: pip install 'bregmat[dask]'") from error
-        try:
-            return zarr.open_array(self.path, mode="r").oindex
-        except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"{self.path}: not a zarr array ({error})") from error
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, d)."""
-        return tuple(int(size) for size in self._open().array.shape)
-
-
-class _ParquetPoints(StoredPoints):
-    def _pieces(self) -> Iterator[tuple[Path, int, int, int]]:
-        """File, row group, first row and rows."""
-        first = 0
-        for path in sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]:
-            for group, c in _groups(path):
-                yield path, group, first, c
-                first += c
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, d)."""
-        *_, (path, _, first, c) = self._pieces()
-        with tables.open_parquet(path) as file:
-            return first + c, len(file.schema_arrow)
-
-    def _read(self, rows: slice | np.ndarray) -> np.ndarray:
-        wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.asarray(rows)
-        found = []
-        for path, group, first, c in self._pieces():
-            a, b = np.searchsorted(wanted, [first, first + c])
-            if a == b:
-                continue
-            with tables.open_parquet(path) as file:
-                table = file.read_row_group(group)
-            for name, kind in zip(table.column_names, table.schema.types):
-                if not tables.is_numeric(kind):
-                    raise ValueError(f"{path}, row group {group}: column {name!r} is not one of numbers")
-            columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
-            found.append(np.column_stack(columns)[wanted[a:b] - first])
-        return np.concatenate(found) if found else np.zeros((0, self.shape[1]))
 
 
 class ModelCheckpoint(Checkpoint):

@@ -130,7 +130,7 @@ class PairFile:
         numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
         for row in at + np.flatnonzero(np.isnan(numbers)):
             if (cell := text.cell(int(row), name)).lower() != "nan":
-                raise tables.not_a_number(self.place(int(row)), name, cell)
+                raise tables.CellError(self.place(int(row)), name, cell)
         return np.asarray(numbers)
 
 

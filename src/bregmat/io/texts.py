@@ -128,7 +128,9 @@ class Text:
 
     def _not_text(self, error: Exception) -> ValueError:
         name = "UTF-8" if self.encoding == "utf-8" else self.encoding
-        hint = "; if it is in another encoding, say so: encoding='cp1252'" if name == "UTF-8" else ""
+        hint = (
+            "; if it is in another encoding, such as cp1252, give its name as the encoding" if name == "UTF-8" else ""
+        )
         return ValueError(f"{self.source.path}: not a text file in {name} ({error}){hint}")
 
     # ------------------------------------------------------------------ locations of rows

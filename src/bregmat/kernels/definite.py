@@ -71,8 +71,8 @@ def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None
     add_diagonal(work, 0.5 * _allowed(work, _norm(work), rounding))
     if cholesky(work, is_used_up=True)[1]:
         return None
-    found = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
-    return None if found.rounding else found
+    lowest = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
+    return None if lowest.rounding else lowest
 
 
 def _largest_entries(vector: np.ndarray) -> np.ndarray:
@@ -202,9 +202,9 @@ def check_support(K: np.ndarray, support: np.ndarray, kernel: KernelFunction) ->
 def check_spectrum(K: np.ndarray, rows: np.ndarray, kernel: KernelFunction) -> None:
     """Raise if ``K``, the kernel between training examples ``rows``, has a negative eigenvalue beyond rounding."""
     single = K.dtype == np.float32 or kernel.rounding > 0
-    found = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
-    if found is not None:
-        refuse(replace(found, rows=rows[found.rows]), len(K), kernel)
+    proof = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
+    if proof is not None:
+        refuse(replace(proof, rows=rows[proof.rows]), len(K), kernel)
 
 
 def refuse(negative: Negative, n: int, kernel: KernelFunction) -> NoReturn:

@@ -14,7 +14,6 @@ from bregmat.base.checks import asymmetry
 from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL
 from bregmat.kernels.functions import check_values
 
-BLOCK = 32  # number of pivots chosen at a time
 NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
 
 
@@ -147,24 +146,25 @@ def _next_pivots(
     G: np.ndarray,
     left: np.ndarray,
     least: float,
-    most: int,
+    max_pivots: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The next block of pivots, and the Cholesky factor of the residual between them.
 
     ``G`` (n, k) is the factor so far, ``left`` (n,) the diagonal of the residual ``K - G G'``, which holds squared distances to the span of
-    the pivots; ``least`` counts as rounding, and ``most`` is the largest number of pivots.
+    the pivots; ``least`` counts as rounding, and ``max_pivots`` is the largest number of pivots.
     """
-    candidates = min(len(left), 4 * BLOCK)
+    block = 32  # number of pivots chosen at a time
+    candidates = min(len(left), 4 * block)
     near = np.argpartition(left, -candidates)[-candidates:]
     near = np.sort(near[left[near] > least])
     if not len(near):
         return near, np.zeros((0, 0))
     outside = np.delete(left, near).max(initial=0.0)
     part = kernel(near, near) - G[near] @ G[near].T
-    C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
-    reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
+    C, order, rank, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
+    reached = np.diag(C)[:rank] ** 2 >= NEARLY_GREEDY * outside
     # up to the first pivot that is too near to the span of the others, but at least one
-    b = min(BLOCK, most, found, max(1, int(np.argmin(np.append(reached, False)))))
+    b = min(block, max_pivots, rank, max(1, int(np.argmin(np.append(reached, False)))))
     return near[order[:b] - 1], C[:b, :b]
 
 

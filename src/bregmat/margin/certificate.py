@@ -182,7 +182,8 @@ class Machine:
             return nothing
         q = max(q, 0.0)
         if problem.loss == "hard":
-            return self._without_slack(q) or nothing
+            divided_sums = self._without_slack(q)
+            return nothing if divided_sums is None else self._proven(*divided_sums)
         primal, dual, distance, noise = self._sums_with_slack(q)
         distance -= self.intercept * float(x.sum())  # 0 up to rounding
         distance, dual = max(distance, 0.0) + lost, dual - lost
@@ -192,8 +193,8 @@ class Machine:
         if problem.loss == "hinge":
             divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
             better = divided._without_slack(q, self.rounding()[1])
-            if better is not None and better.gap * primal < distance:
-                return better
+            if better is not None and better[2] * primal < distance * abs(better[0]):
+                return divided._proven(*better)
         return self._proven(primal, dual, distance)
 
     def _sums_with_slack(self, q: float) -> tuple[float, float, float, float]:
@@ -215,8 +216,11 @@ class Machine:
         noise = typical * float(((np.abs(deviation) + 0.5 * typical) / r)[alpha > 0].sum())
         return 0.5 * q + float((slack**2 / (2 * r)).sum()), dual - 0.5 * float(r @ alpha**2), distance, noise
 
-    def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:
-        """The machine divided by its smallest margin (a little less, for rounding); None if there is none within the bounds."""
+    def _without_slack(self, q: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
+        """Primal and dual objective, their distance and the factor of the machine divided by its smallest margin, up to rounding.
+
+        None if there is no such machine within the bounds.
+        """
         problem, x, b, known = self.problem, self.x, self.intercept, self.known
         margins = problem.signs * (self.f + b)
         alpha, m = np.abs(x[known]), margins[known]
@@ -233,7 +237,7 @@ class Machine:
         primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least + lost
         if not np.isfinite(primal):
             return None
-        return self._proven(primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale)
+        return primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""

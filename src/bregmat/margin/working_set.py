@@ -110,6 +110,8 @@ class SupportSearch(State):
         self.inside = np.zeros(n, dtype=bool)
         first = first[: self.block.most]
         self.block.append(first)
+        if len(first) == n <= WHOLE and not self.problem.ridge.any():
+            self.cache.keep(self.block.K[:n, :n])
         self.inside[first] = True
         self.slope, self.worse = np.empty(n), np.empty(n)
         # inner: violation at which a round stops; best: the least so far; waited: rounds without progress

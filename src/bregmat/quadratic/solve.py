@@ -136,7 +136,7 @@ def _run_updates(
         points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
         start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
     found = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
-    name = found.solver + (" + anderson" if settings.anderson else "")
+    name = found.solver
     x = found.certificate.x
     if found.status is Status.UNBOUNDED:
         proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)

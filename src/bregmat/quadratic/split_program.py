@@ -33,7 +33,7 @@ class Point:
 
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual."""
+    """A point, its update, the multiplier of the sum constraint, and the relative optimality residual."""
 
     point: Point
     following: np.ndarray
@@ -44,16 +44,9 @@ class UpdatesState(State):
     stalled: bool
     finished: bool = False
     signal: float = np.inf
-    n_passes: int = 1
     steps: int = 0
     total: float = 0.0  # of the sum constraint
     tol: float = 0.0
-    memory: Any = None  # of the acceleration; a step changes it
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """Number of passes over the matrix, those for rejected extrapolations included."""
-        return {"n_passes": np.array(self.n_passes)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -199,15 +192,9 @@ class SplitProgram(Problem):
         floor = max(float((v * self.length).max(initial=0.0)), self.least) / self.length
         return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
 
-    def on_constraint(self, v: np.ndarray, total: float, movable: np.ndarray | None = None) -> np.ndarray:
-        """``v`` with ``signs'v = total``, where the ``movable`` entries (default: all) are multiplied by factors."""
-        if self.signs is None:
-            return v
-        chosen = np.ones(len(v), dtype=bool) if movable is None else movable
-        rest = total - float(self.signs[~chosen] @ v[~chosen])
-        out = v.copy()
-        out[chosen] = spread(v[chosen], signs=self.signs[chosen], total=rest, upper=self.upper[chosen])
-        return out
+    def on_constraint(self, v: np.ndarray, total: float) -> np.ndarray:
+        """``v`` with ``signs'v = total``, by factors of its entries."""
+        return v if self.signs is None else spread(v, signs=self.signs, total=total, upper=self.upper)
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint holds up to rounding."""

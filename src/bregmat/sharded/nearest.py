@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.points import copied_to_host
+from bregmat.base.points import as_points, copied_to_host
 from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
@@ -28,8 +28,7 @@ from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
 from bregmat.sharded.working_set import WorkingSet
-from bregmat.solvers.base import SOLVERS
-from bregmat.solvers.plan import Options
+from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
@@ -87,7 +86,7 @@ def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> C
     if scipy.sparse.issparse(X):
         raise TypeError("X must be dense where constraints are sharded; got a sparse matrix.")
     if not isinstance(X, LazyPoints):
-        return metric_coordinates(X, prior, divergence)
+        return metric_coordinates(as_points("X", X), prior, divergence)
     one_point = np.ones((1, X.shape[1]))
     return replace(metric_coordinates(one_point, prior, divergence), base=X, is_finite=False)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses

@@ -22,7 +22,7 @@ from bregmat.operators.compound import Stacked, with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards
 from bregmat.sharded.shard_rows import ShardRows
-from bregmat.solvers.plan import Options, plan_of
+from bregmat.solvers.base import Options, plan_of
 
 MAX_JOINING = 500  # rows that join the working set at a time
 MAX_ROWS = 20_000  # of a working set

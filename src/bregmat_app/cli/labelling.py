@@ -116,15 +116,12 @@ def _opened(link: str | None) -> Iterator[None]:
 def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoints:
     """Read the points and what is shown of them; ValueError names what is wrong."""
     shown = () if options.text is None else (options.text,)
+    is_shown = options.text is not None or options.images is not None
     try:
-        table, has_features = read_table(path, columns, *shown), True
+        table = read_table(path, columns, *shown, may_lack_numbers=is_shown)
     except NoNumbersError as error:
-        if options.text is None and options.images is None:
-            raise ValueError(
-                f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures"
-            ) from error
-        table, has_features = read_table(path, columns, *shown, has_features=False), False
-    points = table.points
+        raise ValueError(f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures") from error
+    points, has_features = table.points, table.has_numbers
     rows = range(len(points.X)) if points.rows is None else points.rows.tolist()
     id_name, sample_id = find_sample_ids(points, columns.id_column)
     if sample_id is not None and len(np.unique(sample_id)) != len(rows):

@@ -18,7 +18,8 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.engine.status import Status
 from bregmat.estimators.linear_maps import inverse_deviations
-from bregmat.estimators.selection import FEWEST_COMPARED, Candidate, Selection
+from bregmat.estimators.selection import FEWEST_COMPARED, Selection
+from bregmat.estimators.task import Candidate
 from bregmat.nearest import nearest_metric
 from bregmat.typing import LossName
 from bregmat_app.label.answers import AnsweredRows

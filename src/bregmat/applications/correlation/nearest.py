@@ -24,8 +24,8 @@ from bregmat.engine.loop import Outcome, RunLog, Solver, compose, returns_result
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.solvers.base import AUTO
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.plan import FROM_AFAR
 from bregmat.typing import DivergenceName, Labels, Table
 
 QUICK = 25  # steps of Newton's method with fixed entries before another method is tried; most problems take 5 to 20
@@ -301,7 +301,7 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
     limit = newton.max_iter if max_iter is None else max_iter
     plan = [(newton, limit)]
     if problem.divergence.is_congruence_invariant:
-        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (FROM_AFAR, limit)]
+        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (AUTO["afar"], limit)]
     elif problem.entries.has_pairs and problem.is_whole:
         path = FreeEntryPath()
         with suppress(TypeError):  # too many entries are free

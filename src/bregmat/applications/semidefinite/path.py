@@ -19,7 +19,7 @@ import numpy as np
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.base.tolerances import EPS, TINY
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.base import MatrixState

@@ -13,7 +13,7 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.constraints.columns import sense_codes
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.engine.loop import State
 from bregmat.engine.problem import CLEAR, Certificate, Problem, Proof
 
