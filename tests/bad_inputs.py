@@ -1051,14 +1051,6 @@ ENTRIES |= {
     "OnlinePCA.transform": Entry(
         of_class("OnlinePCA", "transform"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
     ),
-    "OnlinePCA.inverse_transform": Entry(
-        of_class("OnlinePCA", "inverse_transform"),
-        {"X": np.ones((3, 2))},
-        {"X": {k: v for k, v in table(np.ones((3, 2))).items() if k != "no rows"} | {"features": np.ones((2, 5))}},
-    ),
-    "OnlinePCA.expected_loss": Entry(
-        of_class("OnlinePCA", "expected_loss"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
-    ),
     "OnlinePCA.loss_bound": Entry(of_class("OnlinePCA", "loss_bound"), {}, {"loss_of_best": number(-1.0, none=True)}),
     "OnlinePCA.sample_components": Entry(of_class("OnlinePCA", "sample_components"), {}, {"random_state": SEED}),
     "Constraints.values": Entry(PAIR.values, {"G": X}, {"G": POINTS | {"short": X[:1]}}, {"G": "G|rows"}),
@@ -1158,9 +1150,8 @@ COMMANDS = {
             "--report": {"absent/out.html": "absent", ".": "folder"},
             "--points": {"absent.npy": "--labels"},
             "--block-size": COUNTS | {"0": "{}", "5": "{}"},
-            "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--resume", "--quiet"),
+        free=("--unlabeled", "--quiet"),
     ),
     "label": Command(
         ["points.csv", "--no-browser"],
@@ -1229,7 +1220,7 @@ COMMANDS = {
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
             "--target": FILES | {"points.csv": "points.csv"},
-            "--factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
+            "--n-factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
         },
         free=("--scale", "--keep-variances"),
     ),

@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.preprocessing import StandardScaler
 
 import verified_calls
 from bregmat import _kernels
+from bregmat.base import registry
+from bregmat.io import classes
 
 # Everything else is marked `numerical`: what it computes depends on the processor.
 NOT_NUMERICAL = {
@@ -110,6 +114,34 @@ def pytest_sessionfinish(session):
         reporter.ensure_newline()
         reporter.write_line(f"--no-skips: {len(skipped)} skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def cancer():
+    """Every second row of the standardised breast cancer data."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X)[::2], y[::2]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    """The standardised iris data without copies, with names of the classes."""
+    X, y = load_iris(return_X_y=True)
+    rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
+    return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
+
+
+@pytest.fixture
+def savable_here(monkeypatch):
+    """Called with a class, it lets model files hold objects of it for one test."""
+    return lambda cls: monkeypatch.setitem(classes.SAVABLE, cls.__name__, cls.__module__)
+
+
+@pytest.fixture
+def registered_here(monkeypatch):
+    """Classes that a test registers are forgotten afterwards."""
+    for kind in registry._KINDS:
+        monkeypatch.setattr(kind, "_classes", dict(kind._classes))
 
 
 @pytest.fixture

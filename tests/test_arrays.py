@@ -75,7 +75,7 @@ def every_relation():
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", ["graph", "graph with signs", "vectors", "all relations"])
 def test_an_operator_there_is_the_operator(there, rng, rows, monkeypatch):
-    monkeypatch.setattr("bregmat.operators.foreign.BLOCK", 10_000)  # several blocks
+    monkeypatch.setattr("bregmat.operators.foreign.BLOCK_NUMBERS", 10_000)  # several blocks
     X, C = every_relation() if "relation" in rows else soft_problem(n=90, d=36, c=900 if "graph" in rows else 70)
     if rows == "graph with signs":  # a similarity is a signed sum of three
         C = Constraints.similarity(*C.index.T, 1.0, "<=")

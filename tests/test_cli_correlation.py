@@ -136,13 +136,13 @@ def test_a_target_and_factors(correlation):
         expected = shrink_correlation(BROKEN, T, min_eig=0.01)
         assert f"share of the target {expected.alpha:.4g}" in " ".join(done.stdout.split())
         assert np.allclose(read("out.csv"), expected.matrix, rtol=0, atol=1e-15)
-    done = correlation("broken.csv", "--factors", 1, "--out", "out.csv")
+    done = correlation("broken.csv", "--n-factors", 1, "--out", "out.csv")
     result = factor_correlation(BROKEN, 1)
     assert result.status == "FEASIBLE" and "FEASIBLE" in done.stdout and done.exit_code == 0, done.output
     assert np.allclose(read("out.csv"), result.matrix, rtol=0, atol=1e-15)
     for options in (
-        ("--target", "identity", "--factors", 1),
-        ("--factors", 1, "--min-eig", 0.1),
+        ("--target", "identity", "--n-factors", 1),
+        ("--n-factors", 1, "--min-eig", 0.1),
         ("--target", "identity", "--lower", 0),
     ):
         done = correlation("broken.csv", *options)

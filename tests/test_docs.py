@@ -11,11 +11,11 @@ from io import StringIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import bregmat
-from bregmat.constraints.relations import RELATIONS
-from bregmat.plots._style import class_colors
+from bregmat.plots import EmbeddingDisplay
 from test_report_browser import chromium
 
 pytestmark = pytest.mark.slow
@@ -37,11 +37,10 @@ CODE = {str(page.relative_to(ROOT)): blocks for page in PAGES if (blocks := BLOC
 
 
 @pytest.fixture
-def scratch(tmp_path, monkeypatch):
+def scratch(tmp_path, monkeypatch, registered_here):
     """A folder to write to, figures that no window shows, and names that are forgotten afterwards."""
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(RELATIONS, "_classes", dict(RELATIONS._classes))
     yield tmp_path
     plt.close("all")
 
@@ -205,7 +204,8 @@ def test_the_gallery_has_one_style():
 
     with plt.style.context("bregmat.plots.bregmat"):
         colors = tuple(f"#{color}".replace("##", "#") for color in plt.rcParams["axes.prop_cycle"].by_key()["color"])
-    assert colors == class_colors(7)
+    display = EmbeddingDisplay.from_data(np.eye(7), np.eye(7), y=list("abcdefg"))
+    assert colors == tuple(color for _, color, _ in display.legend_entries())
     assert len(EXAMPLES) >= 16
     for example in EXAMPLES:
         text = example.read_text(encoding="utf-8")

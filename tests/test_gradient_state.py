@@ -11,7 +11,6 @@ import scipy.sparse
 from sklearn.base import clone
 
 import bregmat.online
-from bregmat._kernels import lanczos
 from bregmat.online import (
     EntropicLoss,
     LogisticLoss,
@@ -316,8 +315,9 @@ def test_an_interrupt_leaves_a_trial_undone_or_done(rng, case, n):
     settings = INTERRUPTED[case]
     _, X, y = stream(rng, settings.get("instances", "pairs"), 4, 8)
     y = np.maximum(y, 0.0)
-    start = MatrixExponentiatedGradient(4, **settings).partial_fit(X[:5], y[:5])
-    start._state.totals[lanczos.SINCE] = 2000.0  # the normaliser, or the eigenvectors, are due to be refreshed
+    # after 2000 trials the normaliser, or the eigenvectors, are refreshed: before the first of the trials below
+    many, labels = np.resize(X[:5], (2000, *X.shape[1:])), np.resize(y[:5], 2000)
+    start = MatrixExponentiatedGradient(4, **settings).partial_fit(many, labels)
     state, before = state_of(start), bits(start)
     after = bits(start.partial_fit(X[5 : 5 + n], y[5 : 5 + n]))
     undone, done = 0, 0

@@ -1,7 +1,9 @@
 """One short test per status and exit reason, and what remains of a run that was stopped."""
 
+import importlib
 import itertools
 import pickle
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -263,6 +265,32 @@ def test_time(points, pairs):
     assert result.n_iter == 0
     with pytest.warns(ConvergenceWarning, match="TIME.*max_seconds"):
         check(result)
+
+
+@pytest.mark.parametrize("name", ["nearest", "semidefinite", "nnqp", "factors"])
+def test_time_counts_from_the_beginning_of_a_call(name, monkeypatch, points, pairs, rng):
+    """Also what is done before the first step, such as the test that a matrix is positive semidefinite."""
+    A = rng.normal(size=(6, 6))
+    calls = {
+        "nearest": ("bregmat.nearest.build_problem", lambda: nearest_metric(points, pairs, max_seconds=0.04)),
+        "semidefinite": (
+            "bregmat.applications.semidefinite.program.bind",
+            lambda: bregmat.semidefinite_program(A @ A.T, Constraints.trace(1.0), max_seconds=0.04),
+        ),
+        "nnqp": ("bregmat.quadratic.nnqp.as_start", lambda: bregmat.nnqp(A @ A.T, -np.ones(6), max_seconds=0.04)),
+        "factors": (
+            "bregmat.applications.correlation.nearest.read_input",
+            lambda: bregmat.factor_correlation(np.corrcoef(A), 1, max_seconds=0.04),
+        ),
+    }
+    path, call = calls[name]
+    module, _, attribute = path.rpartition(".")
+    module = importlib.import_module(module)
+    step = getattr(module, attribute)
+    monkeypatch.setattr(module, attribute, lambda *given, **named: time.sleep(0.05) or step(*given, **named))
+    result = call()
+    assert (result.exit_reason, result.n_iter) == (ExitReason.TIME, 0)
+    assert result.seconds >= 0.05
 
 
 def test_proofs_are_not_improved_when_the_time_is_over():

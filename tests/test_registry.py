@@ -9,6 +9,7 @@ import pytest
 import bregmat
 from bregmat import LogDet, SpectralDivergence
 from bregmat.base.registry import _KINDS, Registry
+from bregmat.io import classes
 from bregmat.objective.divergences import DIVERGENCES
 
 
@@ -100,6 +101,13 @@ def test_a_name_is_an_identifier(shapes, name):
     cls = type("Odd", (), {"name": name, "corners": 1, "area": 1.0})
     with pytest.raises(TypeError, match="name of a shape must be a string in snake case"):
         bregmat.register(cls)
+
+
+def test_every_class_that_files_name_is_there():
+    for name in [*classes.SAVABLE, *classes.PARTS]:
+        cls = classes.class_named(name)
+        assert cls.__name__ == name and classes.is_known(cls)
+    assert not set(classes.SAVABLE) & set(classes.PARTS)
 
 
 def test_a_name_of_the_library_stays(shapes):

@@ -58,6 +58,9 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 def unit_rows(X: Any) -> Any:
     """Rows of a dense matrix divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    largest = float(abs(X).max()) if min(X.shape) else 0.0
+    if largest > 0 and np.isfinite(largest):
+        X = X / 2.0 ** float(np.frexp(largest)[1] - 1)  # exact, and squares stay finite
     sq_length = (X * X).sum(axis=1)[:, None]
     return X / (sq_length + (sq_length == 0)) ** 0.5
 
@@ -214,9 +217,9 @@ def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         columns = np.broadcast_to(np.arange(n), values.shape)
         if k < n:
             columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-        found = np.take_along_axis(values, columns, axis=1)
-        order = np.argsort(found, axis=1, kind="stable")  # of equal entries the one in the lower column is first
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+        nearest = np.take_along_axis(values, columns, axis=1)
+        order = np.argsort(nearest, axis=1, kind="stable")  # of equal entries the one in the lower column is first
+        return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(columns, order, axis=1)
     minima = values[:, : n_sets * size].reshape(m, size, n_sets).min(axis=1)
     bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
     rows, columns = np.nonzero(values <= bound[:, None])
@@ -224,15 +227,15 @@ def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((entries, rows))
     first = np.searchsorted(rows, np.arange(m + 1))
     kept = order[first[:-1, None] + np.arange(k)]
-    found, columns = entries[kept], columns[kept]
+    nearest, columns = entries[kept], columns[kept]
     # rows in which the k-th entry is infinite or occurs again are partitioned, so that the choice does not depend on their length
     following = np.append(entries[order], np.inf)[first[:-1] + k]
-    is_tied = (first[1:] - first[:-1] > k) & (following == found[:, -1])
+    is_tied = (first[1:] - first[:-1] > k) & (following == nearest[:, -1])
     for row in np.flatnonzero(is_tied | np.isinf(bound)):
         some = np.sort(np.argpartition(values[row], k - 1)[:k])
         columns[row] = some[np.argsort(values[row, some], kind="stable")]
-        found[row] = values[row, columns[row]]
-    return found, columns
+        nearest[row] = values[row, columns[row]]
+    return nearest, columns
 
 
 # ---------------------------------------------------------------------- conjugate gradients
@@ -346,13 +349,13 @@ def armijo(
     """
     alpha = first
     for _ in range(most):
-        found = trial(alpha)
-        if found is not None and found[1] <= cost + 1e-4 * alpha * slope + rounding:
-            return found[0], alpha
-        if found is None or not np.isfinite(found[1]):
+        candidate = trial(alpha)
+        if candidate is not None and candidate[1] <= cost + 1e-4 * alpha * slope + rounding:
+            return candidate[0], alpha
+        if candidate is None or not np.isfinite(candidate[1]):
             alpha *= outside
         elif is_parabolic:
-            curved = -slope * alpha * alpha / (2.0 * (found[1] - cost - slope * alpha))
+            curved = -slope * alpha * alpha / (2.0 * (candidate[1] - cost - slope * alpha))
             alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
         else:
             alpha *= 0.5

@@ -12,9 +12,10 @@ import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
 from bregmat.base.threads import seconds_left
+from bregmat.base.tolerances import VANISHING
 from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
 from bregmat.engine.problem import CLEAR, Proof
-from bregmat.operators.linear_maps import VANISHING, Operator
+from bregmat.operators.linear_maps import Operator
 
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix

@@ -21,7 +21,7 @@ from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
 from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.base.tolerances import EPS, FEASIBLE
+from bregmat.base.tolerances import EPS, FEASIBLE, VANISHING
 from bregmat.certificates.given_rows import MAX_SIZE, check_given_rows, check_reachable
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
 from bregmat.certificates.restoration import MetRows, with_met_rows
@@ -36,7 +36,7 @@ from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import RowErrors
 from bregmat.operators.foreign import on_space
-from bregmat.operators.linear_maps import VANISHING, Operator
+from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
 MODEST = 8.0  # roundings of a few operations, in units of EPS

@@ -197,8 +197,8 @@ class Constraints:
             places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
             indices = [x.index if x.is_whole.all() else x.renumbered(next(places).__getitem__) for x in (self, other)]
         index = stacked_indices(indices)
-        given = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
-        index[given, 0] += len(self.matrices)
+        has_matrix = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
+        index[has_matrix, 0] += len(self.matrices)
         join = {
             name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("bound", "sense", "weight")
         }
@@ -214,9 +214,9 @@ class Constraints:
         if len(rows) == 0:
             raise ValueError("select: no constraint is left.")
         index = self.index[rows].copy()
-        given = self.where("takes_matrix")[rows]
-        matrices = tuple(self.matrices[k] for k in index[given, 0])
-        index[given, 0] = np.arange(len(matrices))
+        has_matrix = self.where("takes_matrix")[rows]
+        matrices = tuple(self.matrices[k] for k in index[has_matrix, 0])
+        index[has_matrix, 0] = np.arange(len(matrices))
         columns = {name: getattr(self, name)[rows] for name in ("relation", "bound", "sense", "weight")}
         return replace(self, index=index, matrices=matrices, **columns)
 
@@ -243,8 +243,8 @@ class Constraints:
         index = self.renumbered(lambda samples: positions(names, samples if ids is None else ids[samples]))
         kept = ~(index == -2).any(axis=1)
         fits = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
-        given = self.where("takes_matrix")
-        kept[given] = fits[self.index[given, 0]]
+        has_matrix = self.where("takes_matrix")
+        kept[has_matrix] = fits[self.index[has_matrix, 0]]
         moved = replace(self, index=index, ids=None)
         return (moved.select(kept) if kept.any() else None), kept
 

@@ -332,7 +332,7 @@ def from_frame(
     scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
-    random_state: RandomState = 0,
+    random_state: RandomState = None,
 ) -> Constraints:
     """Constraints in a data frame, with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
 
@@ -362,13 +362,13 @@ def from_frame(
     UserWarning
         Triplets that name a point twice, such as attention checks, are left out.
     """
-    found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-    warn_of_left_out(found, "frame")
-    return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
+    table = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
+    warn_of_left_out(table, "frame")
+    return table.bounded(cls(**table.arguments), "frame", X, sample_id, random_state)
 
 
 def with_bounds_from(
-    rows: Constraints,
+    self: Constraints,
     X: Points,
     *,
     sample_id: Labels | None = None,
@@ -392,13 +392,13 @@ def with_bounds_from(
         Constraints of another kind, of both kinds, or pairs with "==".
     """
     wanted, rng = as_percentiles(percentiles), generator(random_state)
-    if rows.where("is_comparison").all():
-        return _with_median_margin(rows, X, sample_id)
-    if not rows.where("is_sq_distance").all() or (rows.sense == 0).any():
+    if self.where("is_comparison").all():
+        return _with_median_margin(self, X, sample_id)
+    if not self.where("is_sq_distance").all() or (self.sense == 0).any():
         raise ValueError("bounds from points are for pairs with <= and >=, or for comparisons; give others their own.")
     points = as_points("X", X)
     near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
-    return replace(rows, bound=np.where(rows.sense > 0, near, far))
+    return replace(self, bound=np.where(self.sense > 0, near, far))
 
 
 def _with_median_margin(rows: Constraints, X: Any, sample_id: Any) -> Constraints:

@@ -100,7 +100,7 @@ class TableRows:
             )
         return self.measured(rows, X, sample_id, random_state)
 
-    def measured(self, rows: Any, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+    def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """Some of these rows, whose bounds are open, with bounds from the points.
 
         Parameters
@@ -164,10 +164,10 @@ def table_rows(
     return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
 
 
-def warn_of_left_out(found: TableRows, table: object) -> None:
+def warn_of_left_out(rows: TableRows, table: object) -> None:
     """Warn the caller of the caller that rows of triplets were left out."""
-    if found.tuples is not None and found.tuples.rows is not None:
-        warnings.warn(f"{table} was read as {found.tuples.said}", stacklevel=3)
+    if rows.tuples is not None and rows.tuples.rows is not None:
+        warnings.warn(f"{table} was read as {rows.tuples.said}", stacklevel=3)
 
 
 def words(column: Any) -> np.ndarray:
@@ -208,11 +208,11 @@ class _Rows:
     def __init__(
         self,
         cells: dict[str, np.ndarray],
-        given: Mapping[str, Any],
+        raw: Mapping[str, Any],
         place: Callable[[int], str],
         called: Mapping[str, str],
     ) -> None:
-        self.cells, self.given, self.place, self.called = cells, given, place, called
+        self.cells, self.raw, self.place, self.called = cells, raw, place, called
         self.n = len(cells["relation"])
 
     def arguments(self, id_type: type | None) -> dict[str, Any]:
@@ -298,7 +298,7 @@ class _Rows:
 
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
         """Samples as they were given: whole numbers, strings, or other names that can be ordered; all of one kind."""
-        columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
+        columns = [np.asarray(self.raw[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
         named = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)])
         if named.dtype.kind in "mM":
             return named
@@ -359,10 +359,10 @@ def _where(used: np.ndarray, bad: Any) -> np.ndarray:
 def columns_of(constraints: Any) -> dict[str, Any]:
     """The columns of constraints; a sample that a row does not name is None. ``ValueError`` for rows given by matrices."""
     relation = np.array([known.name for known in constraints.relations])[constraints.relation]
-    if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
-        name = str(relation[given[0]])
+    if (of_matrices := np.flatnonzero(constraints.where("takes_matrix"))).size:
+        name = str(relation[of_matrices[0]])
         raise ValueError(
-            f"constraints of the relation {name!r} have no column form; constraints {given[:5].tolist()} are {name}"
+            f"constraints of the relation {name!r} have no column form; constraints {of_matrices[:5].tolist()} are {name}"
         )
     ids = None if constraints.ids is None else constraints.ids.tolist()
     columns: dict[str, Any] = {"relation": relation.tolist()}

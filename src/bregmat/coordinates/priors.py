@@ -431,9 +431,9 @@ class Coordinates:
         Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
-            found = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
-            if found is not None:
-                inside, span, are_terms = found
+            in_basis = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            if in_basis is not None:
+                inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
         Z, rounding = self._placed(points, Z, rows.sees_differences)
@@ -491,8 +491,8 @@ def _check_data(touched: Any, rows: np.ndarray | None) -> None:
     bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
     if len(bad):
         row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
-        found = f"row {row} and {more} more rows" if more else f"row {row}"
-        raise ValueError(f"the data has NaN or infinite entries in {found}.")
+        text = f"row {row} and {more} more rows" if more else f"row {row}"
+        raise ValueError(f"the data has NaN or infinite entries in {text}.")
 
 
 # ---------------------------------------------------------------------- from a prior
@@ -528,14 +528,13 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
-    X = as_points("X", X)
+    """Coordinates of a Mahalanobis metric on checked points X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     d = X.shape[1]
     is_finite = not isinstance(X, np.memmap)
     if prior is None:
         return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
     if isinstance(prior, Factor):
-        P = as_points("prior factor G0", prior.G0)
+        P = prior.G0.points if isinstance(prior.G0, CheckedPoints) else as_points("prior factor G0", prior.G0)
         if P.shape[0] != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:

@@ -76,11 +76,15 @@ class MetricProblem(TrainingProblem):
 
     def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
+        rows = None
+        if 2 * len(among) < X.shape[0]:  # the others would only fill memory
+            rows = np.sort(among)
+            X = X[rows]
         if result is not None:
             X = result.coordinates.transform(X, result.iterate)
         elif prior is not None:
             X = X @ factor_of(prior)
-        return PointSpace(X, among)
+        return PointSpace(X, among, rows)
 
     def pairs(self, task: Task) -> Constraints:
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
@@ -505,7 +509,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         labels = task.labels.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), labels, self.n_neighbors, self.n_impostors)
-        return points if len(points.found.points) else None
+        return points if len(points.neighbors.points) else None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

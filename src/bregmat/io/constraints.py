@@ -29,7 +29,7 @@ def read_constraints(
     scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
-    random_state: RandomState = 0,
+    random_state: RandomState = None,
 ) -> Constraints:
     """Read constraints from a file.
 

@@ -22,19 +22,26 @@ import math
 import re
 from dataclasses import astuple
 from enum import Enum
+from importlib import import_module
 from types import MethodType
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.registry import registry_of, registry_of_kind
+from bregmat.base.registry import registry_of
 from bregmat.engine.status import Record
 from bregmat.io.attributes import attributes_of, object_of
 from bregmat.io.classes import class_named, is_known
 
 __all__ = ["ARRAY_NAME", "MAX_DEPTH", "depth_of", "from_state", "plain", "plain_restored", "to_state"]
 
+REGISTRIES = {  # of each kind, and the module that fills it, which nothing may have imported when a file is read
+    "divergence": ("bregmat.objective.divergences", "DIVERGENCES"),
+    "loss": ("bregmat.objective.losses", "LOSSES"),
+    "relation": ("bregmat.constraints.relations", "RELATIONS"),
+    "solver": ("bregmat.solvers", "SOLVERS"),
+}
 MAX_DEPTH = 50  # of nested lists and dicts, which are read recursively; an estimator needs about 10
 ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
 STORED_KINDS = "biufcSU"  # kinds of dtypes that .npy files store without pickling
@@ -212,7 +219,8 @@ class _Reader:
                 return [Record(int(k), *more, int(stage)) for k, *more, stage in rows]  # type: ignore[call-arg]
             case "$registered":
                 kind, name = content
-                return registry_of_kind(kind).restored(name, self.fields(state))
+                module, registry = REGISTRIES[kind]
+                return getattr(import_module(module), registry).restored(name, self.fields(state))
             case "$enum":
                 cls = class_named(content[0])
                 if not issubclass(cls, Enum):

@@ -35,7 +35,6 @@ NAMED = {  # scikit-learn's pairwise kernels
 }
 PRODUCTS = ("linear", "poly", "polynomial", "sigmoid")  # functions of the scalar product
 OTHER = KernelFacts()  # of a function or precomputed values
-BLOCK = 64  # points per block if only the diagonals of blocks are needed
 CACHED = 100_000  # numbers that are processed at a time, so that a second pass finds them in the processor's cache
 SINGLE = 1e-6  # relative rounding of a float32 kernel
 
@@ -204,13 +203,13 @@ def _named_values(name: str, X: Any, Y: Any, params: dict[str, Any], last_bit: b
     """
     if name in PRODUCTS and all(isinstance(Z, np.ndarray) and Z.dtype.kind == "f" for Z in (X, Y)):
         return _of_products(name, X @ Y.T, X.shape[1], params, last_bit)
-    given = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
+    settings = {key: params[key] for key in NAMED[name].parameters if params.get(key) is not None}
     from sklearn import config_context
     from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS
 
     # Points and parameters have been checked before.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **given)
+        return PAIRWISE_KERNEL_FUNCTIONS[name](X, Y, **settings)
 
 
 def _of_products(name: str, K: np.ndarray, d: int, params: dict[str, Any], last_bit: bool = True) -> np.ndarray:
@@ -234,10 +233,16 @@ def pair_values(
     block: Callable[[np.ndarray, np.ndarray], np.ndarray], first: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
     """Entries (first_k, second_k) of the matrix that ``block(rows, columns)`` computes, from diagonals of small blocks."""
+    block_rows = 64  # points per block if only the diagonals of blocks are needed
     out = np.empty(len(first))
-    for part in blocks(len(first), 1, BLOCK):
+    for part in blocks(len(first), 1, block_rows):
         out[part] = np.diagonal(block(first[part], second[part]))
     return out
+
+
+INDEFINITE_KERNEL = (
+    "Use another kernel, or for a given matrix K with its negative eigenvalues cut to 0."  # ends messages
+)
 
 
 def check_values(values: np.ndarray, name: str, what: str = "") -> None:

@@ -19,7 +19,6 @@ UNIT = 2.0**-24  # largest relative rounding of float32
 DOUBLE = 2.0**-53  # largest relative rounding of float64
 FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which decides whether it uses several threads
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
-FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
 CANCELS = 1e5  # mean of gamma |x - mean|^2 above which distances are computed from differences
 STRIP = 2_000_000  # entries of a block that are computed at a time
 SAMPLED = 64  # rows and columns of a precomputed matrix on which symmetry is checked
@@ -106,6 +105,9 @@ class Gaussian(KernelSource):
     nonnegative = True
 
     def __init__(self, X: np.ndarray, gamma: float) -> None:
+        few_features = (
+            8  # up to here distances from differences cost no more than from products, and they do not cancel
+        )
         self.n, self.n_features = X.shape
         self.X, self.gamma, self.mean = X, gamma, X.mean(0, dtype=np.float64)
         self.Z = np.empty(X.shape, np.float32)
@@ -114,7 +116,7 @@ class Gaussian(KernelSource):
             self.Z[part] = (X[part] - self.mean) * root
         self.h = 0.5 * np.einsum("ij,ij->i", self.Z, self.Z, dtype=np.float64 if self.n_features > 64 else None)
         self.h = self.h.astype(np.float32, copy=False)
-        self.ZT = np.ascontiguousarray(self.Z.T) if self.n_features <= FEW_FEATURES else None
+        self.ZT = np.ascontiguousarray(self.Z.T) if self.n_features <= few_features else None
 
     def diagonal(self) -> np.ndarray:
         return np.ones(self.n)

@@ -119,7 +119,7 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
+        step = 0.25 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
         for _ in range(200):
             t = b + way * step
             value, slope = self._smallest_sum(f, ball, t)

@@ -10,17 +10,17 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat.base.linalg import blocks, sq_norms
-from bregmat.base.tolerances import EPS
+from bregmat.base.tolerances import EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.terms import ResolvedRows, Terms
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
-from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
-SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
 MATRIX_ROUNDINGS = 8.0  # roundings of the products with a matrix, in units of EPS
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
+SHORT_DIFFERENCE = 1e-5  # length over those of its points, below which a difference is formed before points are mapped
 
 
 class Rounding:
@@ -227,7 +227,7 @@ def _rank_one_terms(
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
     if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
-        short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
+        short = np.flatnonzero(squares <= (SHORT_DIFFERENCE * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)
@@ -348,7 +348,7 @@ def row_errors(
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
         if sizes is not None:
             for part in blocks(len(a), Z.shape[1], 2**20):
-                short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT * size[part]) ** 2
+                short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT_DIFFERENCE * size[part]) ** 2
                 on = part.start + np.flatnonzero(short)  # formed from the data before they are mapped
                 size[on] = sizes(a[on], b[on], t.sign[on, None])
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)

@@ -187,7 +187,7 @@ def _ones(problem: SplitProgram) -> Point:
 def run_updates(
     problem: SplitProgram,
     settings: MultiplicativeUpdates | None = None,
-    start: np.ndarray | None = None,
+    x0: np.ndarray | None = None,
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -199,12 +199,12 @@ def run_updates(
 
     Parameters
     ----------
-    problem, settings, start, tol, max_iter, log
-        Only the zeros of ``start`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
+    problem, settings, x0, tol, max_iter, log
+        Only the zeros of ``x0`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
         zero sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this
         optimality residual, which is the ``violation`` of the history.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
-    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
+    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=x0, log=log)
     with np.errstate(all="ignore"):
         return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))

@@ -22,11 +22,11 @@ DISTINCT = 1e-4  # singular value of null vectors of blocks below which their di
 
 
 @recompute.register
-def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
+def _(result: CorrelationResult, problem: Any, report: Verification) -> None:
     check_arguments(problem, "the argument C of nearest_correlation", "C")
     has_gaps = problem.get("fixed") is not None and bool(np.isnan(numbers(problem["C"])).any())
     is_weighted = has_gaps or any(problem.get(name) is not None for name in ("weights", "bounds"))
-    (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
+    (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(report)
 
 
 def factor_bound(C: np.ndarray, k: int) -> float:
@@ -60,35 +60,35 @@ class Correlation(EntryProof):
         self.i, self.j = result.rows.T
         self.b = np.where(self.i == self.j, 1 - self.low, self.C[self.i, self.j]).astype(self.real)
 
-    def report(self, found: Verification) -> None:
+    def report(self, report: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
         asked = {"divergence": self.divergence.name, "rank": self.rank, "n_factors": self.n_factors}
-        self.check_asked(found, **asked)
-        self._entries(found)
-        if found.claimed is Status.INFEASIBLE:
-            self._contradiction(found)
+        self.check_asked(report, **asked)
+        self._entries(report)
+        if report.claimed is Status.INFEASIBLE:
+            self._contradiction(report)
             return
-        is_feasible, X = self.check_matrix(found), result.X.astype(self.real)
+        is_feasible, X = self.check_matrix(report), result.X.astype(self.real)
         if not np.isfinite(result.X).all():
             return
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
         worst, allowed = float(missed.max(initial=0.0)), 16 * EPS * max(1.0, float(np.abs(self.C).max()))
-        found.compare("max_violation", worst, HALF_DIGITS + allowed)
-        is_feasible &= found.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
-        self._factors(X, found)
+        report.compare("max_violation", worst, HALF_DIGITS + allowed)
+        is_feasible &= report.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
+        self._factors(X, report)
         objective, (bound, lost) = self._distance(X), self._bound(result.dual)
         if bound is None:
             said = "the bound was not recomputed: fixed blocks are nearly singular, and what it holds on is not saved"
-            found.unchecked.append(said)
+            report.unchecked.append(said)
             bound = result.dual_bound
         elif self.n_factors is not None and not result.dual.any():
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
         allowed = HALF_DIGITS * size + self._vague(size)
-        found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
+        report.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
 
-    def _entries(self, found: Verification) -> None:
+    def _entries(self, report: Verification) -> None:
         """Check that the prescribed entries are the unit diagonal and the fixed entries."""
         pairs = {(int(a), int(b)) for a, b in self.result.rows}
         wanted = {(k, k) for k in range(self.n)}
@@ -96,28 +96,28 @@ class Correlation(EntryProof):
             mask = np.asarray(self.fixed, dtype=bool)
             wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a <= b}
         if pairs != wanted:
-            found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
+            report.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
         is_forced = len(self.i) > self.n and self.divergence.takes_indefinite
         if self.result.null_space is not None and not is_forced:
-            found.problem("null vectors are named, which nothing forces")
+            report.problem("null vectors are named, which nothing forces")
 
-    def _factors(self, X: np.ndarray, found: Verification) -> None:
+    def _factors(self, X: np.ndarray, report: Verification) -> None:
         """Check ``X = L L'``, or ``X = L L' + D`` with k columns and rows of L of length at most 1, so that ``D >= 0``; and the rank."""
         factor, k = self.result.factor, self.n_factors
         if k is not None and factor is None:
-            found.problem("the loadings of the factors are not given", Status.UNKNOWN)
+            report.problem("the loadings of the factors are not given", Status.UNKNOWN)
         if factor is not None:
             product = factor.astype(self.real) @ factor.astype(self.real).T
             if k is not None:
                 if not float(np.diag(product).max()) <= 1 + 64 * EPS or factor.shape != (self.n, k):
                     what = f"factor is no matrix of {k} columns with rows of length at most 1"
-                    found.problem(what, Status.UNKNOWN)
+                    report.problem(what, Status.UNKNOWN)
                 np.fill_diagonal(product, 1)
-            found.compare_all("X", product, HALF_DIGITS * max(1.0, float(np.abs(X).max())))
+            report.compare_all("X", product, HALF_DIGITS * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank:
             values = eigenvalues(X)
             if values[-self.rank - 1] > 1e-8 * values[-1]:
-                found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
+                report.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
 
     def _vague(self, size: float) -> float:
         """Change of the objective due to rounding of C, which is large if C has small eigenvalues."""
@@ -198,21 +198,21 @@ class Correlation(EntryProof):
         reach, excess = (float(np.sqrt(x * (sigma[is_distinct] ** -2.0).sum())) for x in (squares, excess))
         return off, reach + off * self.n * np.sqrt(V.shape[1]), excess
 
-    def _contradiction(self, found: Verification) -> None:
+    def _contradiction(self, report: Verification) -> None:
         """Check that ``Y`` is semidefinite and ``<Y, X> = mu . b`` negative (for LogDet: not positive)."""
         mu, real = self.result.dual, self.real
-        self.check_conflict(found)
+        self.check_conflict(report)
         Y, rows = self.sum(mu), np.count_nonzero(mu)
         b = np.where(self.i == self.j, 1, self.b).astype(real)
         total, weight = float(mu.astype(real) @ b), float(np.abs(mu) @ np.abs(b.astype(float)))
-        found.figures["y . b"] = (np.nan, total)
+        report.figures["y . b"] = (np.nan, total)
         total -= float(self.low * np.trace(Y))
         if (V := self.result.null_space) is not None:
             off, reach, _ = self._reach(V.astype(real))
             if off <= CANCELLED:
                 total += self._beside(Y @ V, reach)
             else:
-                found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
+                report.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
             N = _complement(V).astype(real)
             Y = N.T @ Y @ N
         if not self.divergence.takes_indefinite:
@@ -220,10 +220,10 @@ class Correlation(EntryProof):
             Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
         size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)
         if not is_semidefinite(Y, size, 64.0 * self.n * EPS):
-            found.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
+            report.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
         limit = 64 * EPS * rows * weight
         if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
-            found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
+            report.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 def _complement(V: np.ndarray) -> np.ndarray:

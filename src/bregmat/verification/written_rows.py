@@ -270,7 +270,7 @@ class WrittenRows:
         y: np.ndarray,
         hard: np.ndarray,
         conflict: Any,
-        found: Verification,
+        report: Verification,
         allowance: Callable[[np.ndarray, float], tuple[float, np.ndarray]] | None = None,
         keeps_rank: bool = False,
     ) -> None:
@@ -280,7 +280,7 @@ class WrittenRows:
         ----------
         y : ndarray, shape (c,)
             Dual weights with the right signs.
-        hard, conflict, found
+        hard, conflict, report
             Hard rows, the rows that the result names, and the verification.
         allowance : callable, optional
             Maps ``sum |y_i| |A_i|`` and ``y . b`` to the rounding error of S due to the prior: a multiple of the former, and a matrix.
@@ -289,17 +289,17 @@ class WrittenRows:
         """
         b, rows = self.constraints.bound, np.count_nonzero(y)
         total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
-        found.figures["y . b"] = (np.nan, total)
+        report.figures["y . b"] = (np.nan, total)
         if y[~hard].any():
-            found.problem("the proof uses soft constraints", Status.UNKNOWN)
-        found.named(conflict, np.flatnonzero(y), len(b))
+            report.problem("the proof uses soft constraints", Status.UNKNOWN)
+        report.named(conflict, np.flatnonzero(y), len(b))
         S, N = self.adjoint(y), self.adjoint(y, absolute=True)
         share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
         if not is_semidefinite(S + more, N + more, NOISE * rows * EPS + share):
-            found.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
+            report.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
         singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
         if not (total < -NOISE * rows * EPS * size or singular):
-            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
+            report.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 def _dense(C: Any) -> np.ndarray:

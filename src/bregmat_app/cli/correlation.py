@@ -55,8 +55,8 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
     if target is not None:
         towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
         result = shrink_correlation(C, towards, min_eig=options.min_eig, scale=scaled)
-    elif options.factors is not None:
-        result = factor_correlation(C, options.factors, scale=scaled)
+    elif options.n_factors is not None:
+        result = factor_correlation(C, options.n_factors, scale=scaled)
     else:
         bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
         result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)

@@ -156,7 +156,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
         )
     if table.found.is_open and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.found.measured(rows, seen), True
+        rows, task.has_measured_bounds = table.found.measured(rows, seen, None, 0), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 

@@ -227,13 +227,10 @@ class BlockOptions:
         int | None,
         number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1, panel=IN_FILES),
     ] = None
-    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.", panel=IN_FILES)] = None
-    resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume", panel=IN_FILES)] = False
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
-        given = {"--block-size": self.block_size, "--checkpoint": self.checkpoint, "--resume": self.resume or None}
-        return None if self.points_file else next((name for name, value in given.items() if value is not None), None)
+        return "--block-size" if self.points_file is None and self.block_size is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +258,7 @@ class CorrelationOptions:
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
     target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
-    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
+    n_factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
 
     def check(self, matrix: Path) -> None:
         """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
@@ -269,13 +266,13 @@ class CorrelationOptions:
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")
-        given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
+        given = {"--n-factors": self.n_factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
         given |= {"--fixed": self.fixed, "--min-eig": self.min_eig or None}
         named = [name for name, value in given.items() if value is not None]
         if self.target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")
-        if self.factors is not None and len(named) > 1:
-            raise ValueError(f"--factors and {named[1]} exclude each other")
+        if self.n_factors is not None and len(named) > 1:
+            raise ValueError(f"--n-factors and {named[1]} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)

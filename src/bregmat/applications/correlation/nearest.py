@@ -239,12 +239,13 @@ def factor_correlation(
     OPTIMAL [0.9 0.8 0.5 0.6]
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    log = RunLog(callback, max_seconds)
     given = read_input(C, scale)
     n = len(given.C)
     check_integer("n_factors", n_factors, 1, optional=False)
     if n_factors > n:
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
-    log, n_factors = RunLog(callback, max_seconds), int(n_factors)
+    n_factors = int(n_factors)
     problem = CorrelationProblem.frobenius(given.C, Entries.of_diagonal(n))
     convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
     outcome = of_rank(convex, given.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
