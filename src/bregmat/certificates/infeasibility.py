@@ -104,8 +104,8 @@ def _with_margin(problem: NearestMatrix, proof: Proof) -> Proof:
     minus = np.minimum(y, 0.0)
     if not minus.any() or not (y > 0).any():
         return proof
-    given = max(-float(minus @ b), 1e-300)
-    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / given) * minus) or proof
+    gain = max(-float(minus @ b), 1e-300)
+    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / gain) * minus) or proof
 
 
 def _mended(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
@@ -155,10 +155,10 @@ def impossible_rows(problem: NearestMatrix, linked: np.ndarray) -> Proof | None:
 
     sign = np.where(L.sense == 0, -np.sign(L.bound), L.sense)
     wrong = np.flatnonzero(L.hard & (sign * L.bound < 0) & (before > 0))
-    found = vanishing(linked, wrong) if len(linked) and len(wrong) else wrong[:0]
-    if not len(found):
+    vanished = vanishing(linked, wrong) if len(linked) and len(wrong) else wrong[:0]
+    if not len(vanished):
         return None
-    row = found[:1]
+    row = vanished[:1]
     for one in linked[:MAX_PRUNED_LINKS]:
         rest = linked[linked != one]
         if len(rest) and len(vanishing(rest, row)):
@@ -242,8 +242,8 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
             return None
     inside = op.congruence(V[:, keep] / s[keep])
     top = max(float(eigvalsh(symmetrize(inside.adjoint(-minus)))[-1]), 1e-300)
-    given = float(minus @ b)
-    slack = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
+    gain = float(minus @ b)
+    slack = 1.0 + top * float(plus @ b) / gain if gain < 0 else 1.0
     return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
 
 

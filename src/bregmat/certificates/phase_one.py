@@ -59,15 +59,15 @@ def phase_one(problem: NearestMatrix, rows: np.ndarray) -> Iterator[np.ndarray]:
     x = np.append((lower + upper) / 2.0, 0.0)
     x[-1] = 1.0 + float(np.abs(op.adjoint(x[:-1] / unit)).sum(axis=1).max())
     barrier = _Barrier(op, unit, np.append(b, TRACE), np.append(lower, 0.0), np.append(upper, np.inf))
-    t, found = 1.0, np.zeros(problem.c)
+    t, dual = 1.0, np.zeros(problem.c)
     while t < LAST:
         x = barrier.centred(x, t)
         if t >= MET and float(barrier.costs @ x) >= 0:
             return
         t *= GROWTH
         if float(b @ x[:-1]) < 0:
-            found[rows] = x[:-1] / unit
-            yield found.copy()
+            dual[rows] = x[:-1] / unit
+            yield dual.copy()
 
 
 def _on_range(op: Operator, weight: np.ndarray) -> Operator:
@@ -112,10 +112,10 @@ class _Barrier:
             d, decrement = newton
             here = self.value(x, C, t)
             trial = partial(self._trial, x, d, t)
-            found = armijo(trial, here, -decrement, rounding=1e-12 * abs(here), most=20)
-            if found is None:
+            accepted = armijo(trial, here, -decrement, rounding=1e-12 * abs(here), max_trials=20)
+            if accepted is None:
                 break
-            x, C = found[0]
+            x, C = accepted[0]
             if decrement < 0.1:
                 break
         return x

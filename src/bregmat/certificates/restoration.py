@@ -162,8 +162,10 @@ def _by_newton(problem: NearestMatrix, iterate: Iterate, rows: np.ndarray, want:
         return X.values(weighted_by(Psi, X.adjoint(v)))
 
     goal = EXACT * float(np.sqrt(want @ (want / D)))
-    most = int(min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS))
-    end = conjugate_gradients(product, want, goal=goal, most=most, precondition=lambda r: r / D)
+    max_products = int(
+        min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS)
+    )
+    end = conjugate_gradients(product, want, goal=goal, max_iter=max_products, precondition=lambda r: r / D)
     if not end.norm <= goal:
         return None
     A = X.adjoint(end.x)

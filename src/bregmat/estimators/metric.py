@@ -372,21 +372,21 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _candidates(self, task: Task) -> list[Candidate]:
-        found = list(CANDIDATES)
+        candidates = list(CANDIDATES)
         is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
         is_free = isinstance(self.prior, str) and self.prior == "auto"
         if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
-            found = [one for one in found if one.prior != "within"]
+            candidates = [one for one in candidates if one.prior != "within"]
         metric = task.candidate.metric
-        found = [replace(one, metric=metric) for one in found]
+        candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
-            found += COSINES
+            candidates += COSINES
         if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
-            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+            candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
-            return found
+            return candidates
         left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
-        return [one for one in found if one.strategy not in left_out]
+        return [one for one in candidates if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""

@@ -193,8 +193,8 @@ def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]
         return lambda rows: whole if len(rows) == n else kernel_source(K[np.ix_(rows, rows)], "precomputed")
     if sp.issparse(X):
         return lambda rows: kernel_source(base(X[rows]), "precomputed")
-    given = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
-    return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **given)
+    settings = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
+    return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **settings)
 
 
 # ---------------------------------------------------------------------- decisions

@@ -313,25 +313,25 @@ class Passes:
                     rows = weighted(rows, task.weight, is_drawn=True)
                 if task.given is not None:
                     rows = rows + task.given
-            found = self._solved(problem, rows, before, sample)
-            if found is None:
+            solved = self._solved(problem, rows, before, sample)
+            if solved is None:
                 return
-            self.last, result = found, found.result
+            self.last, result = solved, solved.result
             n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
             self.history += [
                 replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
                 for row in result.history
             ]
             self.seconds += result.seconds
-            if before is not None and np.array_equal(found.active[0], before.active[0]):
+            if before is not None and np.array_equal(solved.active[0], before.active[0]):
                 return
             if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
                 return
-            if left and [one for one in earlier[:-1] if found.repeats(one)]:
+            if left and [one for one in earlier[:-1] if solved.repeats(one)]:
                 if result.status is Status.OPTIMAL:
-                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                    self.last = replace(solved, result=replace(result, exit_reason=ExitReason.CYCLE))
                 return
-            earlier.append(found)
+            earlier.append(solved)
 
     def _solved(self, problem: Any, rows: Constraints, before: _Pass | None, sample: np.ndarray | None) -> _Pass | None:
         """The result for some rows; None if they are the rows of the pass before over the same points."""

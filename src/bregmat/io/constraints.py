@@ -111,8 +111,8 @@ def read_placed_constraints(
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    found = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
-    return PlacedConstraints(source.path, Constraints(**found.arguments), found, lambda k: table.where(found.row(k)))
+    rows = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
+    return PlacedConstraints(source.path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.

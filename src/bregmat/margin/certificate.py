@@ -205,10 +205,10 @@ class Machine:
         problem, known = self.problem, self.known
         alpha, m = np.abs(self.x[known]), problem.signs[known] * (self.f[known] + self.intercept)
         slack, beyond = np.maximum(1.0 - m, 0.0), np.maximum(m - 1.0, 0.0)
-        dual, (typical, most) = float(alpha.sum()) - 0.5 * q, self.rounding()
+        dual, (typical, largest) = float(alpha.sum()) - 0.5 * q, self.rounding()
         if problem.loss == "hinge":
             C = problem.upper[known]
-            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= largest)].sum())
             return 0.5 * q + float(C @ slack), dual, float((C - alpha) @ slack + alpha @ beyond), noise
         r = problem.ridge[known]
         deviation = slack - r * alpha  # 0 at the optimum

@@ -133,10 +133,10 @@ def coinciding(
     on = np.flatnonzero(near)
     if P.shape[1] * len(on) ** 2 > LARGEST_SYSTEM:
         return None
-    found = _rational_solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
-    if found is None or min(found) < 0:
+    solution = _rational_solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
+    if solution is None or min(solution) < 0:
         return None
-    exact[rows[on]] = [float(value) for value in found]
+    exact[rows[on]] = [float(value) for value in solution]
     return exact
 
 

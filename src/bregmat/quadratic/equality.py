@@ -99,6 +99,6 @@ def _conflict(program: QuadraticProgram, x: np.ndarray) -> np.ndarray | None:
     gain = np.where(gain <= noise, 0.0, gain)
     if (gain[np.isinf(upper)] > 0.0).any():
         return None
-    most = float(gain @ np.where(np.isinf(upper), 0.0, upper))
-    terms = float(np.abs(y) @ np.abs(e)) + most
-    return y if float(y @ e) - most > 1e-12 * terms else None
+    largest = float(gain @ np.where(np.isinf(upper), 0.0, upper))
+    terms = float(np.abs(y) @ np.abs(e)) + largest
+    return y if float(y @ e) - largest > 1e-12 * terms else None

@@ -126,8 +126,8 @@ class QuadraticProgram(Problem):
                 least = float((a[lowered] * upper[lowered]).sum())
                 if least == -np.inf or not raised.any():
                     continue
-                most = t - least + noise * (abs(t) - least)
-                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
+                largest = t - least + noise * (abs(t) - least)
+                upper[raised] = np.minimum(upper[raised], max(largest, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
         return upper
 
     @cached_property

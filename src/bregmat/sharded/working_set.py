@@ -62,11 +62,11 @@ class WorkingSet:
             p = proof.iterate.values(problem.operator)
             # Without a feasible point of the few rows there is none of all rows.
             is_over = outcome.status is Status.INFEASIBLE or not np.isfinite(proof.upper)
-            found = np.zeros(0, np.int64) if is_over else self._most_violated(p)
-            is_stopped = outcome.exit_reason in STOPPED or len(self.numbers) + len(found) > MAX_ROWS
-            if not len(found) or is_stopped:
+            violated = np.zeros(0, np.int64) if is_over else self._most_violated(p)
+            is_stopped = outcome.exit_reason in STOPPED or len(self.numbers) + len(violated) > MAX_ROWS
+            if not len(violated) or is_stopped:
                 return self._for_all_rows(outcome, p)
-            mu = self._join(found, proof.dual)
+            mu = self._join(violated, proof.dual)
             if self.save is not None:
                 dual = mu * (problem.objective_scale / problem.scale)
                 self.save(proof.iterate, steps, proof.objective, working_rows=self.numbers, working_dual=dual)
@@ -78,8 +78,8 @@ class WorkingSet:
         if "working_rows" in trace:
             self._join(trace["working_rows"])
             return trace["working_dual"] * (problem.scale / problem.objective_scale)
-        found = self._most_violated(problem.operator.values_diagonal(problem.prior))
-        return self._join(found if len(found) else np.zeros(1, np.int64))
+        violated = self._most_violated(problem.operator.values_diagonal(problem.prior))
+        return self._join(violated if len(violated) else np.zeros(1, np.int64))
 
     def _most_violated(self, p: Any) -> np.ndarray:
         """Numbers of the rows that are violated most and are not in the working set."""
@@ -111,8 +111,8 @@ class WorkingSet:
         self.log.before = steps
         is_warm = bool(mu.any())
         plan = plan_of(problem, options.solver, None if limit is None else max(1, limit - steps), is_warm)
-        found = solve_sequence(problem, plan, tol=options.tol, start=mu if is_warm else None, log=self.log)
-        return replace(found, n_iter=steps + found.n_iter)
+        outcome = solve_sequence(problem, plan, tol=options.tol, start=mu if is_warm else None, log=self.log)
+        return replace(outcome, n_iter=steps + outcome.n_iter)
 
     def _for_all_rows(self, here: Outcome, p: Any) -> Outcome:
         """The outcome for all rows, whose values are p: the dual bound of the working set holds for all of them."""

@@ -28,14 +28,14 @@ class CorrelationInput:
         has_names = hasattr(C, "columns")
         labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if has_names else None
         self.asked = {"labels": labels, "frame": "polars" if has_names and not hasattr(C, "index") else None}
-        given = as_numbers("C", C.toarray() if scipy.sparse.issparse(C) else C, booleans=True)
-        self.n = n = len(given)
+        matrix = as_numbers("C", C.toarray() if scipy.sparse.issparse(C) else C, booleans=True)
+        self.n = n = len(matrix)
         if result.X.shape != (n, n):
             raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")
         self.real, self.eye = arithmetic(80.0 * n**3), np.eye(n, dtype=bool)
-        given = given.astype(self.real) if known is None else np.where(known, given, 0).astype(self.real)
-        given[self.eye & np.isnan(given)] = 1  # unknown diagonal entries
-        self.C, self.deviations = (given + given.T) / 2, None
+        matrix = matrix.astype(self.real) if known is None else np.where(known, matrix, 0).astype(self.real)
+        matrix[self.eye & np.isnan(matrix)] = 1  # unknown diagonal entries
+        self.C, self.deviations = (matrix + matrix.T) / 2, None
         if arguments.get("scale"):
             d = np.sqrt(np.diag(self.C))
             by = np.where(d > 0, d, np.inf)  # correlations of constant variables are unknown, and 0 here

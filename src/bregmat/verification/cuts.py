@@ -63,13 +63,13 @@ class _Sides:
     """
 
     def __init__(self, n: int, problem: Any) -> None:
-        given, fixed = problem.get("vertex_weights"), problem.get("fixed")
-        given = np.ones(n) if given is None else numbers(given)
-        self.given = [Fraction(w) for w in given.tolist()]
+        weights, fixed = problem.get("vertex_weights"), problem.get("fixed")
+        weights = np.ones(n) if weights is None else numbers(weights)
+        self.given = [Fraction(w) for w in weights.tolist()]
         self.fixed = np.full(n, -1) if fixed is None else numbers(fixed).astype(int)
         self.total, self.target = sum(self.given), Fraction(float(problem.get("target", 0.5)))
-        unit = _common_unit(given)
-        self.weights = [Fraction(round(w / unit)) for w in given.tolist()] if unit > 0.0 else self.given
+        unit = _common_unit(weights)
+        self.weights = [Fraction(round(w / unit)) for w in weights.tolist()] if unit > 0.0 else self.given
         pairs = list(zip(self.weights, self.fixed, strict=True))
         free = [w for w, own in pairs if own < 0]
         reach, held = (

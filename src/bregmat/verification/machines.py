@@ -169,11 +169,11 @@ class WrittenMachine:
         for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
             if (self.alpha > scale * self.upper * (1 + HALF_DIGITS)).any():
                 continue
-            most = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
-            ball = np.sqrt(2 * most * np.maximum(np.diag(self.kernel), 0))
+            total = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
+            ball = np.sqrt(2 * total * np.maximum(np.diag(self.kernel), 0))
             low = high = result.intercept / scale
             if result.intercept:
-                low, high = self._intercepts(sums / scale, ball, low, most, scale)
+                low, high = self._intercepts(sums / scale, ball, low, total, scale)
             near, far = (np.where(self.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
             near, far = (self.signs * sums / scale + way for way in (near, far))
             room = HALF_DIGITS * (ball + np.abs(near) + np.abs(far) + 1)
@@ -182,22 +182,22 @@ class WrittenMachine:
             if (wrong := np.flatnonzero(said & ~proven)).size:
                 report.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
 
-    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, most: Any, scale: Any) -> tuple[Any, Any]:
-        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``most``."""
+    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, largest: Any, scale: Any) -> tuple[Any, Any]:
+        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``largest``."""
         plus, minus = (self.counts & (way * self.signs > 0) for way in (1, -1))
         if not self.may_err:
             return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
         ends = []
         for way in (-1, 1):
             inside, step = b, 4 * ball.max() + HALF_DIGITS * (1 + abs(b))
-            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= most:
+            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= largest:
                 inside, step = b + way * step, 4 * step
                 if not step < 1e300:
                     return -np.inf, np.inf
             outside = b + way * step
             for _ in range(50):
                 middle = (inside + outside) / 2
-                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= most
+                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= largest
                 inside, outside = (middle, outside) if within else (inside, middle)
             ends.append(outside)
         return ends[0], ends[1]

@@ -169,7 +169,7 @@ def _cliques(entries: Entries) -> list[np.ndarray]:
     n = entries.n
     mask = np.zeros((n, n), dtype=bool)
     mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
-    degree, covered, found = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
+    degree, covered, cliques = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
     for seed in np.argsort(-degree, kind="stable"):
         while (mask[seed] & ~covered[seed]).any():
             second = int(np.argmax(np.where(mask[seed] & ~covered[seed], degree, -1)))
@@ -179,8 +179,8 @@ def _cliques(entries: Entries) -> list[np.ndarray]:
                 free &= mask[block[-1]]
             chosen = np.sort(block)
             covered[np.ix_(chosen, chosen)] = True
-            found.append(chosen)
-    return found
+            cliques.append(chosen)
+    return cliques
 
 
 def _irreducible(B: np.ndarray, block: np.ndarray, limit: float) -> np.ndarray:

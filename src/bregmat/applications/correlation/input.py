@@ -126,16 +126,16 @@ def weights_of_known(C: Any) -> np.ndarray | None:
 def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
     """An array-like as an array; a data frame must have the labels of C."""
     if labels is not None and hasattr(table, "columns"):
-        given = (list(getattr(table, "index", labels[0])), list(table.columns))
-        for names, wanted, where in zip(given, labels, ("index", "columns"), strict=True):
+        own_labels = (list(getattr(table, "index", labels[0])), list(table.columns))
+        for names, wanted, where in zip(own_labels, labels, ("index", "columns"), strict=True):
             if names != wanted:
                 raise ValueError(f"{name} must have the {where} of C; got {names[:5]} for {wanted[:5]}.")
     return np.asarray(table.to_numpy() if hasattr(table, "columns") else table)
 
 
-def read_fixed(fixed: Any, given: MatrixInput) -> Entries:
+def read_fixed(fixed: Any, matrix: MatrixInput) -> Entries:
     """The entries of a symmetric boolean mask; a fixed diagonal entry must be 1."""
-    C, labels = given.C, given.labels
+    C, labels = matrix.C, matrix.labels
     n = len(C)
     if fixed is None:
         return Entries.of_diagonal(n)

@@ -126,13 +126,13 @@ def of_rank(
     log.before = convex.n_iter
     if is_over:  # only the start of the search, which has this rank
         max_iter, log = 0, log.beside(is_quiet=True)
-    found = solve(problem, FactorDescent(), tol=convex.tol, max_iter=max_iter, log=log)
+    outcome = solve(problem, FactorDescent(), tol=convex.tol, max_iter=max_iter, log=log)
     return replace(
-        found,
-        exit_reason=reason if is_over else found.exit_reason,
-        n_iter=convex.n_iter + found.n_iter,
-        history=convex.history if is_over else found.history,
-        solver=f"{convex.solver} + {found.solver}",
+        outcome,
+        exit_reason=reason if is_over else outcome.exit_reason,
+        n_iter=convex.n_iter + outcome.n_iter,
+        history=convex.history if is_over else outcome.history,
+        solver=f"{convex.solver} + {outcome.solver}",
     )
 
 
@@ -189,10 +189,10 @@ class FactorDescent:
             return new, new.objective / state.size
 
         first_length = 1.0 if memory else min(1.0, 1.0 / float(np.sqrt(-slope)))
-        found = armijo(trial, value, slope, rounding=rounding, first=first_length, is_parabolic=True)
-        if found is None:
+        accepted = armijo(trial, value, slope, rounding=rounding, first=first_length, is_parabolic=True)
+        if accepted is None:
             return replace(state, is_done=True)
-        new = found[0]
+        new = accepted[0]
         s, y = new.W - state.W, new.gradient - q
         product = float(np.vdot(s, y))
         if product > 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y)):

@@ -135,10 +135,10 @@ def shrink_correlation(
         raise ValueError(
             "target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them."
         )
-    given = read_input(C, scale, min_eig)
-    A, low = given.C.copy(), float(min_eig)
+    matrix = read_input(C, scale, min_eig)
+    A, low = matrix.C.copy(), float(min_eig)
     np.fill_diagonal(A, 1.0)
-    with_ones = MatrixInput(A, given.form)
+    with_ones = MatrixInput(A, matrix.form)
     T = read_fixed(fixed, with_ones).prescribed(A) if target is None else _read_target(target, with_ones)
     spectrum = eigvalsh(T)
     distance = float(spectrum[0]) - low
@@ -152,13 +152,13 @@ def shrink_correlation(
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
     outcome = log.outcome(proof, TOL, ExitReason.TOLERANCE, "shrinking", n_iter=1)
-    residual = float(np.linalg.norm(X - given.C))
-    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **given.form)
+    residual = float(np.linalg.norm(X - matrix.C))
+    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **matrix.form)
 
 
-def _read_target(target: Any, given: MatrixInput) -> np.ndarray:
+def _read_target(target: Any, matrix: MatrixInput) -> np.ndarray:
     """The target as a symmetric array with a unit diagonal."""
-    n, labels = len(given.C), given.labels
+    n, labels = len(matrix.C), matrix.labels
     table = aligned("target", target, labels)
     T: np.ndarray = as_matrix("target", table, symmetric=True, order=n, labels=labels, copy=True)
     off = np.flatnonzero(np.abs(np.diag(T) - 1.0) > n * EPS)

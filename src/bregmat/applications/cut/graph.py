@@ -146,13 +146,13 @@ def read_graph(graph: Any, vertex_weights: Any = None, target: Any = 0.5, fixed:
         raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
     balance = read_balance(n, vertex_weights, target, fixed)
     lattice = [scale * value for value in steps_of(A, balance.n_side)]
-    given = A
-    A, base = _merged(given, balance)
+    adjacency = A
+    A, base = _merged(adjacency, balance)
     A.sort_indices()
     # the kernels need 32-bit indices
     A.indptr, A.indices = A.indptr.astype(np.int32, copy=False), A.indices.astype(np.int32, copy=False)
     degree, size_of_row = (np.asarray(B.sum(axis=1)).ravel() for B in (A, abs(A)))
-    return Graph(balance, given, A, degree, size_of_row, scale, base * scale, *lattice)
+    return Graph(balance, adjacency, A, degree, size_of_row, scale, base * scale, *lattice)
 
 
 def _merged(A: Any, balance: Balance) -> tuple[Any, float]:

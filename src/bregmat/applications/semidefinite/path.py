@@ -186,11 +186,11 @@ class _NewtonSystem:
 
     def steps(self, d: ProgramStep) -> tuple[float, float]:
         """The step lengths of X and of Z: at most 1, and at most BOUNDARY_SHARE times the distance to the boundary."""
-        most = []
+        lengths = []
         for matrix, x, dx in ((d.X, self.state.slack, d.w), (d.Z, self.lam, d.lam)):
             low = float(eigvalsh(matrix / self.root)[0])
-            most.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
-        return min(1.0, BOUNDARY_SHARE * most[0]), min(1.0, BOUNDARY_SHARE * most[1])
+            lengths.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
+        return min(1.0, BOUNDARY_SHARE * lengths[0]), min(1.0, BOUNDARY_SHARE * lengths[1])
 
     def complementarity(self, d: ProgramStep | None = None, ap: float = 0.0, ad: float = 0.0) -> float:
         """``<X, Z> + w . lam`` after steps of these lengths, over the number of the terms."""

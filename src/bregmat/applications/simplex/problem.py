@@ -292,11 +292,11 @@ class NearestDistribution(Problem):
             table = scipy.sparse.block_array(
                 [[self.part(rows, columns).T * -w[None], slack], [np.ones((1, len(w))), None]]
             )
-            found = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
-            if found.status != 0 or -found.fun <= CLEAR:
+            solution = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
+            if solution.status != 0 or -solution.fun <= CLEAR:
                 break
-            y, s = np.zeros_like(self.b), float(found.x[-1])
-            np.add.at(y, rows, w * found.x[:-1])
+            y, s = np.zeros_like(self.b), float(solution.x[-1])
+            np.add.at(y, rows, w * solution.x[:-1])
             y[np.abs(y) * self.unit <= 1e-9] = 0.0
             at = self.adjoint(y)
             if self.proves(y, at):

@@ -120,7 +120,7 @@ class SemismoothNewton:
         gap = max(at.objective - bound, 0.0) / max(problem.natural_size, abs(at.objective))
         goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(right))
         u = conjugate_gradients(
-            product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
+            product, right, goal=goal, max_iter=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
         ).x
         return V @ (root * u - R) @ V.T
 
@@ -163,7 +163,7 @@ class MirrorSteps:
         gap = max(at.objective - at.bound.value, 0.0) / max(problem.natural_size, abs(at.objective))
         goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(B))
         E = conjugate_gradients(
-            lambda E: E + S * curvature(S * E), B, goal=goal, most=MAX_PRODUCTS, is_euclidean=True
+            lambda E: E + S * curvature(S * E), B, goal=goal, max_iter=MAX_PRODUCTS, is_euclidean=True
         ).x
         tiny = S < VANISHING
         dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
@@ -175,7 +175,7 @@ class MirrorSteps:
             point = problem.point(iterate)
             return point, point.objective
 
-        found = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
-        if found is None or not found[0].objective < at.objective:
+        accepted = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
+        if accepted is None or not accepted[0].objective < at.objective:
             return NewtonState(at, stalled=True)
-        return NewtonState(found[0])
+        return NewtonState(accepted[0])
