@@ -1158,9 +1158,8 @@ COMMANDS = {
             "--report": {"absent/out.html": "absent", ".": "folder"},
             "--points": {"absent.npy": "--labels"},
             "--block-size": COUNTS | {"0": "{}", "5": "{}"},
-            "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--resume", "--quiet"),
+        free=("--unlabeled", "--quiet"),
     ),
     "label": Command(
         ["points.csv", "--no-browser"],

@@ -1,6 +1,7 @@
 """What the public names are, and what ``import bregmat`` loads. Rules about the sources are in lint_sources.py."""
 
 import contextlib
+import importlib.util
 import inspect
 import json
 import re
@@ -98,7 +99,11 @@ def public_parameters():
     """(name, parameter) of every public function, class and method that users call."""
     for name in bregmat.__all__:
         value = getattr(bregmat, name)
-        methods = [getattr(value, member) for member in dir(value) if isinstance(value, type) and not member.startswith(("_", "set_"))]
+        methods = [
+            getattr(value, member)
+            for member in dir(value)
+            if isinstance(value, type) and not member.startswith(("_", "set_"))
+        ]
         for function in [value, *methods]:
             with contextlib.suppress(ValueError, TypeError):  # functions of C, and what is none
                 yield from ((name, parameter) for parameter in inspect.signature(function).parameters.values())
@@ -160,6 +165,17 @@ def test_other_array_libraries_come_with_their_arrays():
 
 def test_the_command_loads_the_papers_only_when_they_are_asked_for():
     assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
+
+
+def test_calls_run_through_few_files():
+    """The second call in a process; the numbers of functions differ between versions of Python."""
+    path = Path(__file__).parents[1] / "benchmarks" / "bench_calls.py"
+    spec = importlib.util.spec_from_file_location("bench_calls", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    fixed = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0}
+    for call, most in ((bench.kernel_call(), 17), (bench.fit_call(**fixed), 25)):
+        assert len({file for file, _, _ in bench.executed(call)[0]}) <= most
 
 
 def test_solving_is_light_too():

@@ -24,7 +24,7 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, _cliques, fixed_blocks
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.plots import ConvergenceDisplay
@@ -501,6 +501,21 @@ def test_all_entries_fixed(rng):
     assert_allclose(nearest_correlation(good, fixed=mask).X, good, atol=1e-15)
     bad = broken(rng, 6, 1.5)
     assert_impossible(nearest_correlation(bad, fixed=mask), bad)
+
+
+def test_definite_blocks_are_not_decomposed(rng, monkeypatch):
+    """Thousands of overlapping blocks, as beside a band, are found and judged before the first look at the clock."""
+    n = 300
+    entries = Entries(n, *np.triu_indices(n, 20))
+    blocks = _cliques(entries)
+    covered = np.zeros((n, n), dtype=bool)
+    for block in blocks:
+        assert np.diff(block).min() >= 20
+        covered[np.ix_(block, block)] = True
+    assert len(blocks) > 1000 and covered[entries.i, entries.j].all()
+    monkeypatch.setattr(np.linalg, "eigh", lambda A: pytest.fail("a definite block was decomposed"))
+    found = fixed_blocks(entries, np.eye(n))
+    assert found.proof is None and found.basis is None
 
 
 def test_fixed_blocks_cover_every_pair(rng):

@@ -651,12 +651,14 @@ def test_rows_without_texts_and_pictures_are_shown(tmp_path):
     from bregmat_app.cli.options import ColumnOptions, PageOptions
 
     path = tmp_path / "homes.csv"
-    path.write_text("id,area,heating,kind\nh1,127.6,oil,house\nh2,60,gas,flat\nh3,30.5,gas,studio\n")
+    path.write_text(
+        "id,area,price,zip,heating,kind\nh1,127.6,1234567,10115,oil,house\nh2,60,99,10117,gas,flat\nh3,30.5,1e20,10115,gas,studio\n"
+    )
     points = _read(path, ColumnOptions(labels="kind"), PageOptions())
     assert points.texts == [
-        "heating: oil\narea: 127.6",
-        "heating: gas\narea: 60",
-        "heating: gas\narea: 30.5",
+        "heating: oil\nzip: 10115\narea: 127.6\nprice: 1234567",
+        "heating: gas\nzip: 10117\narea: 60\nprice: 99",
+        "heating: gas\nzip: 10115\narea: 30.5\nprice: 1e+20",
     ]
     assert _read(path, ColumnOptions(), PageOptions(text="kind")).texts == ["house", "flat", "studio"]
 
@@ -784,10 +786,9 @@ def test_the_prior_is_chosen_by_held_out_answers(tmp_path, rng):
             ).groups()
             for n in (8, 40)
         )
-        assert learning.chosen(few, learning.start) is learning.start
-        assert learning.chosen(many, learning.start).name == expected
-        assert learning.chosen(many, learning.other).name == expected
-        assert Learning(points, LabelSettings(prior=start)).chosen(many, learning.start).name == start
+        assert learning.chosen(few) is learning.start
+        assert learning.chosen(many).name == expected
+        assert Learning(points, LabelSettings(prior=start)).chosen(many).name == start
 
 
 def test_cells_that_were_filled_are_marked(tmp_path):

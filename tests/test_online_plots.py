@@ -174,7 +174,7 @@ def test_stream_that_nothing_fits(bregmat, tmp_path, data):
     for output in (done.stdout, bregmat("inspect", "m").stdout):
         said = " ".join(output.split())
         assert "none: no matrix of trace 1 fits this stream exactly" in said and "bound / loss" not in said
-        assert "raise --trace" in said and "--loss-budget" in said
+        assert "allow a larger trace" in said and "larger loss budget" in said
     assert (
         "comparison: any matrix of trace 1,000 that fits"
         in bregmat("stream", "big.csv", "--dim", D, "--trace", 1000).stdout

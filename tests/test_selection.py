@@ -267,6 +267,8 @@ def test_plain_values_switch_it_off(wine):
     given = Constraints.sq_distance([0], [1], 1.0, "<=")
     learner = MetricLearner(random_state=0).fit(X, constraints=given)
     assert (learner.prior_, learner.slack_weight_, len(learner.selection_)) == ("identity", 1.0, 1)
+    learner = MetricLearner(strategy="random", metric="cosine", random_state=0).fit(X, y, constraints=given)
+    assert (learner.metric_, learner.selection_["candidate"].tolist()) == ("cosine", ["identity, random, 1, cosine"])
     for name in ("slack_weight", "strategy", "target_type"):
         with pytest.raises((TypeError, ValueError), match=name):
             MetricLearner(**{name: "automatic"}).fit(X, y)
@@ -446,8 +448,12 @@ def test_rows_of_nan_in_sets_of_labels_are_unknown(rng):
     frame = pd.DataFrame(Y).astype("Int64")  # whose missing entries are <NA>
     again = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(X, frame)
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
-    with pytest.raises(TypeError, match="y must have rows of one length"):
-        MetricLearner().fit(X[:2], [[0, 1], [1]])
+    for learner in (MetricLearner(), KernelLearner(), MetricLearner(strategy="softmax")):
+        with pytest.raises(TypeError, match="y must have rows of one length.*MultiLabelBinarizer"):
+            learner.fit(X[:2], [[0, 1], [1]])
+        for several in ([{"a"}, {"a", "b"}], np.array([["a"], ["a", "b"]], dtype=object), [{"a": 1}, {"b": 1}]):
+            with pytest.raises(TypeError, match="y must hold one label per row; got .* in row 0.*MultiLabelBinarizer"):
+                learner.fit(X[:2], several)
     Y[7, 0] = np.nan
     with pytest.raises(ValueError, match="y must not mix NaN with labels in a row of a set of labels; see row 7"):
         MetricLearner().fit(X, Y)

@@ -11,7 +11,7 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import CheckedPoints, copied_to_host
+from bregmat.base.points import CheckedPoints, as_points, copied_to_host
 from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
 from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
@@ -85,8 +85,7 @@ def nearest_kernel(
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops the run. With sharded constraints it may be a
-        :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
+        Called once per iteration with a Record; returning True stops the run.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
@@ -177,8 +176,8 @@ def nearest_metric(
     block_size : int, optional
         Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
         Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints must be all
-        soft or all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints are soft.
+        Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
     -------
@@ -215,8 +214,12 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = (X, X.space) if isinstance(X, CheckedPoints) else copied_to_host("X", X)
-    return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
+    if isinstance(X, CheckedPoints):
+        points, space = X.points, X.space
+    else:
+        X, space = copied_to_host("X", X)
+        points = as_points("X", X)
+    return _nearest(metric_coordinates(points, prior, options.divergence), constraints, space, options)
 
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:

@@ -133,7 +133,7 @@ _call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
 
 @contextmanager
 def call_under_way() -> Iterator[tuple[Call, bool]]:
-    """The outermost running call, and whether the block starts it."""
+    """The outermost running call, and whether the block starts it; BLAS has one thread until the outermost call ends."""
     outer = _call.get()
     if outer is not None:
         yield outer, False
@@ -141,7 +141,8 @@ def call_under_way() -> Iterator[tuple[Call, bool]]:
     call = Call()
     token = _call.set(call)
     try:
-        yield call, True
+        with single_thread_blas():
+            yield call, True
     finally:
         _call.reset(token)
 
@@ -172,7 +173,7 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | 
 
     @wraps(function)
     def public(*arguments: P.args, **named: P.kwargs) -> R:
-        with call_under_way() as (call, is_outermost), single_thread_blas():
+        with call_under_way() as (call, is_outermost):
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
             warn_of_interrupt(

@@ -368,7 +368,7 @@ def from_frame(
 
 
 def with_bounds_from(
-    rows: Constraints,
+    self: Constraints,
     X: Points,
     *,
     sample_id: Labels | None = None,
@@ -392,13 +392,13 @@ def with_bounds_from(
         Constraints of another kind, of both kinds, or pairs with "==".
     """
     wanted, rng = as_percentiles(percentiles), generator(random_state)
-    if rows.where("is_comparison").all():
-        return _with_median_margin(rows, X, sample_id)
-    if not rows.where("is_sq_distance").all() or (rows.sense == 0).any():
+    if self.where("is_comparison").all():
+        return _with_median_margin(self, X, sample_id)
+    if not self.where("is_sq_distance").all() or (self.sense == 0).any():
         raise ValueError("bounds from points are for pairs with <= and >=, or for comparisons; give others their own.")
     points = as_points("X", X)
     near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
-    return replace(rows, bound=np.where(rows.sense > 0, near, far))
+    return replace(self, bound=np.where(self.sense > 0, near, far))
 
 
 def _with_median_margin(rows: Constraints, X: Any, sample_id: Any) -> Constraints:

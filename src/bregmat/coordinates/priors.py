@@ -528,14 +528,13 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
-    X = as_points("X", X)
+    """Coordinates of a Mahalanobis metric on checked points X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     d = X.shape[1]
     is_finite = not isinstance(X, np.memmap)
     if prior is None:
         return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
     if isinstance(prior, Factor):
-        P = as_points("prior factor G0", prior.G0)
+        P = prior.G0.points if isinstance(prior.G0, CheckedPoints) else as_points("prior factor G0", prior.G0)
         if P.shape[0] != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:

@@ -6,15 +6,16 @@ It also defines what a solver and its state must have, and makes results of runs
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.points import unchanged_files
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -24,31 +25,6 @@ BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not co
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
-
-
-class Checkpoint(ABC):
-    """A callback that keeps intermediate results of runs over sharded rows (:class:`bregmat.io.ModelCheckpoint`).
-
-    Attributes
-    ----------
-    every : int
-        Number of steps from one result to the next.
-    callback : callable or None
-        Called with each :class:`Record`; True asks to stop.
-    """
-
-    every: int
-    callback: CallBack | None
-
-    @abstractmethod
-    def keep(self, result: Any) -> None:
-        """Keep an intermediate result in place of the one before."""
-
-    def __call__(self, record: Record) -> Any:
-        """Raise, because other runs have no intermediate results."""
-        raise ValueError(
-            "a checkpoint is for nearest_metric and nearest_kernel over sharded constraints: give them block_size or an executor."
-        )
 
 
 class NoStart(ArithmeticError):
@@ -146,8 +122,18 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    return warns_if_interrupted(function, STEERING)
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
+    """
+    solve = warns_if_interrupted(function, STEERING)
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> _R:
+        with unchanged_files([*arguments, *named.values()]):
+            return solve(*arguments, **named)
+
+    return call
 
 
 @dataclass(eq=False)
@@ -164,14 +150,11 @@ class RunLog:
         Limit on wall time from here on.
     units : callable, optional
         Converts a record into the user's units.
-    watch : callable, optional
-        Called with the number of each step and the solver's state, to write checkpoints.
     """
 
     callback: CallBack | None = None
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
-    watch: Callable[[int, Any], None] | None = None
     clock: float = field(default_factory=time.perf_counter)
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
@@ -215,6 +198,7 @@ class RunLog:
         )
 
 
+@on_one_blas_thread
 def solve(
     problem: Problem,
     solver: Solver,
@@ -264,7 +248,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
     max_seconds = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -346,8 +330,6 @@ class _Run:
         )
         is_spent = iteration >= self.limit or is_slow
         last = state.ended is not None or is_spent
-        if log.watch is not None:
-            log.watch(log.before + iteration, state)
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
         if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:
@@ -370,7 +352,7 @@ class _Run:
             return state.ended
         if is_spent:
             return ExitReason.MAX_ITER
-        return ExitReason.TIME if log.is_late() else None
+        return ExitReason.TIME if log.max_seconds is not None and log.is_late() else None
 
     def contradiction(self, iteration: int, state: Any, last: bool) -> bool:
         """Whether the problem is proven infeasible; a proof is sought each time the dual weights have doubled, and at the end."""

@@ -33,7 +33,7 @@ from bregmat.from_labels.groups import (
     too_few_labelled,
     warn_of_points,
 )
-from bregmat.from_labels.neighbors import BLOCK, Neighbors
+from bregmat.from_labels.neighbors import BLOCK, Neighbors, Space
 from bregmat.nearest import nearest_metric
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
@@ -239,7 +239,7 @@ def _nearest(
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSpace:
+class BlockSpace(Space):
     """Points in blocks, mapped by P (d, r), or as they are; all blocks are searched for neighbours.
 
     Attributes

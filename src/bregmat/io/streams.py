@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.io import tables
+from bregmat.io.paths import check_readable
 from bregmat.io.sources import TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
@@ -60,6 +61,7 @@ class PairFile:
 
     def __init__(self, path: str | os.PathLike[str], *, squared: bool = False) -> None:
         self.path, kind = file_kind(path, "read pairs from", KINDS)
+        check_readable(self.path)
         self.squared, self.name = bool(squared), self.path.name
         self._text = None if kind == ".parquet" else _text_of(Source(self.path, kind))
         tables.require_columns(self.path, COLUMNS, self._checked_names() if self._text is None else self._text.names)

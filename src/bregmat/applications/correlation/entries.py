@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.linalg import cholesky
 from bregmat.base.tolerances import EPS
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
@@ -139,7 +140,10 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     """
     vectors, squares, rows = [], 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
     for block in _cliques(entries):
-        t, U = np.linalg.eigh(B[np.ix_(block, block)])
+        inside = B[np.ix_(block, block)]
+        if cholesky(inside - 16.0 * len(block) * EPS * inside.trace() * np.eye(len(block)))[1]:
+            continue  # every eigenvalue is positive beyond rounding
+        t, U = np.linalg.eigh(inside)
         rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
         if t[0] < -rounding:
             few = _irreducible(B, block, min(-64.0 * rounding, 1e-3 * float(t[0])))
@@ -164,22 +168,27 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
 def _cliques(entries: Entries) -> list[np.ndarray]:
     """Sets of variables with all entries among them fixed, which cover every fixed pair.
 
-    They are grown greedily from each variable, because finding all maximal cliques takes exponential time.
+    They are grown greedily from each variable, because finding all maximal cliques takes exponential time. Sets are the bits of
+    integers, in descending order of the number of fixed entries, so that the lowest bit is the variable that is taken next.
     """
     n = entries.n
     mask = np.zeros((n, n), dtype=bool)
     mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
-    degree, covered, cliques = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
-    for seed in np.argsort(-degree, kind="stable"):
-        while (mask[seed] & ~covered[seed]).any():
-            second = int(np.argmax(np.where(mask[seed] & ~covered[seed], degree, -1)))
-            block, free = [int(seed), second], mask[seed] & mask[second]
-            while free.any():
-                block.append(int(np.argmax(np.where(free, degree, -1))))
-                free &= mask[block[-1]]
-            chosen = np.sort(block)
-            covered[np.ix_(chosen, chosen)] = True
-            cliques.append(chosen)
+    order = np.argsort(-mask.sum(axis=1), kind="stable")
+    packed = np.packbits(mask[np.ix_(order, order)], axis=1, bitorder="little")
+    near, cliques = [int.from_bytes(row.tobytes(), "little") for row in packed], []
+    left = near.copy()  # fixed pairs that no set covers yet
+    for seed in range(n):
+        while free := left[seed]:
+            block, bits = [seed], 1 << seed
+            while free:
+                lowest = free & -free
+                block.append(lowest.bit_length() - 1)
+                bits |= lowest
+                free = (near[seed] if len(block) == 2 else free) & near[block[-1]]
+            for k in block:
+                left[k] &= ~bits
+            cliques.append(np.sort(order[block]))
     return cliques
 
 
