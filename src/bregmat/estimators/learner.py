@@ -149,7 +149,7 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not isinstance(fixed.get("prior", ""), str):
             fixed["prior"] = "given"
         best = replace(task.candidate, **(self._usual | fixed))
-        is_given, is_repeated = task.labels is None or task.given is not None, best.strategy == "neighbors"
+        is_given, is_repeated = task.labels is None or task.constraints is not None, best.strategy == "neighbors"
         selection = None
         if is_given:
             best = replace(best, passes=MORE_PASSES if is_repeated else 1)

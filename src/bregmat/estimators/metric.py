@@ -390,7 +390,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
-        if task.given is not None:
+        if task.constraints is not None:
             raise ValueError(
                 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
             )
@@ -424,7 +424,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             self._check_softmax(task)
         metric = self.metric
         if metric == "auto":  # the cosine if there are labels and all rows have one length
-            is_plain = isinstance(task.labels, LabelGroups) and task.given is None
+            is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
             metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
         best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
         if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":

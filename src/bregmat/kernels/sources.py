@@ -36,7 +36,7 @@ class KernelSource(ABC):
         Number of samples.
     nonnegative : bool
         Whether it is known that no entry is negative.
-    given : ndarray, shape (n, n), or None
+    matrix : ndarray, shape (n, n), or None
         The whole matrix if it was passed by the user.
     factor : ndarray, shape (n, r), or None
         V with ``K = V V'``, float64, if it is known: products with K then take O(n r) operations.
@@ -46,7 +46,7 @@ class KernelSource(ABC):
 
     n: int
     nonnegative: bool = False
-    given: np.ndarray | None = None
+    matrix: np.ndarray | None = None
     factor: np.ndarray | None = None
     rounding: float = 16 * EPS
 
@@ -210,7 +210,7 @@ class Precomputed(KernelSource):
             raise ValueError(
                 f"a precomputed kernel must be square, one row and column per sample; got shape {K.shape}."
             )
-        self.n, self.given, self.K = len(K), K, K
+        self.n, self.matrix, self.K = len(K), K, K
         self.own = np.array(np.diagonal(K), dtype=float)
         if K.dtype == np.float32:
             self.rounding = float(np.finfo(np.float32).eps)

@@ -88,7 +88,7 @@ class SupportSearch(State):
 
     def round(self) -> None:
         """Do one round: choose the working set and optimise on it."""
-        matrix = self.problem.kernel.given
+        matrix = self.problem.kernel.matrix
         if self.rounds == 0 and matrix is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
             self._descend_on_all(matrix)
             return

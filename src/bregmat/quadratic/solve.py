@@ -76,7 +76,7 @@ def minimize(
             infeasible = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, "feasibility")
             outcome = replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
         elif (
-            not (problem.b < 0.0).any() and not problem.given.e.any()
+            not (problem.b < 0.0).any() and not problem.whole.e.any()
         ):  # the objective is at least 0, its value at x = 0
             zero = Minimum(np.zeros(problem.n), tol=request.tol)
             outcome = log.outcome(problem.certify(zero), request.tol, ExitReason.TOLERANCE, request.name)

@@ -91,23 +91,23 @@ class EntryProof(CorrelationInput):
 @recompute.register
 def _(result: ShrinkResult, problem: Any, report: Verification) -> None:
     check_arguments(problem, "arguments of shrink_correlation", "C", known=("C", "target", "fixed", "min_eig", "scale"))
-    given = CorrelationInput(problem, result)
-    n, real, low = given.n, given.real, given.low
+    matrix = CorrelationInput(problem, result)
+    n, real, low = matrix.n, matrix.real, matrix.low
     if result.vector.shape != (n,):
         raise ValueError(f"the result has a vector of shape {result.vector.shape}; C has {n} rows.")
-    given.check_asked(report)
-    A = np.where(given.eye, 1, given.C)
-    fixed = given.eye if problem.get("fixed") is None else np.asarray(problem["fixed"], dtype=bool) | given.eye
+    matrix.check_asked(report)
+    A = np.where(matrix.eye, 1, matrix.C)
+    fixed = matrix.eye if problem.get("fixed") is None else np.asarray(problem["fixed"], dtype=bool) | matrix.eye
     T = np.where(fixed, A, 0)
     if problem.get("target") is not None:
         T = numbers(problem["target"]).astype(real)
-        T = np.where(given.eye, 1, (T + T.T) / 2)
+        T = np.where(matrix.eye, 1, (T + T.T) / 2)
     # X = alpha T + (1 - alpha) A
     X, alpha, size = result.X.astype(real), result.objective, max(1.0, float(np.abs(A).max()))
     mixed = alpha * T + (1 - alpha) * A
     report.compare_all("X", mixed, 16 * EPS * size)
     is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * EPS * size).all() and (np.diag(X) == 1).all())
-    if not (is_feasible := given.check_matrix(report) and is_mixed):
+    if not (is_feasible := matrix.check_matrix(report) and is_mixed):
         report.problem(f"X is no mixture of C and the target with eigenvalues of at least {low:g}", Status.UNKNOWN)
     # v'(alpha T + (1 - alpha) A) v >= low v'v requires alpha >= c / (c + t)
     v = result.vector.astype(real)

@@ -35,9 +35,9 @@ class WrittenMachine:
     """The problem: labels ``signs`` (n,), bounds ``upper`` of the weights (0 excludes a sample), ``ridge`` of the squared hinge."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.given: Any = None  # the kernel of a MarginProblem
+        self.source: Any = None  # the kernel of a MarginProblem
         if isinstance(made := problem.get("problem"), MarginProblem):
-            self.signs, self.upper, self.ridge, self.given = made.signs, made.upper, made.ridge, made.kernel
+            self.signs, self.upper, self.ridge, self.source = made.signs, made.upper, made.ridge, made.kernel
             self.has_intercept = made.intercept
             return
         wanted = "the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, squared_hinge and intercept"
@@ -53,9 +53,9 @@ class WrittenMachine:
 
     def _kernel_of(self, result: MarginResult, rows: np.ndarray) -> np.ndarray:
         """The kernel matrix. A linear kernel may have been centred; then it is the one that the intercept of the result belongs to."""
-        K = self.given.block(rows, rows)
-        points, is_linear = self.given.exact(rows)
-        if not is_linear or isinstance(self.given, Precomputed):
+        K = self.source.block(rows, rows)
+        points, is_linear = self.source.exact(rows)
+        if not is_linear or isinstance(self.source, Precomputed):
             return K
         plain, x = numbers(points @ points.T), result.alpha * self.signs
         centred_error, error = (float(np.abs(A @ x + result.intercept - result.decision).max()) for A in (K, plain))
@@ -64,7 +64,7 @@ class WrittenMachine:
     def report(self, result: MarginResult, report: Verification) -> None:
         """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
-        if self.given is not None:
+        if self.source is not None:
             self.kernel = self._kernel_of(result, np.arange(n))
         on = np.flatnonzero(result.alpha)
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
@@ -116,7 +116,7 @@ class WrittenMachine:
             report.problem(f"the weights sum to {total:.9g} instead of {wanted:g}", Status.UNKNOWN)
         distance = float(np.sqrt(max(q, 0.0)))
         report.figures["distance of the hulls"] = (np.nan, distance)
-        source = Precomputed(self.kernel) if self.given is None else self.given
+        source = Precomputed(self.kernel) if self.source is None else self.source
         if coinciding(source, self.signs, result.alpha > 0, result.alpha, intercept=self.has_intercept) is None:
             what = f"the points of the two hulls are {distance:.3g} apart, not proven to coincide"
             report.problem(what, Status.UNKNOWN)

@@ -25,7 +25,7 @@ class Balance:
 
     Attributes
     ----------
-    given : ndarray, shape (n,)
+    raw : ndarray, shape (n,)
         Weights of all vertices.
     target : float
         Share of side 1.
@@ -43,7 +43,7 @@ class Balance:
         Number of vertices on side 1, if it is the same in every balanced cut.
     """
 
-    given: np.ndarray
+    raw: np.ndarray
     target: float
     sides: np.ndarray
     weights: np.ndarray
@@ -99,7 +99,7 @@ class Balance:
 
     def imbalance(self, labels: np.ndarray) -> float:
         """By how much the weights of both sides differ from their targets, added up."""
-        return 2.0 * abs(math.fsum(self.given[labels == 1]) - self.target * math.fsum(self.given))
+        return 2.0 * abs(math.fsum(self.raw[labels == 1]) - self.target * math.fsum(self.raw))
 
 
 def read_balance(n: int, vertex_weights: Any, target: Any, fixed: Any) -> Balance:

@@ -33,7 +33,7 @@ class Graph:
     ----------
     balance : Balance
         The equation ``a'z = 0``.
-    given : csr_array, shape (n, n)
+    raw : csr_array, shape (n, n)
         Weights of the given graph divided by ``scale``.
     A : csr_array, shape (size, size)
         Weights in z'Lz: symmetric, with a zero diagonal; negative at most between the terminal and free vertices.
@@ -49,7 +49,7 @@ class Graph:
     """
 
     balance: Balance
-    given: Any
+    raw: Any
     A: Any
     degree: np.ndarray
     size_of_row: np.ndarray
@@ -76,7 +76,7 @@ class Graph:
 
     def cut(self, x: np.ndarray) -> float:
         """The weight between the two sides, in the units of the given graph; x (m,) is +1 and -1 for the free vertices."""
-        labels, A = self.balance.labels(x), self.given
+        labels, A = self.balance.labels(x), self.raw
         apart = np.repeat(labels, np.diff(A.indptr)) != labels[A.indices]
         return 0.5 * float(A.data[apart].sum()) * self.scale
 
