@@ -25,9 +25,7 @@ DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
-DISTINCT = 1e-11  # singular values of the positive part of a sum, relative to the largest, that are not rounding
 MAX_STACKED = 4  # rows over columns of vectors that are factorised
-MARGIN = 1e-6  # share by which negative weights of a proof are reduced at most
 NOISE = 1e3  # factor of safety over rounding errors
 
 
@@ -100,12 +98,13 @@ def _with_margin(problem: NearestMatrix, proof: Proof) -> Proof:
 
     The sum becomes ``(1 - s) A*(y) + s A*(y+)``, and s is at most half of the share at which ``y . b`` would be 0.
     """
+    margin = 1e-6  # share by which negative weights of a proof are reduced at most
     y, b = proof.dual, problem.losses.bound
     minus = np.minimum(y, 0.0)
     if not minus.any() or not (y > 0).any():
         return proof
     gain = max(-float(minus @ b), 1e-300)
-    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / gain) * minus) or proof
+    return _checked(problem, y - min(margin, 0.5 * -float(y @ b) / gain) * minus) or proof
 
 
 def _mended(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
@@ -221,6 +220,7 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
 
     With ``P = A*(y+)`` on its range and ``N = -A*(y-)``, the sum ``P - theta N`` is PSD for ``theta <= 1 / lambda_max(P^-1/2 N P^-1/2)``.
     """
+    distinct = 1e-11  # singular values of the positive part of a sum, relative to the largest, that are not rounding
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
     if not minus.any() or not plus.any():
         return None
@@ -229,7 +229,7 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
         return None  # y . b < 0 needs larger negative weights
     op = _in_own_units(problem.operator, y)
     s, V = _positive_part(op, plus)
-    keep = s > DISTINCT * max(s[0], 1e-300)
+    keep = s > distinct * max(s[0], 1e-300)
     if not keep.any():
         return None
     rows = np.flatnonzero(minus)

@@ -24,7 +24,6 @@ from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point
 from bregmat.margin.problem import MarginProblem
 
 WHOLE = 900  # number of samples up to which the working set contains all of them
-STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
@@ -119,11 +118,12 @@ class SupportSearch(State):
 
     def _descend_on_block(self) -> None:
         """Optimise on the working set, then update the slopes and the violation of all samples."""
+        round_steps = 20_000  # limit on steps of one round, plus 100 per member of the working set
         problem, block = self.problem, self.block
         assert block is not None
         W, n = block.members, problem.n
         x, e = self.x[W], (problem.signs[W] - self.f[W] - problem.ridge[W] * self.x[W]).astype(np.float32)
-        max_steps = int(min(100 * len(W) + STEPS, max(self.max_steps - self.steps, 0)))
+        max_steps = int(min(100 * len(W) + round_steps, max(self.max_steps - self.steps, 0)))
         goal = np.float32(max(self.inner, self.noise))
         self._descend(max_steps, x, e, block.K, block.diagonal, self.lower[W], self.upper[W], goal)
         self.x[W] = x

@@ -16,17 +16,16 @@ from bregmat.margin.result import MarginResult
 from bregmat.verification.extended import arithmetic, numbers, precision_text, unit_of
 from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
-LARGEST = 4000  # number of samples up to which the kernel matrix is formed
-
 
 @recompute.register
 def _(result: MarginResult, problem: Any, report: Verification) -> None:
+    max_samples = 4000  # number of samples up to which the kernel matrix is formed
     machine = WrittenMachine(problem)
     n = len(machine.signs)
     if len(result.alpha) != n:
         raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
-    if n > LARGEST:
-        report.unchecked.append(f"{n} samples are more than {LARGEST}")
+    if n > max_samples:
+        report.unchecked.append(f"{n} samples are more than {max_samples}")
         return
     machine.report(result, report)
 

@@ -14,7 +14,6 @@ from bregmat.coordinates.priors import Factor
 _HINT = " Where an entry is unknown, nearest_correlation takes a weight of 0 or NaN in weights=; (C + C.T) / 2 is symmetric."
 ROUNDED_ONE = 1e-12  # difference from 1 of a diagonal that was computed as 1
 FAR_DIAGONAL = 0.1  # difference from 1 above which a diagonal probably is that of a covariance
-LARGEST = 1e100  # entry whose square does not overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +51,7 @@ def read_input(
     insist : bool
         Whether to raise without `scale` if the diagonal is far from 1.
     """
+    largest = 1e100  # entry whose square does not overflow
     check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
     check_flag("scale", scale, optional=True)
     if isinstance(C, Factor):
@@ -77,7 +77,7 @@ def read_input(
         i = low[0]
         hint = " scale=True keeps variances of 0 of constant columns." if A[i, i] == 0 else ""
         raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {entry_text(i, i, labels)}.{hint}")
-    if np.abs(A).max() > LARGEST:
+    if np.abs(A).max() > largest:
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
         raise ValueError(f"C must be scaled towards 1; got {A[i, j]:.3g} at {entry_text(i, j, labels)}.")
     far = np.flatnonzero(np.abs(diagonal - 1.0) > FAR_DIAGONAL)

@@ -21,7 +21,6 @@ STEPS = 4000  # default limit on the steps of both searches together
 MEMORY = 20  # steps that approximate the inverse Hessian
 GRADIENT_TOL = 1e-9  # largest entry of the gradient at the end of a search, over the largest row sum of |C|
 NO_GAIN = 1e-15  # relative decrease of the objective that is rounding
-LONGEST = 0.99  # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
 Memory = tuple[tuple[np.ndarray, np.ndarray, float], ...]  # steps, changes of the gradient, 1 / their inner product
 
 
@@ -62,6 +61,9 @@ class RankProblem(Problem):
 
     def start(self, turn: int) -> np.ndarray:
         """The start of the first search, from the nearest matrix without a rank, or of the second one, from C."""
+        longest = (
+            0.99  # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
+        )
         A = (self.C if turn else self.convex.X).copy()
         if turn and self.has_variances:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others
@@ -74,8 +76,8 @@ class RankProblem(Problem):
             L = np.where(length[:, None] > 0, L, np.eye(1, L.shape[1]))
             return L / np.where(length > 0, length, 1.0)[:, None]
         length = np.sqrt(np.einsum("ij,ij->i", L, L))
-        L *= (LONGEST / np.maximum(length, LONGEST))[:, None]
-        return np.column_stack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)])
+        L *= (longest / np.maximum(length, longest))[:, None]
+        return np.column_stack([L, np.sqrt(1.0 - np.minimum(length, longest) ** 2)])
 
 
 def factor_bound(C: np.ndarray, k: int) -> float:

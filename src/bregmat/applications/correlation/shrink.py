@@ -21,8 +21,6 @@ from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
 
-TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ShrinkResult(RepairedMatrix):
@@ -130,6 +128,7 @@ def shrink_correlation(
            [ 0.72,  1.  , -0.16],
            [ 0.56, -0.16,  1.  ]])
     """
+    close = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
     log = RunLog()
     if target is not None and fixed is not None:
         raise ValueError(
@@ -151,7 +150,7 @@ def shrink_correlation(
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
-    outcome = log.outcome(proof, TOL, ExitReason.TOLERANCE, "shrinking", n_iter=1)
+    outcome = log.outcome(proof, close, ExitReason.TOLERANCE, "shrinking", n_iter=1)
     residual = float(np.linalg.norm(X - matrix.C))
     return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **matrix.form)
 

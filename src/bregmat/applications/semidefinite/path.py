@@ -27,7 +27,6 @@ from bregmat.solvers.cone_scalings import largest_step
 
 BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary
 SLOW = 0.9  # factor of the gap above which a step counts as slow
-PATIENCE = 20  # successive slow steps after which the run ends
 MAX_ENTRY = 1e8  # entries of the factor at which the program counts as unbounded
 
 
@@ -110,6 +109,7 @@ class LogDetPath:
 
     def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
         """A predictor and a corrector, with separate step lengths of the matrix and of the dual weights."""
+        patience = 20  # successive slow steps after which the run ends
         shortest = 1e-6  # length of a step below which the run ends
         system = _NewtonSystem(problem, state)
         if not system.is_definite:
@@ -127,7 +127,7 @@ class LogDetPath:
         is_far = not np.abs(new.L).max() < MAX_ENTRY
         # along a direction in which the objective is constant, the matrix would grow by rounding alone
         is_rounded = new.signal <= EPS * float(np.vdot(np.abs(problem.C), np.abs(new.iterate.matrix())))
-        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far or is_rounded)
+        return replace(new, idle=idle, stalled=idle >= patience or is_far or is_rounded)
 
 
 class _NewtonSystem:

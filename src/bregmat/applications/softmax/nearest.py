@@ -22,8 +22,6 @@ from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.typing import DivergenceName
 
-INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SoftmaxResult(MatrixResult):
@@ -239,9 +237,12 @@ def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, tempera
 
 def _span(scores: PairScores) -> np.ndarray | None:
     """Orthonormal basis (d, k) of the span of all rows; None if it is not worth a change of coordinates."""
+    independent = (
+        1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
+    )
     (n, m), d = scores.shape, scores.queries.shape[1]
     if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
         return None
     _, sigma, Vt = np.linalg.svd(np.vstack([scores.queries, scores.documents]), full_matrices=False)
-    kept = sigma > INDEPENDENT * sigma[0]
+    kept = sigma > independent * sigma[0]
     return Vt[kept].T if kept.any() else None
