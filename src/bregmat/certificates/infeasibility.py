@@ -13,7 +13,7 @@ import numpy as np
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
 from bregmat.base.threads import seconds_left
 from bregmat.base.tolerances import VANISHING
-from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
+from bregmat.certificates.phase_one import MAX_HARD_ROWS, MOST_WORK, phase_one, work
 from bregmat.engine.problem import CLEAR, Proof
 from bregmat.operators.linear_maps import Operator
 
@@ -26,7 +26,7 @@ MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
 MAX_STACKED = 4  # rows over columns of vectors that are factorised
-NOISE = 1e3  # factor of safety over rounding errors
+SAFETY_FACTOR = 1e3  # factor of safety over rounding errors
 
 
 def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
@@ -38,7 +38,7 @@ def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
 def contradiction_of_few(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from a search over the hard rows, or over those with the largest multipliers if there are many; None if it fails."""
     rows = np.flatnonzero(problem.losses.hard)
-    rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MOST_ROWS]])
+    rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MAX_HARD_ROWS]])
     if work(problem, rows) > MOST_WORK:
         return None
     proof = _searched(problem, rows)
@@ -75,7 +75,7 @@ def _searched(problem: NearestMatrix, rows: np.ndarray) -> Proof | None:
 
 def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     """A proof with as few rows as possible: each row is left out if the others still contradict each other, with other weights."""
-    L, few = problem.losses, proof.rows[:MOST_ROWS]
+    L, few = problem.losses, proof.rows[:MAX_HARD_ROWS]
     for row in few[L.sense[few] * L.bound[few] <= 0] if len(proof.rows) > 1 else few[:0]:
         y = np.zeros(problem.c)
         y[row] = -np.sign(L.bound[row])
@@ -86,7 +86,7 @@ def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
         rest = proof.rows[proof.rows != row]
         left -= work(problem, rest)
-        if not 1 < len(rest) <= MOST_ROWS or left < 0 or seconds_left() <= 0:
+        if not 1 < len(rest) <= MAX_HARD_ROWS or left < 0 or seconds_left() <= 0:
             break
         if row in proof.rows:
             proof = _searched(problem, rest) or proof
@@ -317,12 +317,12 @@ def _checked(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     A = symmetrize(op.adjoint(weight))[np.ix_(used, used)] * scale * scale[:, None]
     noise = 8.0 * len(extents) * np.finfo(float).eps
     values = eigvalsh(A) if len(used) else np.zeros(1)
-    if values[0] < -noise or (strict and not values[-1] > NOISE * noise):
+    if values[0] < -noise or (strict and not values[-1] > SAFETY_FACTOR * noise):
         return None
     # <A*(y), M> >= -noise tr M does not contradict <A*(y), M> <= y . b if rounding of huge weights outweighs the bounds
-    if not strict and -total <= NOISE * noise * float(problem.prior @ extents):
+    if not strict and -total <= SAFETY_FACTOR * noise * float(problem.prior @ extents):
         return None
-    if values[0] < NOISE * noise and not _is_semidefinite_in_parts(op, weight):
+    if values[0] < SAFETY_FACTOR * noise and not _is_semidefinite_in_parts(op, weight):
         return None
     return Proof(y, rows)
 

@@ -26,7 +26,7 @@ from bregmat.operators.linear_maps import Operator, svec
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix
 
-MOST_ROWS = 50
+MAX_HARD_ROWS = 50
 MOST_WORK = 2e9  # operations of all searches for one proof
 TRACE = 1e4  # R, in units in which rows and bounds have size 1
 LAST = 1e13  # weight t of the objective against the barrier at which the search ends

@@ -16,7 +16,7 @@ from bregmat.engine.result import Result
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points
 
-ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
+BOUND_ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
 
 
 @on_one_blas_thread
@@ -91,7 +91,7 @@ class MatrixResult(Result):
         text = super()._why_not_optimal()
         terms = abs(self.objective) + float(np.abs(self.dual * self.values).sum())
         roundings = self.gap * self.unit / (np.finfo(float).eps * terms) if terms > 0 else np.inf
-        if roundings <= ROUNDINGS:
+        if roundings <= BOUND_ROUNDINGS:
             text += f" Rounding limits it: these are {roundings:.2g} roundings of the terms of the bound, {terms:.2g} in sum."
         if self.weight_span > wide:
             text += (

@@ -26,13 +26,13 @@ import numpy as np
 from bregmat.base.tolerances import TINY
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import Status
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.samples import certified_samples
 
 ROUNDING_SHARE = 1e-7  # the estimate of rounding is added to the gap if it exceeds this share of the objective
-SUM_ERROR = 8.0 * UNIT  # relative rounding of a float32 weight, of four products and of their sum
+SUM_ERROR = 8.0 * FLOAT32_ROUNDOFF  # relative rounding of a float32 weight, of four products and of their sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

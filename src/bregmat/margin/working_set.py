@@ -17,7 +17,7 @@ from bregmat._kernels import smo, vectors
 from bregmat.base.tolerances import TINY
 from bregmat.engine.loop import State
 from bregmat.engine.status import ExitReason
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
@@ -197,7 +197,7 @@ class SupportSearch(State):
         goal = np.float32(0.8 * tol)
         self._descend(int(min(n, self.max_steps)), x, e, K, diagonal, self.lower, self.upper, goal)
         # Each step rounds e in float32, in random directions. If the sum of these errors is far below tol, f follows from e.
-        if 4 * UNIT * np.sqrt(self.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
+        if 4 * FLOAT32_ROUNDOFF * np.sqrt(self.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
             self.f = y - e
         else:
             moved = np.flatnonzero(x != self.x)

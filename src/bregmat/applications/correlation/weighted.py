@@ -23,7 +23,7 @@ from bregmat.engine.loop import State
 from bregmat.engine.problem import Problem, Proof
 
 Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
-MEMORY = 8  # differences of the acceleration; more do not help at n = 100 to 1,000
+ANDERSON_MEMORY = 8  # differences of the acceleration; more do not help at n = 100 to 1,000
 BALANCE = (3, 6, 12)  # steps after which the penalty is balanced, which restarts the acceleration
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # numbers of variables among which a small proof of infeasibility is sought
 
@@ -272,7 +272,7 @@ class SplitBox:
         plain = state.V + R
         here: tuple[np.ndarray, np.ndarray] | None = (R, plain)
         if state.before is not None:
-            memory = (*memory, (R - state.before[0], plain - state.before[1]))[-MEMORY:]
+            memory = (*memory, (R - state.before[0], plain - state.before[1]))[-ANDERSON_MEMORY:]
         V = _combined(R, plain, memory)
         if margin and k % 10 == 0:
             smaller = min(margin, 4.0 * float(np.linalg.norm(R)))

@@ -20,7 +20,7 @@ SHORTER, LONGER = (
     4.0,
 )  # largest factor on the gradient step after a rejected Newton step, and that after a full one
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
-VANISHING = 1e-100  # slope of the inverse link that counts as 0
+LEAST_SLOPE = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
 
 
@@ -165,7 +165,7 @@ class MirrorSteps:
         E = conjugate_gradients(
             lambda E: E + S * curvature(S * E), B, goal=goal, max_iter=MAX_PRODUCTS, is_euclidean=True
         ).x
-        tiny = S < VANISHING
+        tiny = S < LEAST_SLOPE
         dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
 
         def trial(alpha: float) -> tuple[ScoredMatrix, float] | None:
