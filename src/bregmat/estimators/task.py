@@ -196,7 +196,7 @@ class Task:
         if self.labels is not None:
             try:
                 if self.candidate.strategy is None:  # one constraint that the prior satisfies
-                    sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+                    sq_distance = float(problem.space(None, np.array([0, 1])).sq_distances(np.array([0]))[0, 1])
                     drawn = Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<=")
                     start = settings["loss"] = None
                 else:
