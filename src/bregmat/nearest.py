@@ -261,15 +261,15 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
             start = np.zeros(c)
             start[:n_warm] = warm_start.dual * (problem.scale / problem.objective_scale)
         units = None if problem.objective_scale == 1.0 else problem.record_in_units
-        log = RunLog(options.callback, options.max_seconds, units)
+        log = RunLog(options.callback, options.max_seconds, units, clock=clock)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if reduced.elimination is None or outcome.conflict is None:
             break
         reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     if reduced.elimination is not None:
-        found = reduced.certificate(outcome.certificate, tol)
-        outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
+        certificate = reduced.certificate(outcome.certificate, tol)
+        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return problem.result(
         MatrixResult,

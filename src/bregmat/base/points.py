@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
@@ -72,32 +69,6 @@ def as_points(name: str, X: Any, *, look: bool = True) -> Any:
             )
         return X
     return as_matrix(name, X, sparse="csr", booleans=True, finite=look)
-
-
-@contextmanager
-def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
-    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
-    before = _mapped_files(arguments)
-    yield
-    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
-    if changed:
-        name = min(changed)[0]
-        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
-
-
-def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
-    """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
-    found = {}
-    for argument in arguments:
-        is_object = is_dataclass(argument) and hasattr(argument, "__dict__") and not isinstance(argument, type)
-        for value in vars(argument).values() if is_object else (argument,):
-            while isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
-                value = value.base
-            if isinstance(value, np.memmap) and value.filename is not None:
-                with suppress(OSError):
-                    stat = os.stat(value.filename)
-                    found[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    return found
 
 
 def copied_to_host(name: str, X: Any) -> tuple[Any, ArraySpace | None]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.points import unchanged_files
 from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
@@ -122,18 +120,8 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
-
-    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
-    """
-    solve = warns_if_interrupted(function, STEERING)
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        with unchanged_files([*arguments, *named.values()]):
-            return solve(*arguments, **named)
-
-    return call
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
@@ -246,9 +234,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
-    most = np.inf if log.max_seconds is None else log.max_seconds
+    max_seconds = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -274,7 +262,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        with time_limit(max(most - log.seconds(), CLOSING * most)):
+        with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):

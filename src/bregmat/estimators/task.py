@@ -18,8 +18,9 @@ from bregmat.base.threads import take_interrupt, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.estimators.base import callback_of
+from bregmat.estimators.base import callback_of, say
 from bregmat.estimators.given import weighted
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import Drawing, Space, neighbor_constraints
 from bregmat.typing import MetricKind, MetricStrategy
@@ -31,6 +32,7 @@ ACTIVE = 1e-9  # multiplier, relative to the largest, above which a constraint i
 MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
 SAMPLED_POINTS = 2500
 SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
+MOST_SEARCHED = 200_000  # rows among which neighbours are searched: copies of them fill a few GB in 768 dimensions
 SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
 SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
@@ -116,7 +118,7 @@ class Task:
     ----------
     learner : ConstraintLearner
     X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
-    given : Constraints or None
+    constraints : Constraints or None
         Constraints of the caller in row numbers of X, with the weights of their points.
     labels : LabelGroups, BlockLabels or None
         Labels; None if there are none or if they are ignored.
@@ -134,7 +136,7 @@ class Task:
 
     learner: Any
     X: Any
-    given: Constraints | None
+    constraints: Constraints | None
     labels: Any
     previous: MatrixResult | None = None
     weight: np.ndarray | None = None
@@ -184,7 +186,7 @@ class Task:
 
     def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
         """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
-        rows, start = self.given, self.previous
+        rows, start = self.constraints, self.previous
         if self.labels is None and rows is None:
             n_dropped = self.learner.n_dropped_constraints_
             why = "n_constraints=0 ignores y, and constraints is None."
@@ -217,9 +219,9 @@ class Task:
 
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
-        kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
+        kept = "Only the constraints given are learned from." if self.constraints is not None else "The prior is kept."
         warn_caller(f"{nothing} {kept}")
-        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
+        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.constraints is None else self.constraints
 
 
 # ---------------------------------------------------------------------- passes over neighbours
@@ -250,7 +252,7 @@ class Passes:
 
     Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
     the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
-    a sample.
+    a sample; if there are very many, neighbours are searched in a sample in the last one, too.
 
     All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
     changing margins the scale would drift, and with it the influence of the prior.
@@ -269,7 +271,9 @@ class Passes:
     def sample(self, problem: Any) -> tuple[Any, Any, np.ndarray] | None:
         """A sample of the points: its problem, its labels and its row numbers; None if all points are needed."""
         task = self.task
-        if not (task.X.shape[0] > MANY_POINTS and task.given is None and task.weight is None and task.previous is None):
+        if not (
+            task.X.shape[0] > MANY_POINTS and task.constraints is None and task.weight is None and task.previous is None
+        ):
             return None
         rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
         sampled = problem.sampled(rows)
@@ -292,13 +296,13 @@ class Passes:
         task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, n_constraints=learner.n_constraints)
         warn = self.after is None and sample is None
-        points = labels.compared(drawing.most_points, generator(self.seed), warn=warn)
+        points, among = self._searched(labels, drawing.most_points, warn)
         earlier: list[_Pass] = []
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
             before = earlier[-1] if earlier else None
             try:
-                space = problem.space(None if self.last is None else self.last.result, labels.ordered)
+                space = problem.space(None if self.last is None else self.last.result, among)
                 told = warn and before is None
                 rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, warn=told)
                 del space  # its arrays are as large as the points, and the solve needs memory of its own
@@ -311,27 +315,41 @@ class Passes:
                     self.typical = float(np.median(np.abs(rows.bound[rows.sense > 0])))
                 if task.weight is not None:
                     rows = weighted(rows, task.weight, is_drawn=True)
-                if task.given is not None:
-                    rows = rows + task.given
-            found = self._solved(problem, rows, before, sample)
-            if found is None:
+                if task.constraints is not None:
+                    rows = rows + task.constraints
+            solved = self._solved(problem, rows, before, sample)
+            if solved is None:
                 return
-            self.last, result = found, found.result
+            self.last, result = solved, solved.result
             n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
             self.history += [
                 replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
                 for row in result.history
             ]
             self.seconds += result.seconds
-            if before is not None and np.array_equal(found.active[0], before.active[0]):
+            if before is not None and np.array_equal(solved.active[0], before.active[0]):
                 return
             if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
                 return
-            if left and [one for one in earlier[:-1] if found.repeats(one)]:
+            if left and [one for one in earlier[:-1] if solved.repeats(one)]:
                 if result.status is Status.OPTIMAL:
-                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                    self.last = replace(solved, result=replace(result, exit_reason=ExitReason.CYCLE))
                 return
-            earlier.append(found)
+            earlier.append(solved)
+
+    def _searched(self, labels: Any, most: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of at most ``most`` points to compare, and of the rows among which their neighbours are searched, group by group."""
+        rng, n, learner = generator(self.seed), len(labels.labelled), self.task.learner
+        if n <= MOST_SEARCHED or not isinstance(labels, LabelGroups):
+            return labels.compared(most, rng, warn=warn), labels.ordered
+        among = drawn_rows(labels, rng, MOST_SEARCHED)
+        among = among[np.argsort(labels.codes[among], kind="stable")]
+        able = np.intersect1d(labels.compared(warn=warn), among)
+        if learner.verbose:
+            say(
+                f"{type(learner).__name__}: neighbours are searched among {len(among):,} of {n:,} labelled rows, drawn at random"
+            )
+        return able if len(able) <= most else np.sort(rng.choice(able, most, replace=False)), among
 
     def _solved(self, problem: Any, rows: Constraints, before: _Pass | None, sample: np.ndarray | None) -> _Pass | None:
         """The result for some rows; None if they are the rows of the pass before over the same points."""
