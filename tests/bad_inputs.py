@@ -1051,14 +1051,6 @@ ENTRIES |= {
     "OnlinePCA.transform": Entry(
         of_class("OnlinePCA", "transform"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
     ),
-    "OnlinePCA.inverse_transform": Entry(
-        of_class("OnlinePCA", "inverse_transform"),
-        {"X": np.ones((3, 2))},
-        {"X": {k: v for k, v in table(np.ones((3, 2))).items() if k != "no rows"} | {"features": np.ones((2, 5))}},
-    ),
-    "OnlinePCA.expected_loss": Entry(
-        of_class("OnlinePCA", "expected_loss"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
-    ),
     "OnlinePCA.loss_bound": Entry(of_class("OnlinePCA", "loss_bound"), {}, {"loss_of_best": number(-1.0, none=True)}),
     "OnlinePCA.sample_components": Entry(of_class("OnlinePCA", "sample_components"), {}, {"random_state": SEED}),
     "Constraints.values": Entry(PAIR.values, {"G": X}, {"G": POINTS | {"short": X[:1]}}, {"G": "G|rows"}),

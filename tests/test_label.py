@@ -318,6 +318,13 @@ def test_clusters_follow_neighbours(rng):
     assert len(set(zip(truth, find_clusters(points, points, groups).key))) == 2
 
 
+def test_a_point_far_from_all_others_gets_the_label_of_its_neighbours(rng):
+    Z = np.concatenate([1e-3 * rng.normal(size=(40, 2)), [1.0, 0.0] + 1e-3 * rng.normal(size=(40, 2)), [[1e6, 0.0]]])
+    groups = Links(said(same(0, 1), same(40, 41), different(0, 40), n=81).active()).groups()
+    found = find_clusters(Z, Z, groups).key
+    assert len({*found[:40]}) == len({*found[40:]}) == 1 and found[0] != found[80]
+
+
 def test_clusters_of_points_that_coincide():
     """All nearest neighbours of a point are its copies, at distance 0."""
     truth = np.repeat([0, 1], 50)

@@ -443,6 +443,24 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch, set_passes)
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
+@pytest.mark.parametrize("y", [np.arange(400) % 2, np.arange(400) // 4])  # the second in whole classes
+def test_neighbours_of_very_many_rows_are_searched_among_some(rng, monkeypatch, capsys, y):
+    monkeypatch.setattr(fitting, "MOST_SEARCHED", 100)
+    X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0, "verbose": 1}
+    learner = bm.MetricLearner(**settings).fit(X, y)
+    used = np.unique(learner.constraints_.index)
+    assert 90 <= len(used) <= 100 and used[-1] > 100  # row numbers of X
+    assert "neighbours are searched among 100 of 400 labelled rows" in capsys.readouterr().out
+    i, j, _, l = learner.constraints_.index.T
+    assert (y[i] == y[j]).all() and (y[i] != y[l]).all()
+    Z = X[used] / X.std(axis=0)
+    sq = ((Z[:, None] - Z) ** 2).sum(axis=2)
+    nearest = np.where((y[used][:, None] == y[used]) & ~np.eye(len(used), dtype=bool), sq, np.inf).argmin(axis=1)
+    first = np.unique(i, return_index=True)[1]
+    np.testing.assert_array_equal(used[nearest[np.searchsorted(used, i[first])]], j[first])
+
+
 def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch, set_passes):
     set_passes(3)
     monkeypatch.setattr(fitting, "MANY_POINTS", 300)

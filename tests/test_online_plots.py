@@ -202,7 +202,7 @@ def test_stream_with_a_bad_row(bregmat, pairs, tmp_path):
     pairs.write_text("\n".join(lines))
     done = bregmat("stream", "pairs.csv", "--dim", D, "--out", "m")
     assert done.exit_code == 2
-    assert "pairs.csv, line 1501: columns 'a' and 'b' must hold pairs of different points; got (3, 3)." in done.stderr
+    assert "pairs.csv, line 1501: X must hold pairs of different points; got (3, 3)." in done.stderr
     assert not (tmp_path / "m").exists()
 
 

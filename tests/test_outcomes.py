@@ -106,6 +106,22 @@ def test_missed_rows_cost_what_the_weights_of_the_bound_say():
         assert best.gap > 0
 
 
+def test_a_point_with_huge_weights_keeps_its_objective_beside_others():
+    """Rows missed at weights of 1e38 cost 1e27, beside which an objective of 1e11 was lost: the gap of other weights was 0."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        huge, dual = 10.0 ** rng.uniform(0, 40, 5), rng.uniform(0, 1e3, 5)
+        missed, objective = 1e-11 * rng.random(5), 10.0 ** rng.uniform(-3, 12)
+        point = Certificate(
+            dual=huge, objective=objective, dual_bound=-1.0, upper=objective + float(huge @ missed), missed=missed
+        )
+        exact = Fraction(objective) + sum(Fraction(m) * Fraction(x) for m, x in zip(dual, missed))
+        assert Fraction(point.with_dual(dual, 0.5).upper) >= exact
+        other = Certificate(dual=dual, objective=np.nan, dual_bound=0.5, upper=np.inf, missed=missed)
+        best = point.joined(other)
+        assert best.gap * best.unit >= float(Fraction(objective) - Fraction(best.dual_bound)) * (1 - 1e-12)
+
+
 def test_a_bound_above_the_objective_by_more_than_rounding_proves_nothing():
     rounded = Certificate(dual=np.zeros(1), objective=1.0, dual_bound=1.0 + 1e-12, upper=1.0)
     assert rounded.gap == 0 and rounded.status(1e-6) is Status.OPTIMAL

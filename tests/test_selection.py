@@ -25,14 +25,13 @@ from bregmat.estimators.linear_maps import in_span, inverse_covariance, inverse_
 from bregmat.estimators.selection import (
     Fold,
     Selection,
-    drawn_rows,
     held_out,
     judged,
     matching,
     race,
 )
 from bregmat.estimators.task import Candidate, growth
-from bregmat.from_labels.groups import LabelGroups, are_numbers
+from bregmat.from_labels.groups import LabelGroups, are_numbers, drawn_rows
 from formulas import pooled_within
 
 NOT_LEARNED = "no candidate that learns is better than not learning"

@@ -1,4 +1,4 @@
-"""Public calls: BLAS on one thread, Ctrl-C, mapped files, time limits; loops in parts that threads share; cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, memory maps, time limits, loops in parts that threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
@@ -168,9 +168,8 @@ def is_interrupted() -> bool:
 def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
     """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
 
-    The function raises ``ValueError`` if the file of a memory-mapped argument changes.
-
-    With ``unrecorded``, the attribute ``call`` of the result holds all arguments by name, except those of these names.
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. With ``unrecorded``, the attribute ``call`` of
+    the result holds all arguments by name, except those of these names.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]

@@ -155,10 +155,12 @@ class ReducedProblem:
         """
         assert self.elimination is not None
         whole, weights = self.whole, self.elimination.weights
-        size = max(1.0, float(np.abs(whole.operator.adjoint(found.dual)).max()))
+        own = found.dual.copy()
+        own[self.elimination.met] = 0.0  # rows that are met have another bound and sense in the smaller problem
+        size = max(1.0, float(np.abs(whole.operator.adjoint(own)).max()))
         tried = []
         for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
-            bound, dual = dual_bound(whole, found.dual + factor * size * weights)
+            bound, dual = dual_bound(whole, own + factor * size * weights)
             tried.append(found.with_dual(dual, min(bound, found.dual_bound)))
         return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
 

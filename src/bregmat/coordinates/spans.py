@@ -51,17 +51,21 @@ def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
     if are_terms:
         assert rows.touched is not None
         vectors = _differences(Z, np.searchsorted(rows.touched, t.a), np.searchsorted(rows.touched, t.b))
+    found = span_of_vectors(vectors)
+    return None if found is None else (*found, are_terms)
+
+
+def span_of_vectors(vectors: Any) -> tuple[np.ndarray, Span] | None:
+    """Coordinates (n, m) of vectors (n, d), dense or sparse, in an orthonormal basis of their span, and the span; None if all are 0."""
     length = np.sqrt(sq_norms(vectors))
     some = np.flatnonzero(length > 0)
     if not len(some):
         return None
     # unit vectors: a short difference counts as much as a long one when dependence is judged
-    unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
-    del vectors
-    coordinates, span = orthonormal(unit)
+    coordinates, span = orthonormal(scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some])
     inside = np.zeros((len(length), coordinates.shape[1]))
     inside[some] = length[some, None] * coordinates
-    return inside, span, are_terms
+    return inside, span
 
 
 def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:

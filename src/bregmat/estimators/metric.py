@@ -76,11 +76,15 @@ class MetricProblem(TrainingProblem):
 
     def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
+        rows = None
+        if 2 * len(among) < X.shape[0]:  # the others would only fill memory
+            rows = np.sort(among)
+            X = X[rows]
         if result is not None:
             X = result.coordinates.transform(X, result.iterate)
         elif prior is not None:
             X = X @ factor_of(prior)
-        return PointSpace(X, among)
+        return PointSpace(X, among, rows)
 
     def pairs(self, task: Task) -> Constraints:
         """Random pairs, bounded by percentiles of the distances in the prior metric."""

@@ -1,6 +1,6 @@
 """The choice of settings that are "auto": candidates are compared on held-out rows, in a race.
 
-1. :func:`drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
+1. :func:`bregmat.from_labels.groups.drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
 2. :func:`held_out` divides them into folds of a training part, and queries whose neighbours are searched in a gallery. Whole classes are
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
@@ -25,12 +25,11 @@ from sklearn.utils import get_tags
 from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
 from bregmat.estimators.task import Candidate
-from bregmat.from_labels.groups import LabelGroups
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 
 MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
 SMALL_CLASS = 4  # classes are held out whole if the median class has fewer rows
-FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 N_FOLDS = 3
 FOLDS_OF_FEW = 5  # of at most FEW_ROWS rows: their training parts are nearer to all rows, and fits are quick
 FEW_ROWS = 500
@@ -66,21 +65,6 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
 
 
 # ---------------------------------------------------------------------- rows and folds
-def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
-    n, sizes = len(labels.labelled), labels.sizes
-    if n <= most:
-        return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
-    order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
-    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
-    return np.asarray(
-        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
-    )
-
-
 def in_own_order(X: Any) -> np.ndarray:
     """An order of rows that depends on their content only, so that the choice does not depend on the order of the caller."""
     direction = np.random.default_rng(0).normal(size=X.shape[1])

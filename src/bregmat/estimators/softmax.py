@@ -12,9 +12,9 @@ from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metri
 from bregmat.base.checks import generator
 from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
-from bregmat.coordinates.spans import Span, orthonormal
+from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.estimators.base import callback_of
-from bregmat.estimators.selection import drawn_rows
+from bregmat.from_labels.groups import drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
@@ -73,13 +73,8 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
 def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
     """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
     n, d = Z.shape
-    length = np.sqrt(sq_norms(Z))
-    if d < MIN_COLUMNS or n > MAX_SHARE * d or not (length > 0).any():
-        return np.ascontiguousarray(dense(Z), dtype=float), None
-    coordinates, span = orthonormal(sp.diags_array(1.0 / length[length > 0]).tocsr() @ Z[length > 0])
-    inside = np.zeros((n, coordinates.shape[1]))
-    inside[length > 0] = length[length > 0, None] * coordinates
-    return inside, span
+    found = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
+    return (np.ascontiguousarray(dense(Z), dtype=float), None) if found is None else found
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:

@@ -18,8 +18,9 @@ from bregmat.base.threads import take_interrupt, warn_caller
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.status import ExitReason, Record, Status
-from bregmat.estimators.base import callback_of
+from bregmat.estimators.base import callback_of, say
 from bregmat.estimators.given import weighted
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 from bregmat.from_labels.labels import random_pairs
 from bregmat.from_labels.neighbors import Drawing, Space, neighbor_constraints
 from bregmat.typing import MetricKind, MetricStrategy
@@ -31,6 +32,7 @@ ACTIVE = 1e-9  # multiplier, relative to the largest, above which a constraint i
 MANY_POINTS = 5000  # above, all passes but the last use a sample of the points
 SAMPLED_POINTS = 2500
 SAMPLED_PER_CLASS = 25  # least mean number of sampled points per class: with fewer, neighbours would be other points
+MOST_SEARCHED = 200_000  # rows among which neighbours are searched: copies of them fill a few GB in 768 dimensions
 SAMPLE_TOL = 1e-3  # relative gap of a pass over a sample
 SAME = 1e-3  # smaller relative changes of bounds are ignored: with the default tol, the error of the metric is larger
 
@@ -250,7 +252,7 @@ class Passes:
 
     Passes end when the active rows no longer change, or when an earlier problem is repeated: since a pass depends on the metric of
     the last pass only, all passes after the earlier one would be repeated, too. If there are many points, all passes but the last use
-    a sample.
+    a sample; if there are very many, neighbours are searched in a sample in the last one, too.
 
     All passes have the median margin of the first pass. Comparisons do not determine the scale of the metric. With
     changing margins the scale would drift, and with it the influence of the prior.
@@ -292,13 +294,13 @@ class Passes:
         task, learner = self.task, self.task.learner
         drawing = Drawing(learner.n_neighbors, learner.n_impostors, n_constraints=learner.n_constraints)
         warn = self.after is None and sample is None
-        points = labels.compared(drawing.most_points, generator(self.seed), warn=warn)
+        points, among = self._searched(labels, drawing.most_points, warn)
         earlier: list[_Pass] = []
         for left in range(n_passes - 1, -1, -1):
             self.stage += 1
             before = earlier[-1] if earlier else None
             try:
-                space = problem.space(None if self.last is None else self.last.result, labels.ordered)
+                space = problem.space(None if self.last is None else self.last.result, among)
                 told = warn and before is None
                 rows = neighbor_constraints(space, labels, points, drawing, typical=self.typical, warn=told)
                 del space  # its arrays are as large as the points, and the solve needs memory of its own
@@ -332,6 +334,20 @@ class Passes:
                     self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
                 return
             earlier.append(found)
+
+    def _searched(self, labels: Any, most: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of at most ``most`` points to compare, and of the rows among which their neighbours are searched, group by group."""
+        rng, n, learner = generator(self.seed), len(labels.labelled), self.task.learner
+        if n <= MOST_SEARCHED or not isinstance(labels, LabelGroups):
+            return labels.compared(most, rng, warn=warn), labels.ordered
+        among = drawn_rows(labels, rng, MOST_SEARCHED)
+        among = among[np.argsort(labels.codes[among], kind="stable")]
+        able = np.intersect1d(labels.compared(warn=warn), among)
+        if learner.verbose:
+            say(
+                f"{type(learner).__name__}: neighbours are searched among {len(among):,} of {n:,} labelled rows, drawn at random"
+            )
+        return able if len(able) <= most else np.sort(rng.choice(able, most, replace=False)), among
 
     def _solved(self, problem: Any, rows: Constraints, before: _Pass | None, sample: np.ndarray | None) -> _Pass | None:
         """The result for some rows; None if they are the rows of the pass before over the same points."""

@@ -12,6 +12,7 @@ from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
+FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
 NEED_CLASSES = ("random", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
@@ -115,6 +116,21 @@ class LabelGroups:
         if warn and len(alone):
             warn_of_points(alone, ALONE)
         return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
+
+
+def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
+    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
+    n, sizes = len(labels.labelled), labels.sizes
+    if n <= most:
+        return np.asarray(labels.labelled[:])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
+    order = rng.permutation(len(sizes))
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
+    return np.asarray(
+        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
+    )
 
 
 def label_groups(
@@ -297,7 +313,7 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"the labels y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
+            f"the labels y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
             'Use the strategy "random", or give constraints.'
         )
     if not has_target:

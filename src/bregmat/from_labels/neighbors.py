@@ -207,19 +207,22 @@ class SpaceInMemory(Space):
 
 
 class PointSpace(SpaceInMemory):
-    """Rows of Z (n, r), dense or sparse, with Euclidean distances."""
+    """Rows of Z (n, r), dense or sparse, with Euclidean distances; Z may hold some ``rows`` only, given by their numbers, ascending."""
 
-    def __init__(self, Z: Any, among: np.ndarray) -> None:
+    def __init__(self, Z: Any, among: np.ndarray, rows: np.ndarray | None = None) -> None:
         self.Z, self.among = Z, among
+        self.place = np.arange(Z.shape[0]) if rows is None else np.zeros(rows[-1] + 1, np.int64)
+        if rows is not None:
+            self.place[rows] = np.arange(len(rows))
         # |x|^2 - 2 x'y + |y|^2 loses the fewest digits if the origin is the mean
         self.centred = sp.csr_array(Z) if sp.issparse(Z) else Z - Z.mean(axis=0)
-        self.sizes = sq_norms(self.centred)
-        self.others, self.sizes_of_others = self.centred[among].T, self.sizes[among]
+        self.sizes = sq_norms(self.centred)[self.place]
+        self.others, self.sizes_of_others = self.centred[self.place[among]].T, self.sizes[among]
         self.work = 5.0 + 0.05 * Z.shape[1]  # of selecting the smallest, and of the product
 
     def sq_distances(self, rows: np.ndarray) -> np.ndarray:
         """By one product."""
-        sq = dense(self.centred[rows] @ self.others)
+        sq = dense(self.centred[self.place[rows]] @ self.others)
         sq *= -2.0
         sq += self.sizes_of_others
         sq += self.sizes[rows, None]
@@ -227,11 +230,11 @@ class PointSpace(SpaceInMemory):
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Squared norms of differences, without cancellation."""
-        return sq_distances(self.Z, i, j)
+        return sq_distances(self.Z, self.place[i], self.place[j])
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are identical to 12 digits, shape (m,)."""
-        return ~differ(self.Z)(i, j)
+        return ~differ(self.Z)(self.place[i], self.place[j])
 
 
 # ---------------------------------------------------------------------- rows

@@ -1,7 +1,6 @@
 """Streams of labelled pairs from .csv or .parquet files of any size."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -78,13 +77,6 @@ class PairFile:
     def place(self, row: int) -> str:
         """The file and the line (for .parquet, the row) of a pair, for messages; finding the line reads the file again."""
         return f"{self.path}, row {row}" if self._text is None else f"{self.path}, line {self._text.lines[row]}"
-
-    def in_its_words(self, text: str) -> str:
-        """An error message of a learner, with names of columns instead of arguments."""
-        text = re.sub(r"^X must hold (one )?pair", r"columns 'a' and 'b' must hold \1pair", text)
-        text = re.sub(r"^X must hold (?=point|whole)", "columns 'a' and 'b' must hold ", text)
-        halved = " (half of what the column holds)" if self.squared and re.match(r"y must .*; got", text) else ""
-        return re.sub(r"^y must", "column 'y' must", text).removesuffix(".") + halved + "."
 
     def _split(self, start: int, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns a, b, y as pairs and labels."""

@@ -18,7 +18,8 @@ from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.split_program import DenseUpdates
+from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
+from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.typing import QPSolverName
 
@@ -129,7 +130,8 @@ def _run_updates(
     problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
-    program = DenseUpdates(problem, is_rough=log.is_late())
+    proofs, signs = ProgramProofs(problem, is_rough=log.is_late()), problem.E[0] if problem.m else None
+    program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs, prove=proofs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
@@ -143,7 +145,7 @@ def _run_updates(
         unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, found.n_iter)
         return replace(unbounded, status=Status.UNBOUNDED)
     multiplier = np.full(problem.m, found.certificate.state.multiplier)
-    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *program.directions])
+    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *proofs.directions])
     return log.outcome(problem.certify(end), request.tol, found.exit_reason, name, found.n_iter)
 
 

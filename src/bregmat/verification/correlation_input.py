@@ -116,7 +116,7 @@ def _(result: ShrinkResult, problem: Any, report: Verification) -> None:
     bound, rounding = (float(c / (c + t)), 16 * n * EPS * size / float(c + t)) if c > 0 and t > 0 else (0.0, 0.0)
     if not abs(float(np.sqrt(square)) - 1) <= HALF_DIGITS:
         report.problem(f"the vector has the length {float(np.sqrt(square)):.9g} instead of 1")
-    report.bound_from_below("dual_bound", bound, rounding)
+    report.bound_from_below("dual_bound", bound, 0.0, rounding, 1.0)
     report.compare("unit", 1.0, 0.0)
     report.compare("max_violation", 0.0, 0.0)
     report.judge(alpha - bound, is_feasible)

@@ -234,7 +234,7 @@ class Recomputation:
         allowed += prior + self.eps * float((self.l * self.l).sum())
         if is_feasible and claims_objective:
             report.compare("objective", objective, allowed + blur)
-        report.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))
+        report.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
         if claims_objective:
             report.compare("unit", size, EXACT * size + allowed + blur)
         prior += turned

@@ -98,7 +98,7 @@ class _Program:
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
             report.compare("objective", objective, rounding)
-        report.bound_from_below("dual_bound", bound, lost + HALF_DIGITS * size)
+        report.bound_from_below("dual_bound", bound, HALF_DIGITS * size, lost, size)
         report.compare("unit", size, EXACT * size)
         report.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 

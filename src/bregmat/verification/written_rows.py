@@ -202,11 +202,23 @@ class WrittenRows:
         return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
 
     def objective_change_from_rotation(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
-        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P."""
-        w, reach = self._reaches(y)
-        terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))
-        points = np.linalg.norm(self.Z @ M, axis=0) @ turned * np.sqrt(len(self.Z))
-        return 2.0 * (terms + self._whole_weight(y) * float(self.reach.max(initial=0.0)) * float(points))
+        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P.
+
+        ``2 <C Z M, dZ>`` with the sum C of the weighted rows as a matrix over the touched points Z, in which weights may cancel.
+        """
+        y = np.where(self.zero, 0.0, y)
+        first, second, sign = self.terms
+        pulled = (y[self.owner] * self.coef.astype(float))[:, None] * (self.V.astype(float) @ M)
+        C = np.zeros((len(self.Z), M.shape[1]))
+        np.add.at(C, first, pulled)
+        np.add.at(C, second, sign[:, None] * pulled)
+        for row in self.matrices:
+            given = self.constraints.matrix(row)
+            if y[row]:
+                C += y[row] * (
+                    (self.Z if given is None else _dense(given)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
+                )
+        return 2.0 * float(self.reach @ np.abs(C) @ turned)
 
     def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Absolute weight of each term, and how far errors of P move its vector."""
@@ -245,7 +257,7 @@ class WrittenRows:
         for row in np.flatnonzero(out == 0):
             y = np.zeros(len(out))
             y[row] = out[row] = 1.0
-            if row not in self.matrices and self._cancels(row):
+            if row not in self.matrices and self._cancels(int(row)):
                 self.zero[row] = True
                 continue
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))

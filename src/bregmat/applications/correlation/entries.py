@@ -116,6 +116,8 @@ class FixedBlocks:
         Rows of the entries that imply the null vectors.
     reach : float
         Largest ``sqrt(tr V' X V)`` for the null vectors V, because the eigenvalue 0 of a block is known up to rounding.
+    excess : float
+        The same without what rounding of the entries of a singular block explains.
     """
 
     proof: np.ndarray | None = None
@@ -123,10 +125,11 @@ class FixedBlocks:
     null: np.ndarray | None = None
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     reach: float = 0.0
+    excess: float = 0.0
 
-    def worth(self, Y: np.ndarray) -> float:
-        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n."""
-        return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * self.reach * float(np.linalg.norm(Y @ self.null))
+    def worth(self, Y: np.ndarray, reach: float) -> float:
+        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n and this reach."""
+        return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * reach * float(np.linalg.norm(Y @ self.null))
 
 
 def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
@@ -138,7 +141,7 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     B : ndarray, shape (n, n)
         The prescribed diagonal and fixed entries.
     """
-    vectors, squares, rows = [], 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
+    vectors, squares, excess, rows = [], 0.0, 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
     for block in _cliques(entries):
         inside = B[np.ix_(block, block)]
         if cholesky(inside - 16.0 * len(block) * EPS * inside.trace() * np.eye(len(block)))[1]:
@@ -154,6 +157,8 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
             v[block] = U[:, k]
             vectors.append(v)
             squares += rounding
+            u = U[:, k].astype(np.longdouble)  # u'Bu is more exact than t
+            excess += max(float(u @ B[np.ix_(block, block)] @ u) - len(block) * EPS, 0.0)
             rows |= _proof(entries, block, U[:, k]) != 0
     if not vectors:
         return FixedBlocks()
@@ -161,8 +166,8 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     rank = int((sigma > DISTINCT).sum())
     if rank == entries.n:  # the null vectors contradict each other, which the multipliers have to prove
         return FixedBlocks()
-    reach = float(np.sqrt(squares * (sigma[:rank] ** -2.0).sum()))
-    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows), reach=reach)
+    reach, excess = (float(np.sqrt(x * (sigma[:rank] ** -2.0).sum())) for x in (squares, excess))
+    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows), reach=reach, excess=excess)
 
 
 def _cliques(entries: Entries) -> list[np.ndarray]:

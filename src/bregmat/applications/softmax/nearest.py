@@ -14,15 +14,13 @@ from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
-from bregmat.coordinates.spans import Span
+from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.engine.loop import RunLog, compose, returns_result, solve
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.typing import DivergenceName
-
-INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -117,15 +115,14 @@ def softmax_metric(
     log = RunLog(callback, max_seconds)
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (scores.shape[0],))
     _check(scores, targets, weights, temperature, allowed)
-    basis = _span(scores)
-    inside = scores if basis is None else scores.in_basis(basis)
-    if basis is not None and start is not None:
-        start = basis.T @ start @ basis
+    span = _span(scores)
+    inside = scores if span is None else scores.in_basis(span.basis)
+    if span is not None and start is not None:
+        start = span.basis.T @ start @ span.basis
     D = DIVERGENCES.resolve(divergence)
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
     solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
     outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
-    span = None if basis is None else Span.of_basis(basis)
     return compose(
         SoftmaxResult,
         outcome,
@@ -235,11 +232,10 @@ def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, tempera
         raise ValueError("weights must be positive and finite.")
 
 
-def _span(scores: PairScores) -> np.ndarray | None:
-    """Orthonormal basis (d, k) of the span of all rows; None if it is not worth a change of coordinates."""
+def _span(scores: PairScores) -> Span | None:
+    """The span of all rows; None if it is not worth a change of coordinates."""
     (n, m), d = scores.shape, scores.queries.shape[1]
     if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
         return None
-    _, sigma, Vt = np.linalg.svd(np.vstack([scores.queries, scores.documents]), full_matrices=False)
-    kept = sigma > INDEPENDENT * sigma[0]
-    return Vt[kept].T if kept.any() else None
+    found = span_of_vectors(np.vstack([scores.queries, scores.documents]))
+    return None if found is None else found[1]

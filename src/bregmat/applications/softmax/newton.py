@@ -13,7 +13,6 @@ from bregmat.coordinates.priors import Spectral
 from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
-LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step
 SHORTER, LONGER = (
     0.25,
@@ -92,10 +91,10 @@ class SemismoothNewton:
                 length /= 2.0
             if is_last:
                 return NewtonState(at, alpha, stalled=True)
-            alpha = min(SHORTER * alpha, self._steepest(problem, at))
+            alpha = max(shortest, min(SHORTER * alpha, self._steepest(problem, at)))
 
     def _steepest(self, problem: SoftmaxGroups, at: ScoredMatrix) -> float:
-        """The length of the gradient step that minimises the quadratic model (Cauchy's): the inverse curvature along the gradient."""
+        """The length of the gradient step that minimises the quadratic model (Cauchy's)."""
         G = add_diagonal(at.W - problem.scores.adjoint(at.bound.mu), -1.0).astype(np.float32)
         eye = np.eye(len(G), dtype=np.float32)
         along = problem.curvature(problem.scores.in_basis(eye, np.float32), at.softmax.astype(np.float32), G)
@@ -104,7 +103,7 @@ class SemismoothNewton:
 
     def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
         """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""
-        bound, _, t, V = at.bound
+        _, _, t, V = at.bound
         if alpha < 1.0:
             t, V = eigh((1.0 - alpha) * at.W + alpha * (V * t) @ V.T)
         theta = Frobenius().divided(t)
@@ -117,10 +116,13 @@ class SemismoothNewton:
             return diagonal * u + root * problem.curvature(scores, P, root * u)
 
         right = root * (problem.curvature(scores, P, r) - np.float32((1.0 - alpha) / alpha) * r)
-        gap = max(at.objective - bound, 0.0) / max(problem.natural_size, abs(at.objective))
-        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(right))
         u = conjugate_gradients(
-            product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
+            product,
+            right,
+            goal=at.residual_goal(right),
+            most=MAX_PRODUCTS,
+            is_euclidean=True,
+            precondition=lambda v: v / diagonal,
         ).x
         return V @ (root * u - R) @ V.T
 
@@ -160,10 +162,8 @@ class MirrorSteps:
         def curvature(X: np.ndarray) -> np.ndarray:
             return problem.curvature(scores, at.softmax, X)
 
-        gap = max(at.objective - at.bound.value, 0.0) / max(problem.natural_size, abs(at.objective))
-        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(B))
         E = conjugate_gradients(
-            lambda E: E + S * curvature(S * E), B, goal=goal, most=MAX_PRODUCTS, is_euclidean=True
+            lambda E: E + S * curvature(S * E), B, goal=at.residual_goal(B), most=MAX_PRODUCTS, is_euclidean=True
         ).x
         tiny = S < VANISHING
         dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
