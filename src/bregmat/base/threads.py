@@ -183,8 +183,8 @@ def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | 
                 f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
             )
         if unrecorded is not None:
-            given = dict(zip(names, arguments, strict=False)) | named
-            result.call = {name: value for name, value in given.items() if name not in unrecorded}
+            by_name = dict(zip(names, arguments, strict=False)) | named
+            result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
         return result
 
     return public

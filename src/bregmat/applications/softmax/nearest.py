@@ -189,12 +189,14 @@ def cosine_metric(
 
     for _ in range(n_passes):
         before = history[-1] if history else None
-        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
-        M = found.coordinates.metric(found.iterate)
-        new = found.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
-        is_lower, is_interrupted = new < value, found.exit_reason is ExitReason.INTERRUPTED
+        result = softmax_metric(
+            PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings
+        )
+        M = result.coordinates.metric(result.iterate)
+        new = result.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        is_lower, is_interrupted = new < value, result.exit_reason is ExitReason.INTERRUPTED
         if best is None or is_lower or is_interrupted:
-            best, W, value = found, M, new
+            best, W, value = result, M, new
         if not is_lower or is_interrupted:
             break
     assert best is not None
