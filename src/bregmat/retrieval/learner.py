@@ -224,10 +224,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 f"fewer than {MIN_COMPARED} queries have a right answer: whether learning helps was not tested, and the most cautious "
                 f"setting is used ({setting}). Give more queries, or both settings."
             )
-        given, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
-        if learned < given:
+        unlearned, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
+        if learned < unlearned:
             return (
-                f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {given:.3f}. "
+                f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {unlearned:.3f}. "
                 'Use a smaller slack_weight, or "auto". See report_.'
             )
         return None
