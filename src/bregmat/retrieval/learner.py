@@ -48,10 +48,11 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Parameters
     ----------
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" compares the standard deviation of the cosines and half of it.
+        Difference of two cosines that counts as large; positive. "auto" compares half the standard deviation of the cosines and all of it.
     slack_weight : "auto" or float
-        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 10, 30, 100 and 300, as far as
-        the ranks of held-out queries rise. If temperature and slack weight are both numbers, nothing is chosen.
+        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 30 and 300 with the lower
+        temperature, and 300 with the higher one; 10, 30, 100 and 300, as far as the ranks of held-out queries rise, if the temperature is
+        given. If temperature and slack weight are both numbers, nothing is chosen.
     n_negatives : int
         Number of documents that answer no query of the problem, but are compared with the right answers. Half of them are nearest to the
         queries, half are drawn. By default the wrong answers of a query are the documents of the other queries.
@@ -88,7 +89,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     Notes
     -----
-    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or a lower temperature, has to be better by half a
+    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or the higher temperature, has to be better by half a
     standard error of the paired differences, and by two if the mean reciprocal rank is below 0.2 as given: the first documents may be
     right answers that are not known. Whether to learn at all is judged by the losses, too
     (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
