@@ -313,7 +313,7 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
     b, H = rng.normal(size=12), G @ G.T
 
     def solved():
-        return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, most=500)
+        return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, max_iter=500)
 
     X = rng.normal(size=(20, 5))
     rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")

@@ -268,8 +268,8 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
             break
         reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     if reduced.elimination is not None:
-        found = reduced.certificate(outcome.certificate, tol)
-        outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
+        certificate = reduced.certificate(outcome.certificate, tol)
+        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return problem.result(
         MatrixResult,

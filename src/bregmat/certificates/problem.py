@@ -149,8 +149,8 @@ class NearestMatrix(Problem):
         for seed in range(2):  # <kappa I, M> = kappa tr M for every M, here for two random ones
             X = np.random.default_rng(seed).normal(size=(self.r, self.r))
             same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
-        found = np.flatnonzero(same)
-        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+        trace_rows = np.flatnonzero(same)
+        return (int(rows[trace_rows[0]]), float(kappa[trace_rows[0]])) if len(trace_rows) else None
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""

@@ -237,9 +237,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
-    most = np.inf if log.max_seconds is None else log.max_seconds
+    max_seconds = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -265,7 +265,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        with time_limit(max(most - log.seconds(), CLOSING * most)):
+        with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):

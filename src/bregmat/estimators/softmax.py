@@ -73,12 +73,12 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
 def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
     """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
     n, d = Z.shape
-    found = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
-    return (np.ascontiguousarray(dense(Z), dtype=float), None) if found is None else found
+    in_basis = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
+    return (np.ascontiguousarray(dense(Z), dtype=float), None) if in_basis is None else in_basis
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:
     """The median of squared distances between rows (n, r) drawn at random, without those that are 0; 1 if all are 0."""
     i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
-    found = sq_norms(Z[i] - Z[j])
-    return float(np.median(found[found > 0])) if (found > 0).any() else 1.0
+    squares = sq_norms(Z[i] - Z[j])
+    return float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0

@@ -118,15 +118,15 @@ class LabelGroups:
         return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
 
 
-def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
+def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
+    """Row numbers of at max_rows ``max_rows`` labelled rows, drawn at random; whole classes if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
-    if n <= most:
+    if n <= max_rows:
         return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= max_rows:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, max_rows, replace=False))])
     order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), max_rows, side="right")))]
     first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
     return np.asarray(
         labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]

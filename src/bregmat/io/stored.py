@@ -26,8 +26,8 @@ def _stamp(path: Path) -> Stamp:
     """What changes when a file, or a file of a folder, is replaced or written to."""
     check_readable(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    found = [(os.fspath(file), file.stat()) for file in files]
-    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+    sizes = [(os.fspath(file), file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in sizes)
 
 
 @contextmanager

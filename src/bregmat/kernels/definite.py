@@ -20,7 +20,7 @@ from bregmat.kernels.functions import INDEFINITE_KERNEL, KernelFunction, check_v
 
 NAMED = 4  # number of rows that a message names
 CHECKED = 1_000_000  # squared distances that are checked at a time
-WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
+MAX_TESTED = 500  # number of training examples up to which a precomputed kernel is tested as a whole
 MOST_SUPPORT = 1000  # a larger one is tested on at most so many support vectors ...
 SAMPLE = 300  # ... and on so many random examples
 

@@ -21,7 +21,7 @@ from bregmat.typing import Points, RandomState, Values
 
 # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
 BLOCK = 50_000_000
-LARGEST = 1e100  # steps along rows with larger squared norms would overflow
+MAX_SQ_NORM = 1e100  # steps along rows with larger squared norms would overflow
 
 
 @on_one_blas_thread
@@ -299,10 +299,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _check_norms(self, X: np.ndarray) -> None:
         """Raise for rows that are longer than ``max_norm`` or whose steps would overflow."""
         norms = sq_norms(X)
-        bad = np.flatnonzero(~(norms <= LARGEST))
+        bad = np.flatnonzero(~(norms <= MAX_SQ_NORM))
         if len(bad):
             raise ValueError(
-                f"X must have rows shorter than {LARGEST**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
+                f"X must have rows shorter than {MAX_SQ_NORM**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
             )
         bad = np.flatnonzero(norms > (self._limit or math.inf) ** 2 * (1.0 + 1e-9))
         if len(bad):

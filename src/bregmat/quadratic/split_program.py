@@ -19,8 +19,6 @@ from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
 
-LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
-
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -128,7 +126,8 @@ class SplitProgram(Problem):
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
         """Whether to certify this step, if the gap ends the run: every one; of small programs the first, then fewer as steps go on."""
-        stride = 1 if self.split.n >= LARGE else 1 << max(state.steps.bit_length() - 7, 0)
+        large = 300  # variables from which on a certificate costs less than a pass over the matrix
+        stride = 1 if self.split.n >= large else 1 << max(state.steps.bit_length() - 7, 0)
         return self.is_certified and state.steps % stride == 0
 
     def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:

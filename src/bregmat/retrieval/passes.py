@@ -21,9 +21,12 @@ MAX_COMPARED = 600  # queries on which settings are compared
 MIN_COMPARED = 10  # queries from which on settings are compared
 FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
+FEW_STEPS = 4  # Newton steps of a pass of the comparison: later ones hardly change the ranks
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
-# Temperatures, in standard deviations of the cosines, and slack weights, from the most to the least cautious one
-GRID = {1.0: (10.0, 30.0, 100.0, 300.0), 0.5: (30.0, 100.0)}
+# Temperatures, in standard deviations of the cosines, and slack weights. At half a deviation, ranks depend little on the weight; a whole
+# one is better where much is to be learned, with a large weight.
+GRID = {0.5: (30.0, 300.0), 1.0: (300.0,)}
+WEIGHTS = (10.0, 30.0, 100.0, 300.0)  # for a temperature that is given
 HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
 NOT_LEARNED = "not learned"
 # Gain of a less cautious candidate, in standard errors of paired differences, from which on it is chosen; and the gain where right answers
@@ -96,8 +99,8 @@ class Corpus:
     @property
     def targets(self) -> np.ndarray:
         """The grades of each query as a distribution, shape (n, m)."""
-        found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
-        return found
+        shares: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
+        return shares
 
     def losses(self, W: np.ndarray, temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
         """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n, k)."""
@@ -238,7 +241,7 @@ def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[list
     unit = cosine_unit(corpus)
     grid = {factor * unit: weights for factor, weights in GRID.items()}
     if temperature != "auto":
-        grid = {float(temperature): GRID[1.0]}
+        grid = {float(temperature): WEIGHTS}
     if slack_weight != "auto":
         grid = {heat: (float(slack_weight),) for heat in grid}
     return [[Setting(heat, weight) for weight in weights] for heat, weights in grid.items()]
@@ -272,40 +275,40 @@ def compare(
     corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
     n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
     folds = [
-        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH))
+        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH, FEW_STEPS))
         for held, rest in _folds(n)
     ]
-    found = Comparison()
+    comparison = Comparison()
 
     def measure(setting: Setting | None) -> None:
         measures, losses, start = np.empty((n, len(MEASURES))), np.empty((n, len(heats))), time.process_time()
         for held, test, passes in folds:
             if setting is not None:
-                passes.learn(setting, 2 if found.best == 0 else 1)
+                passes.learn(setting, 2 if comparison.best == 0 else 1)
             if is_interrupted():
                 raise KeyboardInterrupt
             measures[held], losses[held] = test.measures(passes.W), test.losses(passes.W, heats)
-        found.settings.append(setting)
-        found.measures.append(measures)
-        found.losses.append(losses[:, losses.mean(axis=0).argmin()])
-        found.seconds.append(time.process_time() - start)
+        comparison.settings.append(setting)
+        comparison.measures.append(measures)
+        comparison.losses.append(losses[:, losses.mean(axis=0).argmin()])
+        comparison.seconds.append(time.process_time() - start)
         if progress is not None:
-            progress(f"MRR {found.ranks(-1).mean():.3f} {found.names[-1]}")
+            progress(f"MRR {comparison.ranks(-1).mean():.3f} {comparison.names[-1]}")
 
     measure(None)
     metrics = [[passes.W for *_, passes in folds]]  # of each candidate
     for path in settings:
         for setting in path:
-            is_start = [one is None or one.slack_weight <= setting.slack_weight for one in found.settings]
+            is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
             for (*_, passes), W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 passes.W = W
             measure(setting)
             metrics.append([passes.W for *_, passes in folds])
-            if found.prefers_last():
-                found.best = len(found.settings) - 1
-            if not found.ranks(-1).mean() > found.ranks(-2).mean():
+            if comparison.prefers_last():
+                comparison.best = len(comparison.settings) - 1
+            if not comparison.ranks(-1).mean() > comparison.ranks(-2).mean():
                 break
-    return found
+    return comparison
 
 
 def _standard_errors(gains: np.ndarray) -> float:

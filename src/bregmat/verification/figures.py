@@ -275,14 +275,14 @@ class MissingArguments(ValueError):
     """The arguments are not those of the call that made a result."""
 
 
-def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
+def check_arguments(passed: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
+    """Raise unless ``passed`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
     The message says what is ``wanted``.
     """
-    names = set(given)
+    names = set(passed)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, given)) or 'none'}.")
+        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, passed)) or 'none'}.")
 
 
 def check_dual(result: Any, constraints: Constraints) -> None:

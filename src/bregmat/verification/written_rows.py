@@ -33,17 +33,17 @@ class WrittenRows:
     floor : ndarray, shape (r,), or None
         Rounding errors of the entries of points that are eigenvectors of a kernel: a point with smaller entries counts as 0. None
         for points that are data.
-    given : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
+    factors : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
         Points that are data, and the map from these to the basis; None is the identity.
     """
 
     def __init__(
-        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
+        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, factors: Any = None
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         self.raw: np.ndarray
         self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
-        self.rounding = EPS if given is None else unit_of(self.real)  # relative, of the vectors of the terms
+        self.rounding = EPS if factors is None else unit_of(self.real)  # relative, of the vectors of the terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
@@ -68,16 +68,16 @@ class WrittenRows:
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         # Differences of data are formed before they are mapped.
-        self.data = Z if given is None else given[0][rows].astype(self.real)  # of the touched points
+        self.data = Z if factors is None else factors[0][rows].astype(self.real)  # of the touched points
         self._write_terms(self.data, place, lengths)
-        if given is not None and given[1] is not None:
-            self.V = self.raw @ given[1]
+        if factors is not None and factors[1] is not None:
+            self.V = self.raw @ factors[1]
         # A vector that is only rounding of its terms is 0.
         size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
         own = np.sqrt((self.V * self.V).sum(axis=1))
-        self.vanished = own == 0 if given is not None else own <= VANISHING * size
+        self.vanished = own == 0 if factors is not None else own <= VANISHING * size
         self.vanished |= (np.abs(self.V) <= self._term_errors()).all(axis=1)
-        self.rounded = self.size if given is None else own  # lengths that `rounding` is relative to
+        self.rounded = self.size if factors is None else own  # lengths that `rounding` is relative to
         self.V = np.where(self.vanished[:, None], 0, self.V)
         # rows with the bound 0 whose terms cancel up to rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
@@ -213,10 +213,10 @@ class WrittenRows:
         np.add.at(C, first, pulled)
         np.add.at(C, second, sign[:, None] * pulled)
         for row in self.matrices:
-            given = self.constraints.matrix(row)
+            matrix = self.constraints.matrix(row)
             if y[row]:
                 C += y[row] * (
-                    (self.Z if given is None else _dense(given)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
+                    (self.Z if matrix is None else _dense(matrix)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
                 )
         return 2.0 * float(self.reach @ np.abs(C) @ turned)
 

@@ -181,7 +181,7 @@ def _cliques(entries: Entries) -> list[np.ndarray]:
     mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
     order = np.argsort(-mask.sum(axis=1), kind="stable")
     packed = np.packbits(mask[np.ix_(order, order)], axis=1, bitorder="little")
-    near, found = [int.from_bytes(row.tobytes(), "little") for row in packed], []
+    near, cliques = [int.from_bytes(row.tobytes(), "little") for row in packed], []
     left = near.copy()  # fixed pairs that no set covers yet
     for seed in range(n):
         while free := left[seed]:
@@ -193,8 +193,8 @@ def _cliques(entries: Entries) -> list[np.ndarray]:
                 free = (near[seed] if len(block) == 2 else free) & near[block[-1]]
             for k in block:
                 left[k] &= ~bits
-            found.append(np.sort(order[block]))
-    return found
+            cliques.append(np.sort(order[block]))
+    return cliques
 
 
 def _irreducible(B: np.ndarray, block: np.ndarray, limit: float) -> np.ndarray:

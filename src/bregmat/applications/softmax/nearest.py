@@ -189,12 +189,14 @@ def cosine_metric(
 
     for _ in range(n_passes):
         before = history[-1] if history else None
-        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
-        M = found.coordinates.metric(found.iterate)
-        new = found.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
-        is_lower, is_interrupted = new < value, found.exit_reason is ExitReason.INTERRUPTED
+        result = softmax_metric(
+            PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings
+        )
+        M = result.coordinates.metric(result.iterate)
+        new = result.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        is_lower, is_interrupted = new < value, result.exit_reason is ExitReason.INTERRUPTED
         if best is None or is_lower or is_interrupted:
-            best, W, value = found, M, new
+            best, W, value = result, M, new
         if not is_lower or is_interrupted:
             break
     assert best is not None
@@ -237,5 +239,5 @@ def _span(scores: PairScores) -> Span | None:
     (n, m), d = scores.shape, scores.queries.shape[1]
     if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
         return None
-    found = span_of_vectors(np.vstack([scores.queries, scores.documents]))
-    return None if found is None else found[1]
+    in_basis = span_of_vectors(np.vstack([scores.queries, scores.documents]))
+    return None if in_basis is None else in_basis[1]
