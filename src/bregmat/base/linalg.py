@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.threads import seconds_left
@@ -57,7 +58,10 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows of a dense matrix divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    """Rows divided by their lengths, in the library of X, also if X is sparse; rows of zeros stay zeros."""
+    if sp.issparse(X):
+        sq_length = sq_norms(X)
+        return sp.diags_array(1.0 / np.sqrt(sq_length + (sq_length == 0)), format="csr") @ X
     sq_length = (X * X).sum(axis=1)[:, None]
     return X / (sq_length + (sq_length == 0)) ** 0.5
 
