@@ -19,7 +19,7 @@ from bregmat import Constraints, ExitReason, KernelLearner, MetricLearner, Statu
 from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metric, cosine_scores, softmax_metric
 from bregmat.applications.softmax.newton import SemismoothNewton
 from bregmat.applications.softmax.problem import SoftmaxGroups
-from bregmat.base.linalg import dense
+from bregmat.base.linalg import dense, unit_rows
 from bregmat.engine.loop import solve
 from bregmat.estimators import softmax as softmax_strategy
 from bregmat.estimators.linear_maps import has_unit_rows, prior_factor
@@ -473,7 +473,8 @@ def test_arguments_are_checked(rng):
 def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):
     X, y = wine[0][::4], wine[1][::4]
     learner = MetricLearner(strategy="softmax", metric=metric, prior=prior, slack_weight=0.5, tol=1e-6).fit(X, y)
-    P = None if prior == "identity" else dense(prior_factor(X, prior, y))
+    seen = unit_rows(X) if (metric, prior) == ("cosine", "within") else X  # lengths change no cosine
+    P = None if prior == "identity" else dense(prior_factor(seen, prior, y))
     Z = X if P is None else X @ P
     if metric == "cosine":
         scores = PairScores.cosines(Z, Z, np.eye(Z.shape[1]))
@@ -538,6 +539,19 @@ def test_wide_rows_are_also_compared_by_cosine(rng):
     learner = MetricLearner(random_state=0).fit(X, y)
     assert learner.metric_ == "cosine" and "cosine" in list(learner.selection_["candidate"])[-1]
     assert MetricLearner(metric="euclidean", random_state=0).fit(X, y).metric_ == "euclidean"
+
+
+@pytest.mark.parametrize("strategy", [None, "softmax"])
+def test_cosines_and_their_covariance_within_classes_do_not_depend_on_lengths_of_rows(strategy, rng):
+    y = np.repeat(np.arange(4), 15)
+    X = rng.normal(size=(4, 12))[y] + rng.normal(size=(60, 12))
+    scaled = X * rng.lognormal(size=(60, 1))
+    maps = [
+        MetricLearner(strategy=strategy, prior="within", metric="cosine", random_state=0).fit(Z, y)
+        for Z in (X / np.linalg.norm(X, axis=1, keepdims=True), scaled, sp.csr_array(scaled))
+    ]
+    cosines = [mapped @ mapped.T for mapped in (one.transform(X) for one in maps)]
+    assert cosines[1] == pytest.approx(cosines[0], abs=1e-6) and cosines[2] == pytest.approx(cosines[0], abs=1e-6)
 
 
 def test_softmax_of_repeated_rows_single_classes_weights_and_constant_columns(wine, rng):

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from bregmat.base.arrays import array_space, is_foreign
 from bregmat.base.threads import seconds_left
@@ -57,10 +58,13 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows of a dense matrix divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    """Rows divided by their lengths, in the library of X, also if X is sparse; rows of zeros stay zeros."""
     largest = float(abs(X).max()) if min(X.shape) else 0.0
     if largest > 0 and np.isfinite(largest):
         X = X / 2.0 ** float(np.frexp(largest)[1] - 1)  # exact, and squares stay finite
+    if sp.issparse(X):
+        sq_length = sq_norms(X)
+        return sp.diags_array(1.0 / np.sqrt(sq_length + (sq_length == 0)), format="csr") @ X
     sq_length = (X * X).sum(axis=1)[:, None]
     return X / (sq_length + (sq_length == 0)) ** 0.5
 

@@ -64,7 +64,10 @@ CANDIDATES = (
 # How often cosines are linearised by the fit to all rows; once where candidates are compared. From the prior "within" once is as accurate.
 COSINE_PASSES = 3
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
-COSINES = (Candidate(None, prior="within", metric="cosine"), Candidate("softmax", 1.0, "within", metric="cosine"))
+COSINES = (
+    Candidate(None, prior="within", metric="cosine"),
+    *(Candidate("softmax", 1.0, prior, metric="cosine") for prior in ("identity", "within")),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +122,7 @@ class MetricTrials(Trials):
         self.known: dict[Any, np.ndarray] = {}
 
     def __call__(self, candidate: Candidate, train: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
-        Z = self._points(candidate.prior, train)
+        Z = self._points(candidate.prior, candidate.metric, train)
         shown = unit_rows if candidate.metric == "cosine" else (lambda Y: Y)
         if candidate.strategy is None:
             return lambda rows: shown(Z[rows])
@@ -128,14 +131,15 @@ class MetricTrials(Trials):
         result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
         return lambda rows: shown(np.asarray(result.transform(Z[rows])))
 
-    def _points(self, prior: Any, train: np.ndarray) -> np.ndarray:
+    def _points(self, prior: Any, metric: MetricKind, train: np.ndarray) -> np.ndarray:
         """The sample in the coordinates of a prior, shape (n, r)."""
-        key = prior, train.tobytes() if prior == "within" else b""
+        key = (prior, metric, train.tobytes()) if prior == "within" else (prior,)
         if key not in self.known:
             X, labels = self.sample.X, self.sample.labels
             if prior == "within":
-                Z = self._points("identity", train)
-                Z = Z @ inverse_within(Z[train], labels.codes[train], X.shape[1])
+                Z = self._points("identity", metric, train)
+                seen = unit_rows(Z[train]) if metric == "cosine" else Z[train]
+                Z = Z @ inverse_within(seen, labels.codes[train], X.shape[1])
             else:
                 Z = points_in_prior(X, self.learner.prior if prior == "given" else prior)
                 Z = dense(Z) if Z.shape[1] <= Z.shape[0] else in_span(Z)
@@ -203,7 +207,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         The prior metric W0. "variance" scales each column to unit variance and ignores constant columns. "covariance" is the inverse
         covariance of the rows of X, or its pseudo-inverse if it is singular (:func:`bregmat.estimators.linear_maps.inverse_covariance`).
         "within" is the inverse covariance within the classes of y, shrunk toward the identity if there are few rows
-        (:func:`bregmat.estimators.linear_maps.inverse_within`); numbers are grouped by deciles, and the prior is not available in blocks.
+        (:func:`bregmat.estimators.linear_maps.inverse_within`). With the metric "cosine" it is that of the rows divided by their lengths.
+        Numbers are grouped by deciles, and the prior is not available in blocks.
         "auto" compares "identity", "variance" and "within" on held-out rows. For given constraints it is "identity", because their bounds
         have the units of the data.
         For more than 5,000 points in memory with 201 to 2,000 features, the "auto" prior of neighbours is 0 outside of the leading
@@ -446,7 +451,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             prior = self._given_prior(d)
         else:
             codes = task.labels.codes if self.prior_ == "within" and task.labels is not None else None
-            P = prior_factor(X, self.prior_, codes)
+            is_of_directions = codes is not None and self._fit_metric == "cosine"
+            P = prior_factor(unit_rows(X) if is_of_directions else X, self.prior_, codes)
             prior = None if P is None else Factor(P)
         # a step costs O(n d^2): the "auto" prior of many points in many dimensions is restricted to their leading components
         is_free = isinstance(self.prior, str) and self.prior == "auto" and task.labels is not None

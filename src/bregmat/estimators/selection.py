@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import get_tags
 
+from bregmat.base.linalg import smallest, sq_norms
 from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
 from bregmat.estimators.task import Candidate
@@ -134,11 +135,14 @@ def judged(labels: LabelGroups, fold: Fold, mapped: Callable[[np.ndarray], np.nd
     Classes: the mean of 1-NN accuracy, 4-NN accuracy and the fraction of the class among the 5 nearest; of new classes the 1-NN accuracy.
     Numbers: ``1 - (mean of 5 neighbours - y)^2 / variance``, whose mean is R^2. Sets: the Jaccard similarity to the labels of most of 5.
     """
-    from sklearn.neighbors import NearestNeighbors
-
     gallery, queries = fold.gallery, fold.queries
-    search = NearestNeighbors(n_neighbors=min(N_NEIGHBORS, len(gallery))).fit(mapped(gallery))
-    near = gallery[search.kneighbors(mapped(queries), return_distance=False)]
+    G = mapped(gallery)
+    mean, size = (
+        G.mean(axis=0),
+        np.abs(G).max() or 1.0,
+    )  # products lose the fewest digits around the mean, and none overflows
+    G, Q = (G - mean) / size, (mapped(queries) - mean) / size
+    near = gallery[smallest(sq_norms(G) - 2.0 * (Q @ G.T), N_NEIGHBORS)[1]]  # |q|^2 is left out: it changes no order
     if labels.target_type == "number":
         y = labels.values
         assert y is not None
