@@ -218,31 +218,29 @@ def machines() -> list[Machine]:
 
 def runs(cap: int) -> None:
     from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
-    from bregmat.quadratic.split_program import Point, SplitProgram
+    from bregmat.quadratic.split_program import SplitProgram
     from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 
-    class Dual(SplitProgram):
-        is_certified = True
+    def dual_of(machine: Machine, is_dense: bool = False) -> SplitProgram:
+        split: Any = ClassBlocks(machine.K, machine.y, ridge=machine.ridge)
+        if is_dense:
+            A = machine.K * np.outer(machine.y, machine.y)
+            split = DenseSplit(A + machine.ridge * np.eye(len(A)))
 
-        def __init__(self, machine: Machine, is_dense: bool = False) -> None:
-            split: Any = ClassBlocks(machine.K, machine.y, ridge=machine.ridge)
-            if is_dense:
-                A = machine.K * np.outer(machine.y, machine.y)
-                split = DenseSplit(A + machine.ridge * np.eye(len(A)))
-            signs = machine.y if machine.intercept else None
-            super().__init__(split, -np.ones(len(machine.y)), upper=machine.C, signs=signs)
-            self.machine = machine
+        def prove(state: Any) -> SimpleNamespace:
+            gap = machine.gap(state.point.v)
+            return SimpleNamespace(objective=state.point.F, dual_bound=np.nan, unit=1.0, gap=gap)
 
-        def prove(self, point: Point) -> SimpleNamespace:
-            return SimpleNamespace(objective=point.F, dual_bound=np.nan, unit=1.0, gap=self.machine.gap(point.v))
+        signs = machine.y if machine.intercept else None
+        return SplitProgram(split, -np.ones(len(machine.y)), upper=machine.C, signs=signs, prove=prove)
 
     rows = []
     for machine in machines():
-        end = run_updates(Dual(machine), MultiplicativeUpdates(), tol=GAP, max_iter=cap)
+        end = run_updates(dual_of(machine), MultiplicativeUpdates(), tol=GAP, max_iter=cap)
         gap, F = machine.gap(end.certificate.x), np.array([record.objective for record in end.history])
         blocks = ""
         if not machine.intercept:
-            swept = run_updates(Dual(machine, True), MultiplicativeUpdates(block=32), tol=GAP, max_iter=cap)
+            swept = run_updates(dual_of(machine, True), MultiplicativeUpdates(block=32), tol=GAP, max_iter=cap)
             blocks = f"{'> ' if machine.gap(swept.certificate.x) > GAP else ''}{2 * swept.n_iter + 1}"
         rows.append(
             [

@@ -1,5 +1,8 @@
 """The matrix exponentiated gradient learner: the paper's equations and the formulas of its bounds, all kinds and losses."""
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -391,3 +394,22 @@ def test_small_losses_are_not_lost():
         lanczos.account_inplace(totals, 1e-11, 2.0)
     assert totals[lanczos.LOSS] - totals[lanczos.CARRY] == pytest.approx(1e6 + 1e-8, abs=1e-10)
     assert (totals[lanczos.SEEN], totals[lanczos.SLOPES]) == (1001, 4000.0)
+
+
+def test_gradient_steps_with_correction_of_the_benchmark(rng, monkeypatch):
+    """The baseline of ``bench_online.py``: ``W - 2 eta (tr(W X) - y) X`` with ``X = zz' / 2``, projected onto the cone."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    bench = importlib.import_module("bench_online")
+    d, n, eta = 5, 60, 0.3
+    pairs = np.array([rng.choice(d, 2, replace=False) for _ in range(n)])
+    y, W, loss, n_corrected = rng.random(n), np.eye(d) / d, 0.0, 0
+    for (a, b), label in zip(pairs, y, strict=True):
+        z = np.eye(d)[a] - np.eye(d)[b]
+        X = 0.5 * np.outer(z, z)
+        error = np.vdot(W, X) - label
+        loss += error**2
+        lam, V = np.linalg.eigh(W - 2.0 * eta * error * X)
+        n_corrected += lam[0] < 0.0
+        W = (V * lam.clip(0.0)) @ V.T
+    assert n_corrected >= 3
+    assert bench.corrected_gradient(np.eye(d) / d, pairs, y, eta) == pytest.approx(loss, rel=1e-12)

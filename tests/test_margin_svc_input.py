@@ -187,6 +187,13 @@ def test_bad_weights(weights):
         MarginSVC().fit(EYE, Y, sample_weight=weights)
 
 
+def test_labels_of_different_lengths_are_named():
+    with pytest.raises(
+        TypeError, match=r"y must have rows of one length; got shape \(1,\) in row 0 and \(2,\) in row 1"
+    ):
+        MarginSVC().fit(EYE, [["a"], ["b", "c"], ["a"], ["b"]])
+
+
 def test_functions_that_are_no_kernels(cancer):
     X, y = cancer
     with pytest.raises(ValueError, match="kernel <lambda> has NaN or infinite values in row"):

@@ -243,16 +243,13 @@ def test_the_programs_gap_ends_the_run(rng):
     K, y, A = machine(rng)
     C = 1.0
 
-    class Machine(SplitProgram):
-        is_certified = True
+    def prove(state):
+        x, p, q = state.point.v, state.point.p, state.point.q
+        np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
+        dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
+        return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
 
-        def prove(self, point):
-            x, p, q = point.v, point.p, point.q
-            np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
-            dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
-            return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
-
-    problem = Machine(ClassBlocks(K, y), -np.ones(len(y)), upper=C)
+    problem = SplitProgram(ClassBlocks(K, y), -np.ones(len(y)), upper=C, prove=prove)
     end = solve(problem, MultiplicativeUpdates(), tol=1e-3)
     assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.certificate.gap <= 1e-3
     assert [record.gap <= 1e-3 for record in end.history[-2:]] == [False, True]
@@ -328,11 +325,11 @@ def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
 
 def test_a_certificate_is_not_computed_at_every_step_of_a_small_program(monkeypatch):
     """It costs as much as the step. The last step is certified in any case, and with a callback every one."""
-    from bregmat.quadratic.split_program import DenseUpdates
+    from bregmat.quadratic.split_program import ProgramProofs
 
     calls = []
-    prove = DenseUpdates.proof
-    monkeypatch.setattr(DenseUpdates, "proof", lambda self, *given: calls.append(1) or prove(self, *given))
+    prove = ProgramProofs.proof
+    monkeypatch.setattr(ProgramProofs, "proof", lambda self, *given: calls.append(1) or prove(self, *given))
     A = np.array([[1.0, 0.99], [0.99, 1.0]])
     b = -A @ [0.2, 0.8]
     plain = nnqp(A, b, solver="multiplicative", tol=1e-9)

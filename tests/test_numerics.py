@@ -29,7 +29,7 @@ def test_conjugate_gradients(is_euclidean, rng):
     A, b = positive_definite(rng, 30, 1e3), rng.normal(size=30)
     d = A.diagonal()
     end = conjugate_gradients(
-        lambda v: A @ v, b, goal=1e-10, most=200, precondition=lambda r: r / d, is_euclidean=is_euclidean
+        lambda v: A @ v, b, goal=1e-10, max_iter=200, precondition=lambda r: r / d, is_euclidean=is_euclidean
     )
     r = b - A @ end.x
     assert_allclose(end.x, np.linalg.solve(A, b), rtol=1e-8)
@@ -56,27 +56,27 @@ def test_cholesky_in_the_place_of_its_matrix(rng):
 def test_conjugate_gradients_over_matrices_change_no_argument(rng):
     A, B = positive_definite(rng, 8), rng.normal(size=(8, 3))
     kept = B.copy()
-    end = conjugate_gradients(lambda V: A @ V, B, goal=1e-12, most=100)
+    end = conjugate_gradients(lambda V: A @ V, B, goal=1e-12, max_iter=100)
     assert_allclose(A @ end.x, B, atol=1e-11)
     assert (kept == B).all()
-    assert conjugate_gradients(lambda V: A @ V, B, goal=0.0, most=3).steps == 3
-    assert conjugate_gradients(lambda V: A @ V, 0 * B, goal=0.0, most=3).steps == 0
+    assert conjugate_gradients(lambda V: A @ V, B, goal=0.0, max_iter=3).steps == 3
+    assert conjugate_gradients(lambda V: A @ V, 0 * B, goal=0.0, max_iter=3).steps == 0
 
 
 def test_conjugate_gradients_stop_where_there_is_no_curvature_or_the_caller_says_so(rng):
     A, b = np.diag([2.0, 1.0, -1.0]), np.ones(3)
-    end = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, most=100)
+    end = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, max_iter=100)
     assert end.direction is not None and not end.curvature > 0
     assert_allclose(end.direction @ A @ end.direction, end.curvature, rtol=1e-12)
     A = positive_definite(rng, 20)
     b = rng.normal(size=20)
-    far = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, most=100)
+    far = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, max_iter=100)
     radius = 0.5 * np.linalg.norm(far.x)
     end = conjugate_gradients(
         lambda v: A @ v,
         b,
         goal=1e-12,
-        most=100,
+        max_iter=100,
         blocked=lambda steps, x, d, curvature, rho: bool(np.linalg.norm(x + rho / curvature * d) > radius),
     )
     assert np.linalg.norm(end.x) <= radius < np.linalg.norm(end.x + end.rho / end.curvature * end.direction)
@@ -92,7 +92,7 @@ def test_armijo():
     assert_allclose(alpha, 0.1)  # the parabola's own minimiser
     assert armijo(lambda alpha: None if alpha > 0.1 else cost(alpha), 0.01, -0.2, rounding=0.0, outside=0.1)[1] == 0.1
     assert armijo(lambda alpha: (0, np.nan), 0.01, -0.2, rounding=0.0) is None
-    assert armijo(lambda alpha: (0, 1.0), 1.0, -1.0, rounding=0.0, most=5) is None
+    assert armijo(lambda alpha: (0, 1.0), 1.0, -1.0, rounding=0.0, max_trials=5) is None
     # where nothing falls, rounding decides in the end
     assert armijo(lambda alpha: (0, 0.0), 0.0, -1.0, rounding=1e-7)[1] == 2.0**-10
 

@@ -29,13 +29,12 @@ def rows(n, d, rng, decay=0.4, longest=1.0):
 # ---------------------------------------------------------------- capping and the subspaces
 
 
-def test_expected_projection_and_loss(rng):
+def test_expected_projection(rng):
     X = rows(60, 7, rng)
     pca = OnlinePCA(3, eta=0.5).fit(X)
     W, m = pca.matrix(), 4
     assert np.trace(W) == pytest.approx(1.0)
     assert np.linalg.eigvalsh(W).max() <= 1.0 / m * (1.0 + 1e-12)
-    assert np.allclose(pca.expected_loss(X), [m * x @ W @ x for x in X])
 
 
 def test_sampling(rng):
@@ -160,7 +159,7 @@ def test_predict_before_update(rng):
     X = rows(30, 4, rng)
     pca, total = OnlinePCA(2, n_rounds=30).learn_one(X[0]), 2 * (X[0] @ X[0]) / 4
     for x in X[1:]:
-        total += pca.expected_loss([x])[0]
+        total += 2 * x @ pca.matrix() @ x
         pca.learn_one(x)
     assert pca.cumulative_loss_ == pytest.approx(total)
 
@@ -176,7 +175,7 @@ def test_agrees_with_batch_pca(rng, settings):
     assert np.abs((pca.components_ * exact).sum(axis=1)).min() > 0.98
 
 
-def test_transform_and_back(rng):
+def test_transform(rng):
     X = rows(200, 6, rng) + 1.0
     pca = OnlinePCA(4).fit(X)
     C = pca.components_
@@ -184,12 +183,8 @@ def test_transform_and_back(rng):
     assert (C[np.arange(4), np.abs(C).argmax(axis=1)] > 0.0).all()
     T = pca.transform(X)
     assert np.allclose(T, X @ C.T)
-    assert np.allclose(pca.inverse_transform(T), X @ C.T @ C)
-    assert np.allclose(pca.transform(pca.inverse_transform(T)), T)
     assert pca.transform(X.astype(np.float32)).dtype == np.float32
     assert list(pca.get_feature_names_out()) == [f"onlinepca{i}" for i in range(4)]
-    with pytest.raises(ValueError, match=r"X must have shape \(n, 4\)"):
-        pca.inverse_transform(X)
 
 
 @pytest.mark.parametrize("settings", [{}, {"eta": 0.4, "max_norm": 5.0}])

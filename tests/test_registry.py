@@ -1,5 +1,9 @@
 """One place where names become classes: what may be registered, and what a refusal says."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import bregmat
@@ -34,6 +38,12 @@ def test_a_registered_class_is_found_by_its_name(shapes):
     assert type(shapes.resolve("circle")) is Circle
     given = Circle()
     assert shapes.resolve(given) is given
+
+
+@pytest.mark.parametrize("what", ["divergence", "loss", "relation", "solver"])
+def test_a_class_of_ones_own_is_registered_before_anything_else_is_loaded(what):
+    """A divergence was "of no kind that can be registered", because the registry of its kind was not loaded with its base class."""
+    subprocess.run([sys.executable, "-c", f"import toy_{what}"], cwd=Path(__file__).parent, check=True)
 
 
 def test_a_class_takes_the_place_of_itself_only(shapes):

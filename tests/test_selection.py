@@ -447,8 +447,12 @@ def test_rows_of_nan_in_sets_of_labels_are_unknown(rng):
     frame = pd.DataFrame(Y).astype("Int64")  # whose missing entries are <NA>
     again = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(X, frame)
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
-    with pytest.raises(TypeError, match="y must have rows of one length"):
-        MetricLearner().fit(X[:2], [[0, 1], [1]])
+    for learner in (MetricLearner(), KernelLearner(), MetricLearner(strategy="softmax")):
+        with pytest.raises(TypeError, match="y must have rows of one length.*MultiLabelBinarizer"):
+            learner.fit(X[:2], [[0, 1], [1]])
+        for several in ([{"a"}, {"a", "b"}], np.array([["a"], ["a", "b"]], dtype=object), [{"a": 1}, {"b": 1}]):
+            with pytest.raises(TypeError, match="y must hold one label per row; got .* in row 0.*MultiLabelBinarizer"):
+                learner.fit(X[:2], several)
     Y[7, 0] = np.nan
     with pytest.raises(ValueError, match="y must not mix NaN with labels in a row of a set of labels; see row 7"):
         MetricLearner().fit(X, Y)

@@ -215,6 +215,23 @@ def test_every_relation_that_vanishes_and_may_not_is_refused_by_name(divergence)
             nearest_metric(X, Constraints.sq_distance(0, 3, 1.0, "<=") + row, divergence=divergence)
 
 
+@pytest.mark.parametrize("divergence", ["frobenius", "vonneumann"])
+def test_dual_weights_of_rows_that_a_must_link_meets_have_their_signs(divergence, rng):
+    """A distance of 0 that is also asked to be at least 0 had the weight that it had with the bound and sense of the smaller problem."""
+    X = rng.normal(size=(7, 5))
+    merged = X[[0, 0, 2, 2, 4, 5, 6]]
+    i, j = np.triu_indices(7, 1)
+    apart = ((merged[i] - merged[j]) ** 2).sum(axis=1)
+    some = np.flatnonzero(apart)[[1, 4, 9, 12]]
+    rows = Constraints.sq_distance([0, 2], [1, 3], 0.0, "<=") + Constraints.sq_distance([0, 2], [1, 3], 0.0, ">=")
+    rows += Constraints.sq_distance(i[some], j[some], apart[some] * [0.6, 1.2, 0.8, 1.4], "==")
+    weight = np.array([np.inf, np.inf, 1.0, np.inf, 1.0, np.inf, 1.0, 1.0])
+    result = nearest_metric(X, rows, divergence=divergence, slack_weight=weight, solver="interior_point")
+    assert result.dual_bound > -np.inf
+    assert (rows.sense * result.dual >= 0).all()
+    assert verify(result).holds
+
+
 # ---------------------------------------------------------------- data that is mapped to coordinates of very different scales
 def graded(seed):
     """A factor whose rows have lengths from 1e-4 to 1e4, and a hard comparison of a long point with two others, which are short."""

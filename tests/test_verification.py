@@ -136,6 +136,36 @@ def test_rows_that_copies_make_0_hold():
     assert verify(result).holds
 
 
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
+def test_weights_that_cancel_do_not_excuse_a_bound(rng, divergence, size):
+    """Weights of a constraint and its opposite prove what their sums prove; their rounding allowed a bound of 1.5 times the objective."""
+    G = rng.normal(size=(7, 3))
+    R = G @ (0.8 * np.eye(3) + 0.2 * rng.normal(size=(3, 3)))
+    i, j = np.array([0, 1, 2]), np.array([3, 4, 5])
+    bound = ((R[i] - R[j]) ** 2).sum(axis=1)
+    rows = Constraints.sq_distance(i, j, bound, "<=") + Constraints.sq_distance(i, j, bound, ">=")
+    arguments = {"prior": G @ G.T, "constraints": rows, "divergence": divergence}
+    result = solved(arguments)
+    assert result.status is Status.OPTIMAL
+    for share in (0.7, 1.0):  # of the weights, which prove less or as much
+        dual = share * result.dual + size * np.repeat([1.0, -1.0], 3)
+        false = replace(result, dual=dual, dual_bound=1.5 * result.objective, gap=0.0, status=Status.FEASIBLE)
+        found = verify(false, **arguments)
+        assert any("as dual_bound" in text for text in found.problems)
+
+
+def test_weights_that_cancel_do_not_excuse_a_bound_of_a_semidefinite_program():
+    """The minimum of the trace with a trace of 1 is 1, whatever the weights."""
+    rows = Constraints.trace(1.0) + Constraints.linear([np.eye(3), -np.eye(3)], [1.0, -1.0], "<=")
+    arguments = {"C": np.eye(3), "constraints": rows}
+    result = bregmat.semidefinite_program(**arguments)
+    assert result.status is Status.OPTIMAL
+    dual = result.dual + np.array([0.0, 1e16, 1e16])
+    false = replace(result, dual=dual, dual_bound=1.5, gap=0.0, status=Status.FEASIBLE)
+    assert any("as dual_bound" in text for text in verify(false, **arguments).problems)
+
+
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
 def test_sparse_factors_hold(divergence):
     arguments = {"prior": Factor(sp.csr_array(np.diag([1.0, 1e-4, 1e-5]))), "divergence": divergence}

@@ -85,8 +85,7 @@ def nearest_kernel(
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops the run. With sharded constraints it may be a
-        :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
+        Called once per iteration with a Record; returning True stops the run.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
@@ -177,8 +176,8 @@ def nearest_metric(
     block_size : int, optional
         Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
         Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints must be all
-        soft or all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints are soft.
+        Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
     -------
@@ -262,15 +261,15 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
             start = np.zeros(c)
             start[:n_warm] = warm_start.dual * (problem.scale / problem.objective_scale)
         units = None if problem.objective_scale == 1.0 else problem.record_in_units
-        log = RunLog(options.callback, options.max_seconds, units)
+        log = RunLog(options.callback, options.max_seconds, units, clock=clock)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if reduced.elimination is None or outcome.conflict is None:
             break
         reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     if reduced.elimination is not None:
-        found = reduced.certificate(outcome.certificate, tol)
-        outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
+        certificate = reduced.certificate(outcome.certificate, tol)
+        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return problem.result(
         MatrixResult,

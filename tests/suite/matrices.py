@@ -289,7 +289,7 @@ def planted_in(problem, factor):
     """The problem with another matrix in the place of the result's, given by a factor as a result gives its own."""
     other = copy(problem)
     other.__dict__.pop("F", None)
-    other.given, other.B = factor.astype(problem.real), None
+    other.claimed, other.B = factor.astype(problem.real), None
     return other
 
 
@@ -300,7 +300,7 @@ def objective_at(problem, factor):
     """
     other = planted_in(problem, factor)
     if problem.divergence.keeps_range:  # rounding of a dense prior turns its range, by more than short rows are worth
-        other.given = problem.P @ other.F
+        other.claimed = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
     if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
         return np.inf

@@ -507,7 +507,8 @@ def is_missing(value: Any) -> bool:
 def nearest_hint(name: str, *, definite: bool = False) -> str:
     """The end of a message that a matrix is indefinite: the call that gives the nearest matrix that is not."""
     low = ", min_eig=1e-6" if definite else ""
-    return f" If its diagonal is positive, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
+    sign = "positive" if definite else "not negative"
+    return f" If its diagonal is {sign}, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
 
 
 def rows_text(rows: np.ndarray, noun: str = "row", max_rows: int = 5) -> str:

@@ -258,7 +258,7 @@ def conjugate_gradients(
     b: np.ndarray,
     *,
     goal: float,
-    most: int,
+    max_iter: int,
     precondition: Callable[[np.ndarray], np.ndarray] | None = None,
     is_euclidean: bool = False,
     blocked: Blocked | None = None,
@@ -273,7 +273,7 @@ def conjugate_gradients(
         Of any shape; matrices count as the vectors of their entries.
     goal : float
         Stops when the norm of the residual is at most this (absolute).
-    most : int
+    max_iter : int
         Limit on steps; a :func:`bregmat.base.threads.time_limit` ends them, too.
     precondition : callable, optional
         ``M^-1 v`` for a positive definite M that approximates H; a new array.
@@ -291,7 +291,7 @@ def conjugate_gradients(
     d, rho = z.copy(), float(np.vdot(r, z))
     norm = _norm(r, rho, is_euclidean)
     steps = 0
-    while norm > goal and steps < most and rho > 0 and seconds_left() > 0:
+    while norm > goal and steps < max_iter and rho > 0 and seconds_left() > 0:
         H = product(d)
         curvature = float(np.vdot(d, H))
         if not curvature > 0 or (blocked is not None and blocked(steps, x, d, curvature, rho)):
@@ -321,7 +321,7 @@ def armijo(
     *,
     rounding: float,
     first: float = 1.0,
-    most: int = 40,
+    max_trials: int = 40,
     outside: float = 0.5,
     is_parabolic: bool = False,
 ) -> tuple[Point, float] | None:
@@ -339,7 +339,7 @@ def armijo(
         Rounding error of the cost.
     first : float
         First step length.
-    most : int
+    max_trials : int
         Limit on trials.
     outside : float
         Factor on the step length after a trial that is outside the domain or has no finite cost.
@@ -348,7 +348,7 @@ def armijo(
         half of the last length.
     """
     alpha = first
-    for _ in range(most):
+    for _ in range(max_trials):
         candidate = trial(alpha)
         if candidate is not None and candidate[1] <= cost + 1e-4 * alpha * slope + rounding:
             return candidate[0], alpha

@@ -1,4 +1,4 @@
-"""Public calls: BLAS on one thread, Ctrl-C, time limits, loops in parts that threads share, cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, memory maps, time limits, loops in parts that threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
@@ -18,11 +18,11 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from types import FunctionType
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -166,22 +166,23 @@ def is_interrupted() -> bool:
 def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
     """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
 
-    With ``unrecorded``, the attribute ``call`` of the result holds all arguments by name, except those of these names.
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. With ``unrecorded``, the attribute ``call`` of
+    the result holds all arguments by name, except those of these names.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)
     def public(*arguments: P.args, **named: P.kwargs) -> R:
-        with call_under_way() as (call, is_outermost):
+        with call_under_way() as (call, is_outermost), unchanged_files([*arguments, *named.values()]):
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
             warn_of_interrupt(
                 f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
             )
         if unrecorded is not None:
-            given = dict(zip(names, arguments, strict=False)) | named
-            result.call = {name: value for name, value in given.items() if name not in unrecorded}
+            by_name = dict(zip(names, arguments, strict=False)) | named
+            result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
         return result
 
     return public
@@ -259,6 +260,35 @@ def held_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous)
         if len(held) == 1:
             previous(signal.SIGINT, held[0])
+
+
+# ---------------------------------------------------------------------- files of memory maps
+@contextmanager
+def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
+    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
+    before = _mapped_files(arguments)
+    yield
+    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
+    if changed:
+        name = min(changed)[0]
+        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
+
+
+def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
+    """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
+    import numpy as np  # not above: help pages of the command line import this module, and do without NumPy
+
+    files = {}
+    for argument in arguments:
+        is_object = is_dataclass(argument) and hasattr(argument, "__dict__") and not isinstance(argument, type)
+        for value in vars(argument).values() if is_object else (argument,):
+            while isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+                value = value.base
+            if isinstance(value, np.memmap) and value.filename is not None:
+                with suppress(OSError):
+                    stat = os.stat(value.filename)
+                    files[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return files
 
 
 # ---------------------------------------------------------------------- time limits

@@ -69,7 +69,7 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
     for row in rows:
         i, j = (int(k) for k in constraints.index[row, :2])
         row_of.setdefault(i, {})[j] = row_of.setdefault(j, {})[i] = int(row)
-    found = []
+    weights = []
     for clique in _cliques(row_of):
         k, l = np.triu_indices(len(clique), 1)
         own = np.array([row_of[clique[a]][clique[b]] for a, b in zip(k, l, strict=True)])
@@ -80,8 +80,8 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
         flat = np.abs(values) <= FLAT * values[-1]
         if flat.any() and values[0] >= -FLAT * values[-1]:
             outer = U[:, flat] @ U[:, flat].T
-            found.append((own, -outer[k, l]))
-    return found
+            weights.append((own, -outer[k, l]))
+    return weights
 
 
 def exposed(
@@ -98,15 +98,15 @@ def exposed(
 
 def _cliques(neighbours: dict[int, dict[int, int]]) -> list[list[int]]:
     """One maximal clique of at least three points from every point, found greedily; none is inside another."""
-    found: list[set[int]] = []
+    cliques: list[set[int]] = []
     for start in sorted(neighbours, key=lambda k: -len(neighbours[k])):
         clique = [start]
         for other in sorted(neighbours[start], key=lambda k: -len(neighbours[k].keys() & neighbours[start].keys())):
             if all(other in neighbours[k] for k in clique):
                 clique.append(other)
-        if len(clique) > 2 and not any(known.issuperset(clique) for known in found):
-            found.append(set(clique))
-    return [sorted(clique) for clique in found]
+        if len(clique) > 2 and not any(known.issuperset(clique) for known in cliques):
+            cliques.append(set(clique))
+    return [sorted(clique) for clique in cliques]
 
 
 # ---------------------------------------------------------------------- the problem that is solved
@@ -138,16 +138,16 @@ class ReducedProblem:
         """The same, with nothing eliminated."""
         return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
-    def certificate(self, found: MatrixCertificate, tol: float) -> MatrixCertificate:
+    def certificate(self, inner: MatrixCertificate, tol: float) -> MatrixCertificate:
         """The certificate for all rows, from one of the problem that was solved."""
-        certificate = self._with_eliminated_rows(found)
+        certificate = self._with_eliminated_rows(inner)
         if certificate.status(tol) is not Status.FEASIBLE:
             return certificate
         # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
-        exact = self.problem.certify(found, allowed=ROUNDED)
+        exact = self.problem.certify(inner, allowed=ROUNDED)
         return certificate.joined(self._with_eliminated_rows(exact))
 
-    def _with_eliminated_rows(self, found: MatrixCertificate) -> MatrixCertificate:
+    def _with_eliminated_rows(self, inner: MatrixCertificate) -> MatrixCertificate:
         """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
 
         The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
@@ -155,11 +155,13 @@ class ReducedProblem:
         """
         assert self.elimination is not None
         whole, weights = self.whole, self.elimination.weights
-        size = max(1.0, float(np.abs(whole.operator.adjoint(found.dual)).max()))
+        own = inner.dual.copy()
+        own[self.elimination.met] = 0.0  # rows that are met have another bound and sense in the smaller problem
+        size = max(1.0, float(np.abs(whole.operator.adjoint(own)).max()))
         tried = []
         for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
-            bound, dual = dual_bound(whole, found.dual + factor * size * weights)
-            tried.append(found.with_dual(dual, min(bound, found.dual_bound)))
+            bound, dual = dual_bound(whole, own + factor * size * weights)
+            tried.append(inner.with_dual(dual, min(bound, inner.dual_bound)))
         return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
 
 
@@ -178,14 +180,14 @@ def reduced_problem(
         In row numbers of the points.
     faces : HardFaces
     """
-    linked, found = faces.linked, list(exposed(whole.operator, faces.cliques))
+    linked, exposing = faces.linked, list(exposed(whole.operator, faces.cliques))
     # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
     holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
     if len(linked):
         whole = replace(whole, linked=linked)
     elimination = None
-    if len(linked) or found:
-        elimination = eliminate(place, whole.operator, linked, whole.divergence, holds, found)
+    if len(linked) or exposing:
+        elimination = eliminate(place, whole.operator, linked, whole.divergence, holds, exposing)
     if elimination is None:
         return ReducedProblem(whole, whole, place, place)
     return ReducedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)

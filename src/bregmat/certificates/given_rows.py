@@ -16,7 +16,7 @@ from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
 
 MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
-UNCERTAIN = 1e-9  # largest relative rounding of the value of an inner product
+PRODUCT_ROUNDING = 1e-9  # largest relative rounding of the value of an inner product
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
 EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 SIGNS = {"-": -1, "+": 1}
@@ -49,12 +49,12 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
         if place.dropped is not None:
             for part in _parts(np.flatnonzero(constraints.relation == code), place):
                 value, size, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
-                _refuse(constraints, part, is_lost & (size > UNCERTAIN * bound[part]), value)
+                _refuse(constraints, part, is_lost & (size > PRODUCT_ROUNDING * bound[part]), value)
         if "." in "".join(relation.form):  # an inner product
             for part in _parts(_unbalanced(place, constraints, code), place):
                 value, size, squares = _given_values(place, root, relation, constraints.index[part])
                 unit = np.where(bound[part] > 0, bound[part], size)
-                _refuse(constraints, part, (EPS * squares > UNCERTAIN * unit) & (size > 0), value)
+                _refuse(constraints, part, (EPS * squares > PRODUCT_ROUNDING * unit) & (size > 0), value)
 
 
 def _refuse(constraints: Constraints, rows: np.ndarray, is_lost: np.ndarray, value: np.ndarray) -> None:
@@ -94,7 +94,7 @@ def _outside(
     for key, coef in relation.form.items():
         a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
         first, second = (a, b) if key[1:2] == "." else (a + SIGNS[key[1]] * b if key[1:2] else a,) * 2
-        leaves = [sq_norms(v @ dropped) > UNCERTAIN * sq_norms(v) for v in (first, second)]
+        leaves = [sq_norms(v @ dropped) > PRODUCT_ROUNDING * sq_norms(v) for v in (first, second)]
         is_lost |= leaves[0] & leaves[1]
         value += coef * (first * second).sum(axis=1)
         size += abs(coef) * np.sqrt(sq_norms(first) * sq_norms(second))

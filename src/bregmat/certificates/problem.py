@@ -19,7 +19,7 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace
 from bregmat.base.checks import as_column, rows_text
-from bregmat.base.linalg import add_diagonal, eigvalsh
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS, FEASIBLE, VANISHING
 from bregmat.certificates.given_rows import MAX_SIZE, check_given_rows, check_reachable
@@ -149,8 +149,8 @@ class NearestMatrix(Problem):
         for seed in range(2):  # <kappa I, M> = kappa tr M for every M, here for two random ones
             X = np.random.default_rng(seed).normal(size=(self.r, self.r))
             same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
-        found = np.flatnonzero(same)
-        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+        trace_rows = np.flatnonzero(same)
+        return (int(rows[trace_rows[0]]), float(kappa[trace_rows[0]])) if len(trace_rows) else None
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
@@ -297,25 +297,42 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
         return -np.inf, mu
     t = eigvalsh(T)
     norms = rows.norms()
-    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
-    if problem.errors is not None:
-        terms += float(np.abs(mu[on]) @ problem.errors.of_matrices(norms, on))
-    error = terms + problem.rounding_share * float(np.linalg.norm(t))
+    known = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms) + problem.rounding_share * float(np.linalg.norm(t))
+    of_points = 0.0 if problem.errors is None else float(np.abs(mu[on]) @ problem.errors.of_matrices(norms, on))
+    error = known + of_points
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
         if theta == 0.0:
             return -np.inf, mu
         mu, A = theta * mu, theta * A
-        t = eigvalsh(add_diagonal(-A, t0))
+        T = add_diagonal(-A, t0)
+        t = eigvalsh(T)
         if not D.in_domain(t + error):
             return -np.inf, mu
     # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
-    rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
+    size = float(np.linalg.norm(D.inverse_link(t + error)))
+    rounding = error * size
+    if problem.errors is not None and problem.errors.mapped is not None and of_points > known:
+        rounding = min(rounding, known * size + _rounding_of_points(problem, rows, on, mu[on], T, error))
     gain, size = D.dual_gain(t0, A, t)
     conjugate, conjugate_size = L.conjugate_sum(mu)
     rounding += MODEST * EPS * float(abs(problem.offset) + size + conjugate_size)
     bound = problem.offset + gain - float(conjugate) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
+
+
+def _rounding_of_points(
+    problem: NearestMatrix, rows: Operator, on: np.ndarray, mu: np.ndarray, T: np.ndarray, error: float
+) -> float:
+    """Change of ``<A*(mu), M>`` at ``M = F F' = psi(T)`` by the rounding e_t of mapped points: ``2 sum |mu_i coef_t| |F'v_t| |F'e_t|``."""
+    errors = problem.errors
+    assert errors is not None and errors.mapped is not None
+    t, U = eigh(T)
+    x = problem.divergence.inverse_link(t + error)
+    pulled = np.sqrt(np.abs(rows.absolute().congruence(U).values_diagonal(x)))
+    moved = 2.0 * EPS * errors.mapped(on, np.abs(U * np.sqrt(x)))
+    constant = float(np.linalg.norm(x)) * errors.constant[on]
+    return 2.0 * float(np.abs(mu) @ (2.0 * pulled * moved + moved * moved + constant))
 
 
 def _share_in_domain(problem: NearestMatrix, A: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from bregmat.operators.linear_maps import Operator, weighted_by
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix
 
-EXACT = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
+RESTORED_TOL = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
@@ -113,7 +113,7 @@ def _restored(
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
         if worst <= goal:
             break
-        margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
+        margin = (RESTORED_TOL * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))
         if k == 0:  # a redundant row holds if the tighter row with the same matrix holds
             on[problem.parallel_rows.idle] = False
@@ -161,9 +161,11 @@ def _by_newton(problem: NearestMatrix, iterate: Iterate, rows: np.ndarray, want:
     def product(v: np.ndarray) -> np.ndarray:
         return X.values(weighted_by(Psi, X.adjoint(v)))
 
-    goal = EXACT * float(np.sqrt(want @ (want / D)))
-    most = int(min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS))
-    end = conjugate_gradients(product, want, goal=goal, most=most, precondition=lambda r: r / D)
+    goal = RESTORED_TOL * float(np.sqrt(want @ (want / D)))
+    max_products = int(
+        min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS)
+    )
+    end = conjugate_gradients(product, want, goal=goal, max_iter=max_products, precondition=lambda r: r / D)
     if not end.norm <= goal:
         return None
     A = X.adjoint(end.x)

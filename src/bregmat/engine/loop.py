@@ -6,7 +6,6 @@ It also defines what a solver and its state must have, and makes results of runs
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
@@ -24,31 +23,6 @@ BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not co
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
-
-
-class Checkpoint(ABC):
-    """A callback that keeps intermediate results of runs over sharded rows (:class:`bregmat.io.ModelCheckpoint`).
-
-    Attributes
-    ----------
-    every : int
-        Number of steps from one result to the next.
-    callback : callable or None
-        Called with each :class:`Record`; True asks to stop.
-    """
-
-    every: int
-    callback: CallBack | None
-
-    @abstractmethod
-    def keep(self, result: Any) -> None:
-        """Keep an intermediate result in place of the one before."""
-
-    def __call__(self, record: Record) -> Any:
-        """Raise, because other runs have no intermediate results."""
-        raise ValueError(
-            "a checkpoint is for nearest_metric and nearest_kernel over sharded constraints: give them block_size or an executor."
-        )
 
 
 class NoStart(ArithmeticError):
@@ -146,7 +120,10 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
+    """
     return warns_if_interrupted(function, STEERING)
 
 
@@ -164,14 +141,11 @@ class RunLog:
         Limit on wall time from here on.
     units : callable, optional
         Converts a record into the user's units.
-    watch : callable, optional
-        Called with the number of each step and the solver's state, to write checkpoints.
     """
 
     callback: CallBack | None = None
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
-    watch: Callable[[int, Any], None] | None = None
     clock: float = field(default_factory=time.perf_counter)
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
@@ -263,9 +237,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
-    most = np.inf if log.max_seconds is None else log.max_seconds
+    max_seconds = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with np.errstate(all="ignore"), time_limit(most - log.seconds()):
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -291,7 +265,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        with time_limit(max(most - log.seconds(), CLOSING * most)):
+        with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
@@ -347,8 +321,6 @@ class _Run:
         )
         is_spent = iteration >= self.limit or is_slow
         last = state.ended is not None or is_spent
-        if log.watch is not None:
-            log.watch(log.before + iteration, state)
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
         if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:

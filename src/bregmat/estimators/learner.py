@@ -149,19 +149,19 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
         if not isinstance(fixed.get("prior", ""), str):
             fixed["prior"] = "given"
         best = replace(task.candidate, **(self._usual | fixed))
-        is_given, is_repeated = task.labels is None or task.given is not None, best.strategy == "neighbors"
-        found = None
+        is_given, is_repeated = task.labels is None or task.constraints is not None, best.strategy == "neighbors"
+        selection = None
         if is_given:
             best = replace(best, passes=MORE_PASSES if is_repeated else 1)
         elif len(fixed) < len(asked) or (is_repeated and len(task.labels.labelled) > FEW_ROWS):
-            found = select(self, task, matching(self._candidates(task), **fixed), groups)
-            best = found.candidates[found.best]
+            selection = select(self, task, matching(self._candidates(task), **fixed), groups)
+            best = selection.candidates[selection.best]
         cells: dict[str, Any] = {"candidate": str(best)} | NOT_COMPARED
         self._fit_selection: dict[str, list[Any]] = {name: [value] for name, value in cells.items()}
-        if found is not None:
-            self._fit_selection = found.table()
+        if selection is not None:
+            self._fit_selection = selection.table()
             if best.strategy is None and self.strategy == "auto":
-                warn_caller(found.nothing_gained)
+                warn_caller(selection.nothing_gained)
         self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
         return best
@@ -270,14 +270,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             names = row_names(X, constraints, sample_id) if is_given else None
             space = None if isinstance(X, np.ndarray) else working_space(X)
             y = to_numpy("y", y)
-            X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
+            X, located, self.n_dropped_constraints_ = self._checked_points(X), None, 0
             if is_given:
-                given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
+                located, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             groups = None if groups is None else point_groups(groups, X.shape[0])
             if y is None and constraints is None:
                 raise nothing_given(self)
-            if given is None and constraints is not None and (y is None or self.n_constraints == 0):
+            if located is None and constraints is not None and (y is None or self.n_constraints == 0):
                 raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
@@ -289,14 +289,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 y = None if y is None else _safe_indexing(y, here)
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
                 groups = None if groups is None else groups[here]
-                given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
+                located, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
             labels = None
             if y is not None and self.n_constraints != 0:
                 how = {"unlabeled": self.unlabeled, "target_type": self.target_type}
                 labels = label_groups(y, X.shape[0], self.strategy, **how)
-            if given is not None and weight is not None:
-                given = weighted(given, weight)
-            task = Task(self, X, given, labels, previous, weight, space, names)
+            if located is not None and weight is not None:
+                located = weighted(located, weight)
+            task = Task(self, X, located, labels, previous, weight, space, names)
             task = replace(task, candidate=self._choose(task, groups))
             problem = self._problem(task)
             self._keep_all(problem, task, *self._learn(problem, task))

@@ -35,7 +35,7 @@ def scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
         S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
         return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
     mean, size = X.mean(axis=0), np.einsum("ij,ij->j", X, X)
-    parts = (X[part] - mean for part in blocks(*X.shape, BLOCK))
+    parts = (X[part] - mean for part in blocks(len(X), X.shape[1], BLOCK))
     return sum(centred.T @ centred for centred in parts), size
 
 

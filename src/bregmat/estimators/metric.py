@@ -377,25 +377,25 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _candidates(self, task: Task) -> list[Candidate]:
-        found = list(CANDIDATES)
+        candidates = list(CANDIDATES)
         is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
         is_free = isinstance(self.prior, str) and self.prior == "auto"
         if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
-            found = [one for one in found if one.prior != "within"]
+            candidates = [one for one in candidates if one.prior != "within"]
         metric = task.candidate.metric
-        found = [replace(one, metric=metric) for one in found]
+        candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
-            found += COSINES
+            candidates += COSINES
         if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
-            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+            candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
-            return found
+            return candidates
         left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
-        return [one for one in found if one.strategy not in left_out]
+        return [one for one in candidates if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
-        if task.given is not None:
+        if task.constraints is not None:
             raise ValueError(
                 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
             )
@@ -429,7 +429,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             self._check_softmax(task)
         metric = self.metric
         if metric == "auto":  # the cosine if there are labels and all rows have one length
-            is_plain = isinstance(task.labels, LabelGroups) and task.given is None
+            is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
             metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
         best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
         if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":

@@ -60,8 +60,8 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
     """
     fixed = {name: value for name, value in asked.items() if not (isinstance(value, str) and value == "auto")}
     replaced = {name: value for name, value in fixed.items() if name != "strategy"}
-    found = [replace(one, **replaced) for one in candidates if one.strategy == fixed.get("strategy", one.strategy)]
-    return list(dict.fromkeys(found)) or [Candidate(**fixed)]
+    matches = [replace(one, **replaced) for one in candidates if one.strategy == fixed.get("strategy", one.strategy)]
+    return list(dict.fromkeys(matches)) or [Candidate(**fixed)]
 
 
 # ---------------------------------------------------------------------- rows and folds
@@ -97,8 +97,8 @@ def held_out(labels: LabelGroups, groups: np.ndarray | None) -> list[Fold]:
     if groups is None and is_class and np.median(sizes) < SMALL_CLASS:
         groups = codes
     n_units = len(codes) if groups is None else len(np.unique(groups))
-    most = sizes.max() if groups is None and is_class else n_units  # a class is spread over the folds
-    n_folds = min(FOLDS_OF_FEW if len(codes) <= FEW_ROWS else N_FOLDS, int(most))
+    max_folds = sizes.max() if groups is None and is_class else n_units  # a class is spread over the folds
+    n_folds = min(FOLDS_OF_FEW if len(codes) <= FEW_ROWS else N_FOLDS, int(max_folds))
     if n_folds < 2:
         return []
     how: dict[str, Any] = {"shuffle": True, "random_state": 0}
@@ -147,13 +147,15 @@ def judged(labels: LabelGroups, fold: Fold, mapped: Callable[[np.ndarray], np.nd
         assert labels.values is not None
         voted, true = labels.values[near].mean(axis=1) > 0.5, labels.values[queries]
         return np.asarray((voted & true).sum(axis=1) / np.maximum(1, (voted | true).sum(axis=1)))
-    found, true = labels.codes[near], labels.codes[queries]
+    predicted, true = labels.codes[near], labels.codes[queries]
     if fold.is_new:
-        return np.asarray(found[:, 0] == true, dtype=float)
-    four = found[:, :4]
+        return np.asarray(predicted[:, 0] == true, dtype=float)
+    four = predicted[:, :4]
     votes = (four[:, :, None] == four[:, None, :]).sum(axis=2)
     voted = four[np.arange(len(four)), votes.argmax(axis=1)]  # of a tie, the class of the nearer row
-    return np.asarray((found[:, 0] == true) * 1.0 + (voted == true) + (found == true[:, None]).mean(axis=1)) / 3.0
+    return (
+        np.asarray((predicted[:, 0] == true) * 1.0 + (voted == true) + (predicted == true[:, None]).mean(axis=1)) / 3.0
+    )
 
 
 # ---------------------------------------------------------------------- the race
@@ -242,7 +244,7 @@ class Selection:
         n_folds = max(map(len, self.scores))
         if n_folds == 0:
             return next((k for k, one in enumerate(self.candidates) if one.strategy is not None), 0)
-        whole = [one for one, found in enumerate(self.scores) if len(found) == n_folds]
+        whole = [one for one, scores in enumerate(self.scores) if len(scores) == n_folds]
         ahead = self.ahead(whole, n_folds)
         return next(one for one in whole if self.is_near(one, ahead, self.tie, n_folds))
 
@@ -265,26 +267,26 @@ class Selection:
     def table(self) -> dict[str, list[Any]]:
         """Columns: candidate, mean score, standard error over the queries, number of folds, seconds, chosen."""
         means, errors = [], []
-        for found in self.scores:
-            values = np.concatenate(found) if found else np.full(1, np.nan)
+        for scores in self.scores:
+            values = np.concatenate(scores) if scores else np.full(1, np.nan)
             means.append(float(values.mean()))
             errors.append(float(values.std() / np.sqrt(len(values))))
         return {
             "candidate": [str(one) for one in self.candidates],
             "score": means,
             "standard_error": errors,
-            "n_folds": [len(found) for found in self.scores],
+            "n_folds": [len(scores) for scores in self.scores],
             "seconds": list(self.seconds),
             "chosen": [k == self.best for k in range(len(self.candidates))],
         }
 
 
-def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) -> None:
+def race(selection: Selection, trials: Trials, folds: list[Fold], alive: list[int]) -> None:
     """Try candidates fold by fold; those that are two standard errors behind the best are dropped after each fold.
 
     Parameters
     ----------
-    found : Selection
+    selection : Selection
         Its scores and seconds are extended.
     trials : Trials
     folds : list of Fold
@@ -293,20 +295,20 @@ def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) 
     """
     labels = trials.sample.labels
     for k, fold in enumerate(folds):
-        for one in [one for one in alive if len(found.scores[one]) == k]:
+        for one in [one for one in alive if len(selection.scores[one]) == k]:
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # identical points, or points that are alone in this part
                 try:
-                    found.scores[one].append(judged(labels, fold, trials(found.candidates[one], fold.train)))
+                    selection.scores[one].append(judged(labels, fold, trials(selection.candidates[one], fold.train)))
                 except (ValueError, SolverError):  # this part has nothing to learn from
                     alive.remove(one)
-                    found.scores[one].clear()
-            found.seconds[one] += time.perf_counter() - start
+                    selection.scores[one].clear()
+            selection.seconds[one] += time.perf_counter() - start
         if not alive:
             return
-        ahead = found.ahead(alive, k + 1)
-        alive = [one for one in alive if found.is_near(one, ahead, BEHIND, k + 1)]
+        ahead = selection.ahead(alive, k + 1)
+        alive = [one for one in alive if selection.is_near(one, ahead, BEHIND, k + 1)]
 
 
 def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndarray | None = None) -> Selection:
@@ -326,8 +328,10 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0), MOST_COMPARED)
-    most = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
-    quick = type(learner)(**learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(most, MOST_CONSTRAINTS)})
+    max_constraints = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
+    quick = type(learner)(
+        **learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(max_constraints, MOST_CONSTRAINTS)}
+    )
     is_pairwise = get_tags(learner).input_tags.pairwise
     X = task.X[np.ix_(rows, rows)] if is_pairwise else task.X[rows]
     if not is_pairwise:
@@ -341,14 +345,14 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
         return Selection(candidates)
     sample = replace(task, learner=quick, X=X, labels=labels, previous=None, weight=None, space=None, names=None)
     tie = TIE_OF_NUMBERS if labels.target_type == "number" else TIE
-    found, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
-    race(found, trials, folds, list(range(len(candidates))))
+    selection, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
+    race(selection, trials, folds, list(range(len(candidates))))
     learned = [k for k, one in enumerate(candidates) if one.strategy is not None]
-    if learned and not any(found.scores[k] for k in learned):
+    if learned and not any(selection.scores[k] for k in learned):
         return Selection(candidates)  # the fit to all rows learns, or says why it cannot
-    best = found.candidates[found.best]
+    best = selection.candidates[selection.best]
     if best.strategy == "neighbors" and may_repeat:
-        race(found, trials, folds, [found.best, found.add(replace(best, passes=MORE_PASSES))])
+        race(selection, trials, folds, [selection.best, selection.add(replace(best, passes=MORE_PASSES))])
     if learner.verbose:
-        found.tell(labels.target_type, len(rows))
-    return found
+        selection.tell(labels.target_type, len(rows))
+    return selection

@@ -80,5 +80,5 @@ def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
 def _median_sq_distance(Z: np.ndarray) -> float:
     """The median of squared distances between rows (n, r) drawn at random, without those that are 0; 1 if all are 0."""
     i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
-    found = sq_norms(Z[i] - Z[j])
-    return float(np.median(found[found > 0])) if (found > 0).any() else 1.0
+    squares = sq_norms(Z[i] - Z[j])
+    return float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0

@@ -118,7 +118,7 @@ class Task:
     ----------
     learner : ConstraintLearner
     X : ndarray, scipy.sparse or PointsInBlocks, shape (n, d)
-    given : Constraints or None
+    constraints : Constraints or None
         Constraints of the caller in row numbers of X, with the weights of their points.
     labels : LabelGroups, BlockLabels or None
         Labels; None if there are none or if they are ignored.
@@ -136,7 +136,7 @@ class Task:
 
     learner: Any
     X: Any
-    given: Constraints | None
+    constraints: Constraints | None
     labels: Any
     previous: MatrixResult | None = None
     weight: np.ndarray | None = None
@@ -186,7 +186,7 @@ class Task:
 
     def _learn_once(self, problem: TrainingProblem, settings: dict[str, Any]) -> tuple[MatrixResult, Constraints]:
         """The result without comparisons of neighbours: the given rows, random pairs, or the prior."""
-        rows, start = self.given, self.previous
+        rows, start = self.constraints, self.previous
         if self.labels is None and rows is None:
             n_dropped = self.learner.n_dropped_constraints_
             why = "n_constraints=0 ignores y, and constraints is None."
@@ -196,7 +196,7 @@ class Task:
         if self.labels is not None:
             try:
                 if self.candidate.strategy is None:  # one constraint that the prior satisfies
-                    sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+                    sq_distance = float(problem.space(None, np.array([0, 1])).sq_distances(np.array([0]))[0, 1])
                     drawn = Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<=")
                     start = settings["loss"] = None
                 else:
@@ -219,9 +219,9 @@ class Task:
 
     def without_labels(self, nothing: NothingToCompare) -> Constraints:
         """The given rows, or one that every metric meets, if no constraint can be drawn from the labels."""
-        kept = "Only the constraints given are learned from." if self.given is not None else "The prior is kept."
+        kept = "Only the constraints given are learned from." if self.constraints is not None else "The prior is kept."
         warn_caller(f"{nothing} {kept}")
-        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.given is None else self.given
+        return Constraints.sq_distance(*nothing.pair, 1.0, "<=") if self.constraints is None else self.constraints
 
 
 # ---------------------------------------------------------------------- passes over neighbours
@@ -271,7 +271,9 @@ class Passes:
     def sample(self, problem: Any) -> tuple[Any, Any, np.ndarray] | None:
         """A sample of the points: its problem, its labels and its row numbers; None if all points are needed."""
         task = self.task
-        if not (task.X.shape[0] > MANY_POINTS and task.given is None and task.weight is None and task.previous is None):
+        if not (
+            task.X.shape[0] > MANY_POINTS and task.constraints is None and task.weight is None and task.previous is None
+        ):
             return None
         rows = np.sort(generator(self.seed).choice(task.X.shape[0], SAMPLED_POINTS, replace=False))
         sampled = problem.sampled(rows)
@@ -313,27 +315,27 @@ class Passes:
                     self.typical = float(np.median(np.abs(rows.bound[rows.sense > 0])))
                 if task.weight is not None:
                     rows = weighted(rows, task.weight, is_drawn=True)
-                if task.given is not None:
-                    rows = rows + task.given
-            found = self._solved(problem, rows, before, sample)
-            if found is None:
+                if task.constraints is not None:
+                    rows = rows + task.constraints
+            solved = self._solved(problem, rows, before, sample)
+            if solved is None:
                 return
-            self.last, result = found, found.result
+            self.last, result = solved, solved.result
             n_iter, seconds = self.history[-1].iteration if self.history else 0, self.seconds
             self.history += [
                 replace(row, iteration=n_iter + row.iteration, seconds=seconds + row.seconds, stage=self.stage)
                 for row in result.history
             ]
             self.seconds += result.seconds
-            if before is not None and np.array_equal(found.active[0], before.active[0]):
+            if before is not None and np.array_equal(solved.active[0], before.active[0]):
                 return
             if result.status is Status.INFEASIBLE or result.exit_reason is ExitReason.INTERRUPTED:
                 return
-            if left and [one for one in earlier[:-1] if found.repeats(one)]:
+            if left and [one for one in earlier[:-1] if solved.repeats(one)]:
                 if result.status is Status.OPTIMAL:
-                    self.last = replace(found, result=replace(result, exit_reason=ExitReason.CYCLE))
+                    self.last = replace(solved, result=replace(result, exit_reason=ExitReason.CYCLE))
                 return
-            earlier.append(found)
+            earlier.append(solved)
 
     def _searched(self, labels: Any, most: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
         """Row numbers of at most ``most`` points to compare, and of the rows among which their neighbours are searched, group by group."""

@@ -19,6 +19,9 @@ ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
 SINGLE_VALUES = 0.25  # fraction of the different whole numbers that occur once from which they are numbers
+SEVERAL = (
+    "Several labels of a row are columns of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+)
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -115,15 +118,15 @@ class LabelGroups:
         return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
 
 
-def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
+def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
+    """Row numbers of at max_rows ``max_rows`` labelled rows, drawn at random; whole classes if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
-    if n <= most:
+    if n <= max_rows:
         return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= max_rows:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, max_rows, replace=False))])
     order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), max_rows, side="right")))]
     first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
     return np.asarray(
         labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
@@ -147,7 +150,10 @@ def label_groups(
     """
     as_choice("target_type", target_type, TARGET_TYPES)
     y = to_numpy("y", y)
-    values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    try:
+        values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    except TypeError as error:
+        raise TypeError(f"{error} {SEVERAL}") from error
     if target_type == "auto":
         target_type = "class"
         if strategy not in NEED_CLASSES:
@@ -266,6 +272,11 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     codes = np.full(len(values), -1, dtype=np.int64)
     known = known[is_class]
     if known.dtype.kind == "O":
+        several = next((k for k, label in enumerate(known) if isinstance(label, set | list | dict | np.ndarray)), None)
+        if several is not None:
+            raise TypeError(
+                f"y must hold one label per row; got {known[several]!r} in row {rows[is_class][several]}. {SEVERAL}"
+            )
         seen: dict[Any, int] = {}
         codes[rows[is_class]] = [seen.setdefault(v, len(seen)) for v in known]
         return codes
@@ -302,11 +313,11 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"the labels must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
+            f"the labels y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
             'Use the strategy "random", or give constraints.'
         )
     if not has_target:
-        raise ValueError(f"the labels put no two points together: every {which} is alone in its class.")
+        raise ValueError(f"the labels y put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:

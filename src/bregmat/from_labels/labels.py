@@ -181,7 +181,7 @@ def _balanced_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, 
     different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (code(i) != code(j)) & apart(i, j))
     if k > 1 and not len(different[0]) and n_constraints > len(same[0]):
         raise ValueError(
-            "the labels give different classes to identical points, and no two points of different classes were found that "
+            "the labels y give different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
     return same, different

@@ -274,7 +274,7 @@ def neighbor_constraints(
     if not len(neighbors.points):
         is_apart = groups.relation[groups.codes[points[0]]] == APART
         raise NothingToCompare(
-            f"the labels give different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
+            f"the labels y give different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
             (int(points[0]), int(groups.ordered[is_apart[groups.codes[groups.ordered]]][0])),
         )
     if warn and len(neighbors.copies):
@@ -291,7 +291,7 @@ def neighbor_constraints(
     if len(void) == len(p):
         pair = int(targets[p[0], a[0]]), int(impostors[p[0], b[0]])
         raise NothingToCompare(
-            "the labels give different classes to copies of every point that others could be nearer to.", pair
+            "the labels y give different classes to copies of every point that others could be nearer to.", pair
         )
     max_rows = drawing.n_constraints or MOST_DEFAULT_ROWS
     p, a, b = [np.delete(column, void)[:max_rows] for column in (p, a, b)]

@@ -4,11 +4,10 @@ from bregmat.io.constraints import parse_sample_ids, read_constraints, read_plac
 from bregmat.io.models import ModelFileError, load, read_manifest, save
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
-from bregmat.io.stored import ModelCheckpoint, open_constraints, open_points
+from bregmat.io.stored import open_constraints, open_points
 from bregmat.io.streams import PairFile
 
 __all__ = [
-    "ModelCheckpoint",
     "ModelFileError",
     "PairFile",
     "Points",

@@ -136,15 +136,15 @@ def attributes_of(obj: Any) -> dict[str, Any]:
     cls, rules = type(obj), _rules(type(obj))
     plain = next((rule.attributes for rule in rules if rule.attributes is not None), None)
     if plain is not None:
-        found = {name: getattr(obj, name) for name in plain}
+        values = {name: getattr(obj, name) for name in plain}
     elif is_estimator(cls):
-        found = _of_estimator(obj)
+        values = _of_estimator(obj)
     else:
-        found = {f.name: getattr(obj, f.name) for f in fields(cls) if f.init}
+        values = {f.name: getattr(obj, f.name) for f in fields(cls) if f.init}
     for rule in rules:
-        found |= dict.fromkeys(name for name in rule.empty if name in found)
-        found |= {name: what(obj) for name, what in rule.written.items()}
-    return {name: value for name, value in found.items() if value is not LEFT_OUT}
+        values |= dict.fromkeys(name for name in rule.empty if name in values)
+        values |= {name: what(obj) for name, what in rule.written.items()}
+    return {name: value for name, value in values.items() if value is not LEFT_OUT}
 
 
 def _of_estimator(estimator: Any) -> dict[str, Any]:
@@ -168,26 +168,26 @@ def _is_fitted_name(cls: type, name: str) -> bool:
     return (name.startswith("_") or name.endswith("_")) and not (callable(own) or isinstance(own, cached_property))
 
 
-def object_of(cls: type, found: dict[str, Any]) -> Any:
+def object_of(cls: type, values: dict[str, Any]) -> Any:
     """Inverse of :func:`attributes_of`; raises errors of any kind if the attributes do not fit the class."""
     rules = _rules(cls)
     rule = next((rule for rule in rules if rule.attributes is not None), None)
     if rule is not None and rule.attributes is not None:
-        if set(found) != set(rule.attributes):
-            raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(found)}")
+        if set(values) != set(rule.attributes):
+            raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(values)}")
         if rule.made_by is not None:
-            return rule.made_by(cls, **found)
+            return rule.made_by(cls, **values)
         obj: Any = object.__new__(cls)
-        vars(obj).update(found)
+        vars(obj).update(values)
     elif is_estimator(cls):
         names = inspect.signature(cls).parameters
-        obj = cls(**{name: value for name, value in found.items() if name in names})
-        fitted = {name: value for name, value in found.items() if name not in names}
+        obj = cls(**{name: value for name, value in values.items() if name in names})
+        fitted = {name: value for name, value in values.items() if name not in names}
         if wrong := [name for name in fitted if not _is_fitted_name(cls, name)]:
             raise ValueError(f"{wrong[0][:100]!r} is no attribute of a {cls.__name__}")
         vars(obj).update(fitted)
     else:
-        obj = cls(**found)
+        obj = cls(**values)
     for rule in rules:
         if rule.restored is not None:
             rule.restored(obj)

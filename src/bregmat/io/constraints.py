@@ -75,8 +75,8 @@ def read_constraints(
     2
     """
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
-    warn_of_left_out(table.found, table.path)
-    return table.found.bounded(table.rows, table.path, X, sample_id, random_state)
+    warn_of_left_out(table.parsed, table.path)
+    return table.parsed.bounded(table.rows, table.path, X, sample_id, random_state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class PlacedConstraints:
 
     path: Path
     rows: Constraints  # their bounds have no meaning if ``found.is_open``
-    found: TableRows  # sample ids as words, and the format of a table of pairs or triplets
+    parsed: TableRows  # sample ids as words, and the format of a table of pairs or triplets
     where: Callable[[int], str]  # the location of a row, such as "line 7", or "row 6" of a .parquet file
 
 
@@ -111,8 +111,8 @@ def read_placed_constraints(
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    found = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
-    return PlacedConstraints(source.path, Constraints(**found.arguments), found, lambda k: table.where(found.row(k)))
+    rows = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
+    return PlacedConstraints(source.path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.

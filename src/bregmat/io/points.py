@@ -226,8 +226,8 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
     if missing == "drop":
         rows = np.flatnonzero(~absent.any(axis=1))
         if not len(rows):
-            most = sorted(counts, key=lambda name: -counts[name])[:3]
-            listed = ", ".join(f"{name!r} ({counts[name]})" for name in most)
+            emptiest = sorted(counts, key=lambda name: -counts[name])[:3]
+            listed = ", ".join(f"{name!r} ({counts[name]})" for name in emptiest)
             raise ValueError(f"{path}: every row has a missing cell; columns with many: {listed}")
         columns = {name: values[rows] for name, values in points.columns.items()}
         return replace(points, X=points.X[rows], columns=columns, rows=rows, n_missing=counts)

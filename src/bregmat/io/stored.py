@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import check_integer
 from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.loop import CallBack, Checkpoint
 from bregmat.io import tables
-from bregmat.io.models import save
-from bregmat.io.paths import check_readable, check_writable
+from bregmat.io.paths import check_readable
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 
-__all__ = ["ConstraintFiles", "ModelCheckpoint", "StoredPoints", "open_constraints", "open_points"]
+__all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
 
 
 Stamp = tuple[tuple[str, int, int, int], ...]  # name, size, time of the last change and inode of each file
@@ -29,8 +26,8 @@ def _stamp(path: Path) -> Stamp:
     """What changes when a file, or a file of a folder, is replaced or written to."""
     check_readable(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    found = [(os.fspath(file), file.stat()) for file in files]
-    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+    sizes = [(os.fspath(file), file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in sizes)
 
 
 @contextmanager
@@ -250,44 +247,3 @@ class StoredPoints(LazyPoints):
             return np.array(self._open()[rows], dtype=float)
         except (TypeError, OSError) as error:
             raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
-
-
-class ModelCheckpoint(Checkpoint):
-    """A callback that writes the model so far to a file, every few steps of a run over sharded constraints.
-
-    If the process dies, :func:`bregmat.load` reads the file. With that model as ``warm_start``, a new run ends at the same matrix.
-
-    Parameters
-    ----------
-    path : path
-        The file. It is replaced in one step.
-    every : int
-        Number of steps from one file to the next, at least 1.
-    callback : callable, optional
-        Called with each :class:`bregmat.Record`; returning True stops the run.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> import numpy as np, bregmat
-    >>> from bregmat.io import ModelCheckpoint
-    >>> C = bregmat.Constraints.sq_distance([0, 1], [1, 2], [1.0, 9.0], ["<=", ">="])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     keep = ModelCheckpoint(pathlib.Path(folder) / "run.breg", every=1)
-    ...     whole = bregmat.nearest_metric(np.eye(3), C, slack_weight=1.0, block_size=1, callback=keep)
-    ...     again = bregmat.nearest_metric(
-    ...         np.eye(3), C, slack_weight=1.0, block_size=1, warm_start=bregmat.load(keep.path)
-    ...     )
-    >>> bool(np.allclose(whole.metric(), again.metric(), rtol=1e-12))
-    True
-    """
-
-    def __init__(self, path: str | os.PathLike, *, every: int = 5, callback: CallBack | None = None) -> None:
-        check_integer("every", every, 1, optional=False)
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be callable; got {callback!r}.")
-        self.path, self.every, self.callback = check_writable(path), every, callback
-
-    def keep(self, result: Any) -> None:
-        """Replace the file."""
-        save(self.path, result)

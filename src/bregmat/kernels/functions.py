@@ -240,6 +240,11 @@ def pair_values(
     return out
 
 
+INDEFINITE_KERNEL = (
+    "Use another kernel, or for a given matrix K with its negative eigenvalues cut to 0."  # ends messages
+)
+
+
 def check_values(values: np.ndarray, name: str, what: str = "") -> None:
     """Raise for NaN and infinite kernel values, shape (n,) or (n, m); ``what`` describes the values in the message."""
     bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))

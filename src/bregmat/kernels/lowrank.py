@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dpstrf
 
 from bregmat.base.checks import asymmetry
 from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL
-from bregmat.kernels.functions import check_values
+from bregmat.kernels.functions import INDEFINITE_KERNEL, check_values
 
 NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
 
@@ -181,5 +181,5 @@ def _check_left(excess: float, top: float, name: str, tol: float) -> None:
     if excess > max(HALF_DIGITS, 100.0 * tol) * top:
         raise ValueError(
             f"{name} must be positive semidefinite; beyond its positive part it has entries of size {excess:.3g} "
-            f"where the largest is {top:.3g}."
+            f"where the largest is {top:.3g}. {INDEFINITE_KERNEL}"
         )

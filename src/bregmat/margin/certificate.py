@@ -26,13 +26,13 @@ import numpy as np
 from bregmat.base.tolerances import TINY
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import Status
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.samples import certified_samples
 
 ROUNDING_SHARE = 1e-7  # the estimate of rounding is added to the gap if it exceeds this share of the objective
-SUM_ERROR = 8.0 * UNIT  # relative rounding of a float32 weight, of four products and of their sum
+SUM_ERROR = 8.0 * FLOAT32_ROUNDOFF  # relative rounding of a float32 weight, of four products and of their sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -205,10 +205,10 @@ class Machine:
         problem, known = self.problem, self.known
         alpha, m = np.abs(self.x[known]), problem.signs[known] * (self.f[known] + self.intercept)
         slack, beyond = np.maximum(1.0 - m, 0.0), np.maximum(m - 1.0, 0.0)
-        dual, (typical, most) = float(alpha.sum()) - 0.5 * q, self.rounding()
+        dual, (typical, largest) = float(alpha.sum()) - 0.5 * q, self.rounding()
         if problem.loss == "hinge":
             C = problem.upper[known]
-            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= largest)].sum())
             return 0.5 * q + float(C @ slack), dual, float((C - alpha) @ slack + alpha @ beyond), noise
         r = problem.ridge[known]
         deviation = slack - r * alpha  # 0 at the optimum

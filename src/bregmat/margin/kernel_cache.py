@@ -62,8 +62,8 @@ class RowCache:
         if self.kernel.factor is not None:
             f += self.kernel.factor @ (weight @ self.kernel.factor[rows])
             return
-        if self.kernel.given is not None:
-            vectors.add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
+        if self.kernel.matrix is not None:
+            vectors.add_rows_inplace(f, self.kernel.matrix, rows, weight.astype(self.kernel.matrix.dtype))
             return
         weight = weight.astype(np.float32)
         new = rows[self.place[rows] < 0]

@@ -23,7 +23,6 @@ from bregmat.online.records import PairTally
 from bregmat.online.settings import GradientSettings
 
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
-TOL = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
 FIRST_STEPS = 6.0  # Lanczos steps of the first run; a later run begins with as many as the previous one needed
 ROUNDING = 1e-9  # relative excess of a spread, a label or a total loss over its bound that may come from rounding
 LARGEST_STEP = 1e100  # larger steps in log W would overflow
@@ -36,6 +35,7 @@ class GradientState:
     """
 
     def __init__(self, settings: GradientSettings, dim: int, log_prior: np.ndarray | None = None) -> None:
+        lanczos_tol = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
         self.settings, self.log_prior = settings, log_prior
         # log W plus a multiple of the identity: the exponent of eq. 7; its largest eigenvalue is 0 at every refresh
         self.H = (settings.log_prior(dim) if log_prior is None else log_prior).copy()
@@ -50,7 +50,7 @@ class GradientState:
         code, parameter = -1, 0.0
         if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
-        self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH])
+        self._constants = np.array([self.eta, settings.trace, code, parameter, lanczos_tol, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
         self._refresh()

@@ -263,8 +263,6 @@ class _LiveRun:
                 except (ValueError, TypeError, ArithmeticError) as first:
                     # the row within a block of one example says nothing
                     text = re.sub(r" in (row|example) 0(?=[.;,])|(?<=\bX)\[0\]", "", str(first))
-                    if isinstance(self.stream, NamesExamples):
-                        text = self.stream.in_its_words(text)
                     return StreamError(f"{self._place(block.start + t)}: {text}", block.start + t)
         places = f"{self._place(block.start)} to {self._place(block.start + block.size - 1)}"
         return StreamError(f"{places}: {error}", block.start)

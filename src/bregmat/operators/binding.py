@@ -346,10 +346,11 @@ def row_errors(
     a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
     if len(t.row) and not are_exact:
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
-        for part in blocks(len(a), Z.shape[1], 2**20) if sizes is not None else ():
-            short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT_DIFFERENCE * size[part]) ** 2
-            on = part.start + np.flatnonzero(short)  # formed from the data before they are mapped
-            size[on] = sizes(a[on], b[on], t.sign[on, None])
+        if sizes is not None:
+            for part in blocks(len(a), Z.shape[1], 2**20):
+                short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT_DIFFERENCE * size[part]) ** 2
+                on = part.start + np.flatnonzero(short)  # formed from the data before they are mapped
+                size[on] = sizes(a[on], b[on], t.sign[on, None])
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)

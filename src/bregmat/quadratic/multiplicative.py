@@ -156,11 +156,11 @@ class MultiplicativeUpdates:
         v = problem.on_constraint(np.where(gone, 0.0, point.v), state.total)
         if not problem.keeps_total(v, state.total):
             return proof
-        found = problem.at(v)
-        rise = found.F - point.F
+        at = problem.at(v)
+        rise = at.F - point.F
         if not rise <= 4.0 * EPS * abs(point.F):
             return proof
-        new = problem.certify(replace(state, point=found, objective=found.F))
+        new = problem.certify(replace(state, point=at, objective=at.F))
         return new if not problem.is_certified or new.gap <= max(proof.gap, tol) else proof
 
 
@@ -175,9 +175,9 @@ def _ones(problem: SplitProgram) -> Point:
             v[side] *= min(sums) / own if own > 0 else 0.0
     point = problem.at(v)
     slope, curve = float(b @ v), float(v @ (point.p - point.q))
-    most = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
+    max_scale = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
     # F(t v) = t slope + t^2 curve / 2 is least at t = -slope / curve; if slope >= 0, use the size of its terms
-    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, most) if curve > 0 else 1.0
+    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, max_scale) if curve > 0 else 1.0
     if not (np.isfinite(t) and t > 0):
         return point
     return Point(t * v, t * point.p, t * point.q, t * slope + 0.5 * t * (t * curve))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
-
-LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +75,7 @@ class UpdatesCertificate(Certificate):
 class SplitProgram(Problem):
     """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
 
-    This class proves nothing about a point: the updates end when the optimality residual is small. A subclass with ``is_certified =
-    True`` defines :meth:`prove`, and the updates end at its gap.
+    Without ``prove`` nothing is proven about a point: the updates end when the optimality residual is small. With it they end at its gap.
 
     Parameters
     ----------
@@ -88,9 +86,14 @@ class SplitProgram(Problem):
         Bounds >= 0, in the units of the variables.
     signs : ndarray, shape (n,), optional
         Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
-    """
+    prove : callable, optional
+        From a state of the updates to an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit.
 
-    is_certified: ClassVar[bool] = False
+    Attributes
+    ----------
+    is_certified : bool
+        Whether the gap ends the run.
+    """
 
     def __init__(
         self,
@@ -99,8 +102,10 @@ class SplitProgram(Problem):
         *,
         upper: np.ndarray | float | None = None,
         signs: np.ndarray | None = None,
+        prove: Callable[[UpdatesState], Any] | None = None,
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
+        self.prove, self.is_certified = prove, prove is not None
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
         self.diagonal = np.maximum(split.diagonal, 0.0)
@@ -113,10 +118,6 @@ class SplitProgram(Problem):
         self.least = EPS * float((alone * self.length).max(initial=0.0))
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
-    def prove(self, point: Point) -> Any:
-        """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None if nothing is proven."""
-        return None
-
     # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
@@ -125,7 +126,8 @@ class SplitProgram(Problem):
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
         """Whether to certify this step, if the gap ends the run: every one; of small programs the first, then fewer as steps go on."""
-        stride = 1 if self.split.n >= LARGE else 1 << max(state.steps.bit_length() - 7, 0)
+        large = 300  # variables from which on a certificate costs less than a pass over the matrix
+        stride = 1 if self.split.n >= large else 1 << max(state.steps.bit_length() - 7, 0)
         return self.is_certified and state.steps % stride == 0
 
     def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
@@ -133,12 +135,8 @@ class SplitProgram(Problem):
         return super().estimate(state, works_on) | {"violation": state.residual}
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The certificate of a state."""
-        return self.certificate(state, self.prove(state.point))
-
-    def certificate(self, state: UpdatesState, proof: Any) -> UpdatesCertificate:
-        """The certificate of a state with a proof of its point, or None."""
-        F = state.objective
+        """The certificate of a state, with the proof of its point if there is one."""
+        F, proof = state.objective, None if self.prove is None else self.prove(state)
         return UpdatesCertificate(
             dual=self.slope(state.point, state.multiplier),
             objective=F if proof is None else proof.objective,
@@ -201,18 +199,13 @@ class SplitProgram(Problem):
         return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(np.abs(self.signs) @ v))
 
 
-class DenseUpdates(SplitProgram):
-    """A quadratic program with at most one equality row for the updates, with its certificates.
+class ProgramProofs:
+    """Proofs of points of a quadratic program with at most one equality row, for the updates.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
 
-    is_certified = True
-
     def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        super().__init__(
-            DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
-        )
         self.problem, root = problem, problem.root
         self.tried = np.inf  # residual at which a proof was last sought with more effort
         self.directions: list[np.ndarray] = []
@@ -223,8 +216,8 @@ class DenseUpdates(SplitProgram):
             if definite:
                 self.directions.append(cholesky_solve(factor, root))
 
-    def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The certificate of a state. If rounding may hide the proof, more is done for it each time that the residual is a fourth."""
+    def __call__(self, state: UpdatesState) -> QPCertificate:
+        """The proof of a state. If rounding may hide it, more is done for it each time that the residual is a fourth."""
         close = 1e-6  # optimality residual below which rounding may hide the proof
         multiplier = np.full(self.problem.m, state.multiplier)
         proof = self.proof(state.point, multiplier)
@@ -232,7 +225,7 @@ class DenseUpdates(SplitProgram):
             self.tried = state.residual
             end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
-        return self.certificate(state, proof)
+        return proof
 
     def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
         """The certificate of a point and a multiplier of the row."""

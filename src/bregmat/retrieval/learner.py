@@ -196,8 +196,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         ]
         grades = as_relevance(relevant, *map(len, rows))
         answered = np.flatnonzero(np.diff(grades.indptr))
-        found = ranking_measures(rows[0][answered], rows[1], grades[answered])
-        return float(found[:, MEASURES.index("MRR")].mean())
+        measures = ranking_measures(rows[0][answered], rows[1], grades[answered])
+        return float(measures[:, MEASURES.index("MRR")].mean())
 
     # ------------------------------------------------------------------ parts of fit
     def _choose(self, corpus: Corpus, rng: np.random.Generator) -> tuple[Setting | None, Comparison | None]:

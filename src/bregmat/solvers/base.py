@@ -131,9 +131,9 @@ def plan_of(
         Whether there is a warm start.
     """
     if not (isinstance(solver, str) and solver == "auto"):
-        found = SOLVERS.resolve(solver)
-        found.check(problem)
-        return [(found, found.max_iter if max_iter is None else max_iter)]
+        named = SOLVERS.resolve(solver)
+        named.check(problem)
+        return [(named, named.max_iter if max_iter is None else max_iter)]
     limit = MAX_ITER if max_iter is None else max_iter
     hard = problem.losses.hard
     dual, interior = AUTO["dual"], AUTO["interior"]
@@ -152,12 +152,12 @@ def plan_of(
     if not is_warm and not problem.is_always_feasible and is_nearly_linear(problem):
         order = [order[1], order[0], *order[2:]]
     plan = []
-    for found, share in [*order, (dual, limit)]:  # the last one starts from the best dual weights so far
+    for named, share in [*order, (dual, limit)]:  # the last one starts from the best dual weights so far
         try:
-            found.check(problem)
+            named.check(problem)
         except TypeError:
             continue
-        plan.append((found, min(share, limit)))
+        plan.append((named, min(share, limit)))
     return [*plan[:-1], (plan[-1][0], limit)]
 
 

@@ -126,8 +126,8 @@ def _corrected(equations: PathEquations) -> Step:
 
 def _centred(equations: PathEquations, step: Step) -> Step:
     """Up to three centrality correctors (Gondzio 1996); another one follows if the last one lengthened the steps clearly."""
-    most, reach = 3, 0.3
-    for _ in range(most):
+    max_steps, reach = 3, 0.3
+    for _ in range(max_steps):
         if step.shorter > 1.0 - reach / 3.0:
             break
         other = equations.step(step.goal, equations.centred(step, reach))

@@ -116,11 +116,11 @@ class MirrorNewton(SolverWithNeeds):
             point = point_at(stage.problem, iterate)
             return point, point.cost
 
-        found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
+        accepted = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
         new = state
-        if found is not None:
-            new = state_at(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
-        if found is None or (new.cost >= F and new.excess >= state.excess):
+        if accepted is not None:
+            new = state_at(problem, replace(stage, steps=stage.steps + 1), accepted[0], state.tol)
+        if accepted is None or (new.cost >= F and new.excess >= state.excess):
             new = replace(new, stalled=True)
         is_far = new.excess > STAGE_TOL * abs(new.cost) and not new.stalled
         if stage.is_last or is_far:

@@ -28,14 +28,14 @@ class CorrelationInput:
         has_names = hasattr(C, "columns")
         labels = (list(getattr(C, "index", C.columns)), list(C.columns)) if has_names else None
         self.asked = {"labels": labels, "frame": "polars" if has_names and not hasattr(C, "index") else None}
-        given = as_numbers("C", C.toarray() if scipy.sparse.issparse(C) else C, booleans=True)
-        self.n = n = len(given)
+        matrix = as_numbers("C", C.toarray() if scipy.sparse.issparse(C) else C, booleans=True)
+        self.n = n = len(matrix)
         if result.X.shape != (n, n):
             raise ValueError(f"the result has shape {result.X.shape}; C has {n} rows.")
         self.real, self.eye = arithmetic(80.0 * n**3), np.eye(n, dtype=bool)
-        given = given.astype(self.real) if known is None else np.where(known, given, 0).astype(self.real)
-        given[self.eye & np.isnan(given)] = 1  # unknown diagonal entries
-        self.C, self.deviations = (given + given.T) / 2, None
+        matrix = matrix.astype(self.real) if known is None else np.where(known, matrix, 0).astype(self.real)
+        matrix[self.eye & np.isnan(matrix)] = 1  # unknown diagonal entries
+        self.C, self.deviations = (matrix + matrix.T) / 2, None
         if arguments.get("scale"):
             d = np.sqrt(np.diag(self.C))
             by = np.where(d > 0, d, np.inf)  # correlations of constant variables are unknown, and 0 here
@@ -91,23 +91,23 @@ class EntryProof(CorrelationInput):
 @recompute.register
 def _(result: ShrinkResult, problem: Any, report: Verification) -> None:
     check_arguments(problem, "arguments of shrink_correlation", "C", known=("C", "target", "fixed", "min_eig", "scale"))
-    given = CorrelationInput(problem, result)
-    n, real, low = given.n, given.real, given.low
+    matrix = CorrelationInput(problem, result)
+    n, real, low = matrix.n, matrix.real, matrix.low
     if result.vector.shape != (n,):
         raise ValueError(f"the result has a vector of shape {result.vector.shape}; C has {n} rows.")
-    given.check_asked(report)
-    A = np.where(given.eye, 1, given.C)
-    fixed = given.eye if problem.get("fixed") is None else np.asarray(problem["fixed"], dtype=bool) | given.eye
+    matrix.check_asked(report)
+    A = np.where(matrix.eye, 1, matrix.C)
+    fixed = matrix.eye if problem.get("fixed") is None else np.asarray(problem["fixed"], dtype=bool) | matrix.eye
     T = np.where(fixed, A, 0)
     if problem.get("target") is not None:
         T = numbers(problem["target"]).astype(real)
-        T = np.where(given.eye, 1, (T + T.T) / 2)
+        T = np.where(matrix.eye, 1, (T + T.T) / 2)
     # X = alpha T + (1 - alpha) A
     X, alpha, size = result.X.astype(real), result.objective, max(1.0, float(np.abs(A).max()))
     mixed = alpha * T + (1 - alpha) * A
     report.compare_all("X", mixed, 16 * EPS * size)
     is_mixed = 0 <= alpha <= 1 and bool((np.abs(X - mixed) <= 16 * EPS * size).all() and (np.diag(X) == 1).all())
-    if not (is_feasible := given.check_matrix(report) and is_mixed):
+    if not (is_feasible := matrix.check_matrix(report) and is_mixed):
         report.problem(f"X is no mixture of C and the target with eigenvalues of at least {low:g}", Status.UNKNOWN)
     # v'(alpha T + (1 - alpha) A) v >= low v'v requires alpha >= c / (c + t)
     v = result.vector.astype(real)
@@ -116,7 +116,7 @@ def _(result: ShrinkResult, problem: Any, report: Verification) -> None:
     bound, rounding = (float(c / (c + t)), 16 * n * EPS * size / float(c + t)) if c > 0 and t > 0 else (0.0, 0.0)
     if not abs(float(np.sqrt(square)) - 1) <= HALF_DIGITS:
         report.problem(f"the vector has the length {float(np.sqrt(square)):.9g} instead of 1")
-    report.bound_from_below("dual_bound", bound, rounding)
+    report.bound_from_below("dual_bound", bound, 0.0, rounding, 1.0)
     report.compare("unit", 1.0, 0.0)
     report.compare("max_violation", 0.0, 0.0)
     report.judge(alpha - bound, is_feasible)

@@ -146,26 +146,36 @@ class Correlation(EntryProof):
         linear, terms = float(mu.astype(self.real) @ self.b), float(np.abs(mu) @ np.abs(self.b))
         if D.takes_indefinite:
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
-            T = C0 - Y
+            T, beside = C0 - Y, 0.0
             if (V := self.result.null_space) is not None:
-                if self._reach(V.astype(self.real))[0] > HALF_DIGITS:
+                off, _, excess = self._reach(V.astype(self.real))
+                if off > HALF_DIGITS:
                     return None, 0.0
+                # feasible matrices may have a part beside the complement of V, along which the gradient is -T
+                beside = self._beside(T @ V, excess)
                 N = _complement(V).astype(self.real)
                 T = N.T @ T @ N
             above = np.maximum(eigenvalues((T + T.T) / 2), 0)
             whole, kept = (C0 * C0).sum(), (above * above).sum()
             lost = eps * float(whole + kept + terms + np.abs(T).max() * above.sum())
-            return float((whole - kept) / 2) - linear, lost
+            return float((whole - kept) / 2) - linear - beside, lost
         l, Q, d = self._prior
         P = d[:, None] * Q * np.sqrt(l) if D.is_congruence_invariant else Q
         gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
         return gain - linear, eps * (terms + size)
 
-    def _reach(self, V: np.ndarray) -> tuple[float, float]:
-        """Largest distance of an entry of V from the null vectors of prescribed blocks, and largest ``sqrt(tr V' X V)`` of a feasible X."""
+    def _beside(self, R: np.ndarray, reach: float) -> float:
+        """Largest ``2 <R, X V>`` with ``sqrt(tr V' X V) <= reach`` and the trace n of X."""
+        return 2.0 * np.sqrt(self.n) * reach * float(np.linalg.norm(R.astype(float)))
+
+    def _reach(self, V: np.ndarray) -> tuple[float, float, float]:
+        """Largest distance of an entry of V from the null vectors of prescribed blocks, and largest ``sqrt(tr V' X V)`` of a feasible X.
+
+        The third number is the latter without what rounding of the entries of a singular block explains.
+        """
         known = np.zeros((self.n, self.n), dtype=bool)
         known[self.i, self.j] = known[self.j, self.i] = True
-        B, vectors, squares = np.where(self.eye, 1, self.C), [], 0.0
+        B, vectors, squares, excess = np.where(self.eye, 1, self.C), [], 0.0, 0.0
         for k in range(self.n):
             block = [k]  # a prescribed block, which grows by variables in their order
             for m in np.flatnonzero(known[k]):
@@ -174,18 +184,19 @@ class Correlation(EntryProof):
             t, U = eigenpairs(B[np.ix_(block, block)].astype(self.real))
             is_null = t <= 16 * EPS * len(block) * max(1.0, float(t[-1]))
             squares += float((np.abs(t[is_null]) + 16 * unit_of(self.real) * len(block)).sum())
+            excess += float(np.maximum(t[is_null] - 2 * EPS * len(block), 0).sum())
             for u in U[:, is_null].T:
                 vectors.append(np.zeros(self.n))
                 vectors[-1][block] = u
         if not vectors:
-            return np.inf, np.inf
+            return np.inf, np.inf, np.inf
         U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=False)
         is_distinct = sigma > DISTINCT
         folded = U[:, is_distinct].astype(self.real)
         off = float(np.abs(V - folded @ (folded.T @ V)).max())
         # V moved by `off` reaches further by sqrt(tr X) times the norm of that
-        reach = float(np.sqrt(squares * (sigma[is_distinct] ** -2.0).sum())) + off * self.n * np.sqrt(V.shape[1])
-        return off, reach
+        reach, excess = (float(np.sqrt(x * (sigma[is_distinct] ** -2.0).sum())) for x in (squares, excess))
+        return off, reach + off * self.n * np.sqrt(V.shape[1]), excess
 
     def _contradiction(self, report: Verification) -> None:
         """Check that ``Y`` is semidefinite and ``<Y, X> = mu . b`` negative (for LogDet: not positive)."""
@@ -197,9 +208,9 @@ class Correlation(EntryProof):
         report.figures["y . b"] = (np.nan, total)
         total -= float(self.low * np.trace(Y))
         if (V := self.result.null_space) is not None:
-            off, reach = self._reach(V.astype(real))
+            off, reach, _ = self._reach(V.astype(real))
             if off <= CANCELLED:
-                total += 2 * np.sqrt(self.n) * reach * float(np.linalg.norm((Y @ V).astype(float)))
+                total += self._beside(Y @ V, reach)
             else:
                 report.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
             N = _complement(V).astype(real)

@@ -63,13 +63,13 @@ class _Sides:
     """
 
     def __init__(self, n: int, problem: Any) -> None:
-        given, fixed = problem.get("vertex_weights"), problem.get("fixed")
-        given = np.ones(n) if given is None else numbers(given)
-        self.given = [Fraction(w) for w in given.tolist()]
+        weights, fixed = problem.get("vertex_weights"), problem.get("fixed")
+        weights = np.ones(n) if weights is None else numbers(weights)
+        self.raw = [Fraction(w) for w in weights.tolist()]
         self.fixed = np.full(n, -1) if fixed is None else numbers(fixed).astype(int)
-        self.total, self.target = sum(self.given), Fraction(float(problem.get("target", 0.5)))
-        unit = _common_unit(given)
-        self.weights = [Fraction(round(w / unit)) for w in given.tolist()] if unit > 0.0 else self.given
+        self.total, self.target = sum(self.raw), Fraction(float(problem.get("target", 0.5)))
+        unit = _common_unit(weights)
+        self.weights = [Fraction(round(w / unit)) for w in weights.tolist()] if unit > 0.0 else self.raw
         pairs = list(zip(self.weights, self.fixed, strict=True))
         free = [w for w, own in pairs if own < 0]
         reach, held = (
@@ -84,7 +84,7 @@ class _Sides:
             step = 2 * math.gcd(*map(int, free))
             first, last = math.ceil((self.low + reach) / step), math.floor((self.high + reach) / step)
             self.low, self.high, self.n_values = step * first - reach, step * last - reach, last - first + 1
-        self.heaviest = max(w for w, own in zip(self.given, self.fixed, strict=True) if own < 0) * (1 + Fraction(ROOM))
+        self.heaviest = max(w for w, own in zip(self.raw, self.fixed, strict=True) if own < 0) * (1 + Fraction(ROOM))
         # whether all free vertices on one side is the only balanced cut
         least = 2 * min(free) * (1 - Fraction(ROOM))
         self.only = self.low > reach - least or self.high < least - reach
@@ -94,7 +94,7 @@ class _Sides:
 
     def excess(self, labels: np.ndarray) -> Fraction:
         """The weight of side 1 minus its target."""
-        ones = sum(w for w, side in zip(self.given, labels, strict=True) if side == 1)
+        ones = sum(w for w, side in zip(self.raw, labels, strict=True) if side == 1)
         return ones - self.target * self.total
 
 

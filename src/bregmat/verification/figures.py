@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import Result
 from bregmat.engine.status import Status
@@ -124,11 +124,23 @@ class Verification:
             where = f"{name}[{', '.join(map(str, at))}]" if at else name
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
-    def bound_from_below(self, name: str, recomputed: float, allowed: float) -> None:
-        """Compare a lower bound with the recomputed one, which must not be lower by more than ``allowed``."""
-        claimed = getattr(self.result, name)
+    def bound_from_below(
+        self, name: str, recomputed: float, allowed: float, lost: float = 0.0, unit: float = 0.0
+    ) -> None:
+        """Compare a lower bound with the recomputed one.
+
+        Parameters
+        ----------
+        name : str
+        recomputed, allowed : float
+            The recomputed bound, and by how much it may be lower than the claimed one.
+        lost, unit : float
+            Rounding of the recomputed bound, and the unit of the gap. Rounding grows with the dual weights, which are part of the
+            claim: if it is more than a small share of the unit, the bound that is proven is lower by as much.
+        """
+        claimed, sure = getattr(self.result, name), recomputed + (lost if lost <= CANCELLED * unit else -lost)
         self.figures[name] = (float(claimed), float(recomputed))
-        if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
+        if claimed != -np.inf and not (claimed <= sure + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
 
     def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
@@ -172,7 +184,7 @@ class Verification:
         objective, bound, unit, gap = figures
         if is_feasible:
             self.compare("objective", objective, allowed)
-        self.bound_from_below("dual_bound", bound, allowed + min(lost, unit))
+        self.bound_from_below("dual_bound", bound, allowed, lost, unit)
         self.compare("unit", unit, EXACT * unit + allowed)
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
@@ -263,14 +275,14 @@ class MissingArguments(ValueError):
     """The arguments are not those of the call that made a result."""
 
 
-def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
+def check_arguments(passed: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
+    """Raise unless ``passed`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
     The message says what is ``wanted``.
     """
-    names = set(given)
+    names = set(passed)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, given)) or 'none'}.")
+        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, passed)) or 'none'}.")
 
 
 def check_dual(result: Any, constraints: Constraints) -> None:

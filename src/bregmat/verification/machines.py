@@ -16,17 +16,16 @@ from bregmat.margin.result import MarginResult
 from bregmat.verification.extended import arithmetic, numbers, precision_text, unit_of
 from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
-LARGEST = 4000  # number of samples up to which the kernel matrix is formed
-
 
 @recompute.register
 def _(result: MarginResult, problem: Any, report: Verification) -> None:
+    max_samples = 4000  # number of samples up to which the kernel matrix is formed
     machine = WrittenMachine(problem)
     n = len(machine.signs)
     if len(result.alpha) != n:
         raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
-    if n > LARGEST:
-        report.unchecked.append(f"{n} samples are more than {LARGEST}")
+    if n > max_samples:
+        report.unchecked.append(f"{n} samples are more than {max_samples}")
         return
     machine.report(result, report)
 
@@ -35,9 +34,9 @@ class WrittenMachine:
     """The problem: labels ``signs`` (n,), bounds ``upper`` of the weights (0 excludes a sample), ``ridge`` of the squared hinge."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.given: Any = None  # the kernel of a MarginProblem
+        self.source: Any = None  # the kernel of a MarginProblem
         if isinstance(made := problem.get("problem"), MarginProblem):
-            self.signs, self.upper, self.ridge, self.given = made.signs, made.upper, made.ridge, made.kernel
+            self.signs, self.upper, self.ridge, self.source = made.signs, made.upper, made.ridge, made.kernel
             self.has_intercept = made.intercept
             return
         wanted = "the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, squared_hinge and intercept"
@@ -53,9 +52,9 @@ class WrittenMachine:
 
     def _kernel_of(self, result: MarginResult, rows: np.ndarray) -> np.ndarray:
         """The kernel matrix. A linear kernel may have been centred; then it is the one that the intercept of the result belongs to."""
-        K = self.given.block(rows, rows)
-        points, is_linear = self.given.exact(rows)
-        if not is_linear or isinstance(self.given, Precomputed):
+        K = self.source.block(rows, rows)
+        points, is_linear = self.source.exact(rows)
+        if not is_linear or isinstance(self.source, Precomputed):
             return K
         plain, x = numbers(points @ points.T), result.alpha * self.signs
         centred_error, error = (float(np.abs(A @ x + result.intercept - result.decision).max()) for A in (K, plain))
@@ -64,7 +63,7 @@ class WrittenMachine:
     def report(self, result: MarginResult, report: Verification) -> None:
         """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
-        if self.given is not None:
+        if self.source is not None:
             self.kernel = self._kernel_of(result, np.arange(n))
         on = np.flatnonzero(result.alpha)
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
@@ -116,7 +115,7 @@ class WrittenMachine:
             report.problem(f"the weights sum to {total:.9g} instead of {wanted:g}", Status.UNKNOWN)
         distance = float(np.sqrt(max(q, 0.0)))
         report.figures["distance of the hulls"] = (np.nan, distance)
-        source = Precomputed(self.kernel) if self.given is None else self.given
+        source = Precomputed(self.kernel) if self.source is None else self.source
         if coinciding(source, self.signs, result.alpha > 0, result.alpha, intercept=self.has_intercept) is None:
             what = f"the points of the two hulls are {distance:.3g} apart, not proven to coincide"
             report.problem(what, Status.UNKNOWN)
@@ -169,11 +168,11 @@ class WrittenMachine:
         for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
             if (self.alpha > scale * self.upper * (1 + HALF_DIGITS)).any():
                 continue
-            most = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
-            ball = np.sqrt(2 * most * np.maximum(np.diag(self.kernel), 0))
+            total = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
+            ball = np.sqrt(2 * total * np.maximum(np.diag(self.kernel), 0))
             low = high = result.intercept / scale
             if result.intercept:
-                low, high = self._intercepts(sums / scale, ball, low, most, scale)
+                low, high = self._intercepts(sums / scale, ball, low, total, scale)
             near, far = (np.where(self.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
             near, far = (self.signs * sums / scale + way for way in (near, far))
             room = HALF_DIGITS * (ball + np.abs(near) + np.abs(far) + 1)
@@ -182,22 +181,22 @@ class WrittenMachine:
             if (wrong := np.flatnonzero(said & ~proven)).size:
                 report.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
 
-    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, most: Any, scale: Any) -> tuple[Any, Any]:
-        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``most``."""
+    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, largest: Any, scale: Any) -> tuple[Any, Any]:
+        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``largest``."""
         plus, minus = (self.counts & (way * self.signs > 0) for way in (1, -1))
         if not self.may_err:
             return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
         ends = []
         for way in (-1, 1):
             inside, step = b, 4 * ball.max() + HALF_DIGITS * (1 + abs(b))
-            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= most:
+            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= largest:
                 inside, step = b + way * step, 4 * step
                 if not step < 1e300:
                     return -np.inf, np.inf
             outside = b + way * step
             for _ in range(50):
                 middle = (inside + outside) / 2
-                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= most
+                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= largest
                 inside, outside = (middle, outside) if within else (inside, middle)
             ends.append(outside)
         return ends[0], ends[1]

@@ -88,8 +88,8 @@ class Recomputation:
             self.data = np.asarray(self.points)
         elif isinstance(prior, Factor) and not self.is_metric and prior.G0.shape[1] <= MAX_COLUMNS:
             self.data = numbers(prior.G0)
-        given = None if self.data is None else (self.data, self.P if self.is_metric else self.prior.map)
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, given)
+        factors = None if self.data is None else (self.data, self.P if self.is_metric else self.prior.map)
+        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, factors)
         weight: Any = arguments.get("slack_weight", np.inf)
         weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self.gamma = weight * self.constraints.weight
@@ -106,7 +106,7 @@ class Recomputation:
             # G0 B = P F with P = G0 map, whose columns are orthogonal
             return self.prior.map.T @ self.B / (self.prior.map**2).sum(axis=0)[:, None]
         scale = self.prior.row_scale
-        return (scale * self.P).T @ (scale * self.given) / self.prior.sq_norms[:, None]
+        return (scale * self.P).T @ (scale * self.claimed) / self.prior.sq_norms[:, None]
 
     @cached_property
     def B(self) -> np.ndarray | None:
@@ -119,31 +119,34 @@ class Recomputation:
         return B.astype(self.real)
 
     @cached_property
-    def given(self) -> np.ndarray:
+    def claimed(self) -> np.ndarray:
         """The factor of the result; for a prior ``G0 G0'``, the product ``G0 B`` in extended precision."""
         if not self.is_metric and self.data is not None:
             return np.asarray(self.data.astype(self.real) @ self.B)
-        given = np.asarray(self.result.B if self.is_metric else self.result.factor)
-        if len(given) != len(self.P):
-            raise ValueError(f"the result has {len(given)} rows; the problem has {len(self.P)}.")
-        return given.astype(self.real)
+        factor = np.asarray(self.result.B if self.is_metric else self.result.factor)
+        if len(factor) != len(self.P):
+            raise ValueError(f"the result has {len(factor)} rows; the problem has {len(self.P)}.")
+        return factor.astype(self.real)
 
     def _check_factor(self, report: Verification) -> None:
         """Check that the factor of a learned kernel is ``G0 B`` up to rounding."""
         if self.is_metric or self.data is None or self.B is None:
             return
         factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
-        if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= HALF_DIGITS * size[:, None]).all():
+        if (
+            factor.shape != self.claimed.shape
+            or not (np.abs(factor - self.claimed) <= HALF_DIGITS * size[:, None]).all()
+        ):
             report.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
     def outside(self) -> float:
         """Relative size of the part of the learned matrix outside of the prior's range; 0 if it is rounding of the prior."""
         if self.is_metric and self.P.shape[0] > 300:
             return 0.0
-        given, P = (self.prior.row_scale * x for x in (self.given, self.P))
-        size = float(np.abs(given).max(initial=0.0)) or 1.0
+        claimed, P = (self.prior.row_scale * x for x in (self.claimed, self.P))
+        size = float(np.abs(claimed).max(initial=0.0)) or 1.0
         lengths = np.sqrt(self.prior.sq_norms * (self.F * self.F).sum(axis=1)).astype(float)
-        off = float(np.abs(given - P @ self.F).max(initial=0.0))
+        off = float(np.abs(claimed - P @ self.F).max(initial=0.0))
         return (
             off / size if off > HALF_DIGITS * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
         )
@@ -151,10 +154,10 @@ class Recomputation:
     def lifted(self) -> np.ndarray:
         """Rows of the factor of the result at the touched points."""
         if not self.is_metric:
-            return self.given[self.rows.touched]
+            return self.claimed[self.rows.touched]
         if scipy.sparse.issparse(self.points) or self.P.shape[0] > 300:
             return np.asarray(self.result.transform(self.points[self.rows.touched])).astype(self.real)
-        return self.points[self.rows.touched].astype(self.real) @ self.given
+        return self.points[self.rows.touched].astype(self.real) @ self.claimed
 
     # ------------------------------------------------------------------ the figures
     def distance(self) -> float:
@@ -211,7 +214,7 @@ class Recomputation:
             turning, keeps_rank = partial(self._turning, mu), self.divergence.keeps_rank
             self.rows.check_contradiction(mu, self.hard, result.conflict, report, turning, keeps_rank)
             return
-        if not np.isfinite(self.given).all():
+        if not np.isfinite(self.claimed).all():
             report.problem("the matrix is not finite", Status.UNKNOWN)
             return
         self._check_factor(report)
@@ -234,7 +237,7 @@ class Recomputation:
         allowed += prior + self.eps * float((self.l * self.l).sum())
         if is_feasible and claims_objective:
             report.compare("objective", objective, allowed + blur)
-        report.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))
+        report.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
         if claims_objective:
             report.compare("unit", size, EXACT * size + allowed + blur)
         prior += turned

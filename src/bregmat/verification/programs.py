@@ -198,10 +198,10 @@ class Program:
             report.compare("unit", unit, EXACT * unit + allowed + TINY)
         elif self.b.any():  # the unit is the gain of one of the variables
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
-            most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
-            report.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + TINY:
-                report.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
+            largest = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
+            report.figures["unit"] = (result.unit, largest)
+            if not result.unit <= largest * (1 + EXACT) + TINY:
+                report.problem(f"unit is {largest:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBATION:
             bound = LONG(-np.inf)
         elif granted:
@@ -255,8 +255,8 @@ class Program:
     def _convexity(self, result: QPResult, report: Verification) -> None:
         """Check that A is positive semidefinite up to the tolerance of the result, and that this tolerance is small."""
         delta, n = result.curvature_tolerance, len(self.b)
-        most = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
-        if not 0 <= delta <= (most if report.claimed is Status.OPTIMAL else np.inf):
+        tol = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
+        if not 0 <= delta <= (tol if report.claimed is Status.OPTIMAL else np.inf):
             report.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
         elif self.A is not None and np.isfinite(delta) and self.A.any():
             try:
@@ -272,10 +272,10 @@ class Program:
         if (unlimited & (h > noise)).any():
             what = "the weighted sum of the equations is positive on a variable without an upper bound"
             report.problem(what, Status.UNKNOWN)
-        most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
+        largest = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
         least = 64 * EPS * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
-        report.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
-        if not y @ self.e - most > least:
+        report.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - largest))
+        if not y @ self.e - largest > least:
             report.problem("the weighted equations do not contradict the box", Status.UNKNOWN)
 
     def _ray(self, direction: np.ndarray | None, report: Verification) -> None:

@@ -142,14 +142,14 @@ def _rows(result: MatrixResult, learner: Any, constraints: Constraints, report: 
     mu, p, b = result.dual, result.values, constraints.bound
     weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
     D, gamma, zero = _divergence(result), weight * constraints.weight, b == 0
-    given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
-    losses = [WrittenLosses(given, learner.loss)]
+    weighted = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
+    losses = [WrittenLosses(weighted, learner.loss)]
     # the default loss of constraints from labels; files do not contain whether there were labels
     strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
     if learner.loss is None and strategy in ("neighbors", None):
-        losses.append(WrittenLosses(given, SquaredHinge()))
+        losses.append(WrittenLosses(weighted, SquaredHinge()))
     if learner.loss is not None and strategy is None:  # a fit to labels that does not learn has no loss of its own
-        losses.append(WrittenLosses(given, None))
+        losses.append(WrittenLosses(weighted, None))
     with_right_signs(mu, losses[0].sense, report)
     excess = losses[0].excess(p)  # the senses depend on the loss
     hard = np.isinf(gamma)

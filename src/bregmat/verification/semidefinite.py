@@ -98,7 +98,7 @@ class _Program:
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
             report.compare("objective", objective, rounding)
-        report.bound_from_below("dual_bound", bound, lost + HALF_DIGITS * size)
+        report.bound_from_below("dual_bound", bound, HALF_DIGITS * size, lost, size)
         report.compare("unit", size, EXACT * size)
         report.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
@@ -149,20 +149,20 @@ def _(result: UnfoldResult, problem: Any, report: Verification) -> None:
     known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
     check_arguments(problem, "the arguments of unfold", "X", known=known)
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
-    given: dict[str, Any] = defaults | dict(problem)
+    settings: dict[str, Any] = defaults | dict(problem)
     n = len(X)
     if len(result.factor) != n:
         raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")
     first, group = _joined(X)
     is_known = np.isin(result.pairs, first).all()
-    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), given["n_neighbors"]):
+    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), settings["n_neighbors"]):
         report.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
         return
     difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
     sq = (difference * difference).sum(axis=1).astype(float)
     report.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
-    report.compare("rtol", given["rtol"], 0.0)
-    report.compare("n_components", given["n_components"], 0.0)
+    report.compare("rtol", settings["rtol"], 0.0)
+    report.compare("n_components", settings["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
     if not np.abs(G - G[first][group]).max() <= HALF_DIGITS * np.sqrt(lengths.max(initial=0.0)):
@@ -182,19 +182,19 @@ def _(result: UnfoldResult, problem: Any, report: Verification) -> None:
     # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
     root = np.sqrt(np.bincount(group))
     N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]
-    weight = given.get("slack_weight", np.inf)
-    if given.get("objective", "divergence") == "variance":
+    weight = settings.get("slack_weight", np.inf)
+    if settings.get("objective", "divergence") == "variance":
         report.compare("prior_scale", 0.0, 0.0)
         _Program(-np.eye(n), rows, weight * unit, N).report(result, G, report)
         return
-    scale = given.get("prior_scale") or unit
+    scale = settings.get("prior_scale") or unit
     report.compare("prior_scale", scale, 1e-12 * scale)
     G0 = np.sqrt(scale) * N
     point = {"iterate": Factored(N.T @ G / np.sqrt(scale), 0.0), "coordinates": Coordinates(G0, np.ones(N.shape[1]))}
     inner = compose(MatrixResult, result, **point)
     arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
     report.result = inner
-    recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, report)
+    recompute(inner, arguments | {"divergence": settings.get("divergence", "logdet")}, report)
     report.result = result
 
 

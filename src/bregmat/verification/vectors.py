@@ -81,7 +81,7 @@ class Distribution:
         terms = float((np.abs(entropy) + x + self.prior).sum())
         if is_feasible:
             report.compare("objective", float(objective), HALF_DIGITS * size + 8 * EPS * terms)
-        report.bound_from_below("dual_bound", float(bound), HALF_DIGITS * 1e-2 * size + min(lost, size))
+        report.bound_from_below("dual_bound", float(bound), HALF_DIGITS * 1e-2 * size, lost, size)
         report.judge(float(upper - bound + lost) / size if is_feasible else np.inf, is_feasible)
 
     def _bound(self, mu: np.ndarray) -> tuple[Any, float]:

@@ -89,7 +89,7 @@ class WeightedCorrelation(EntryProof):
     def _contradiction(self, S: np.ndarray, report: Verification) -> None:
         """Check that ``<S, X - min_eig I>`` is negative for every X in the box."""
         self.check_conflict(report)
-        most = np.maximum(S * self.lower, S * self.upper).sum() - self.low * np.trace(S)
-        report.figures["largest <S, X>"] = (np.nan, float(most))
-        if not float(most) < -64 * EPS * self.n * float(np.abs(S).sum()):
-            report.problem(f"the largest <S, X> is {float(most):.3g}, which is not below 0", Status.UNKNOWN)
+        largest = np.maximum(S * self.lower, S * self.upper).sum() - self.low * np.trace(S)
+        report.figures["largest <S, X>"] = (np.nan, float(largest))
+        if not float(largest) < -64 * EPS * self.n * float(np.abs(S).sum()):
+            report.problem(f"the largest <S, X> is {float(largest):.3g}, which is not below 0", Status.UNKNOWN)

@@ -33,17 +33,17 @@ class WrittenRows:
     floor : ndarray, shape (r,), or None
         Rounding errors of the entries of points that are eigenvectors of a kernel: a point with smaller entries counts as 0. None
         for points that are data.
-    given : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
+    factors : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
         Points that are data, and the map from these to the basis; None is the identity.
     """
 
     def __init__(
-        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
+        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, factors: Any = None
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         self.raw: np.ndarray
         self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
-        self.rounding = EPS if given is None else unit_of(self.real)  # relative, of the vectors of the terms
+        self.rounding = EPS if factors is None else unit_of(self.real)  # relative, of the vectors of the terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
@@ -68,16 +68,16 @@ class WrittenRows:
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         # Differences of data are formed before they are mapped.
-        self.data = Z if given is None else given[0][rows].astype(self.real)  # of the touched points
+        self.data = Z if factors is None else factors[0][rows].astype(self.real)  # of the touched points
         self._write_terms(self.data, place, lengths)
-        if given is not None and given[1] is not None:
-            self.V = self.raw @ given[1]
+        if factors is not None and factors[1] is not None:
+            self.V = self.raw @ factors[1]
         # A vector that is only rounding of its terms is 0.
         size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
         own = np.sqrt((self.V * self.V).sum(axis=1))
-        self.vanished = own == 0 if given is not None else own <= VANISHING * size
+        self.vanished = own == 0 if factors is not None else own <= VANISHING * size
         self.vanished |= (np.abs(self.V) <= self._term_errors()).all(axis=1)
-        self.rounded = self.size if given is None else own  # lengths that `rounding` is relative to
+        self.rounded = self.size if factors is None else own  # lengths that `rounding` is relative to
         self.V = np.where(self.vanished[:, None], 0, self.V)
         # rows with the bound 0 whose terms cancel up to rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
@@ -202,11 +202,23 @@ class WrittenRows:
         return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
 
     def objective_change_from_rotation(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
-        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P."""
-        w, reach = self._reaches(y)
-        terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))
-        points = np.linalg.norm(self.Z @ M, axis=0) @ turned * np.sqrt(len(self.Z))
-        return 2.0 * (terms + self._whole_weight(y) * float(self.reach.max(initial=0.0)) * float(points))
+        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P.
+
+        ``2 <C Z M, dZ>`` with the sum C of the weighted rows as a matrix over the touched points Z, in which weights may cancel.
+        """
+        y = np.where(self.zero, 0.0, y)
+        first, second, sign = self.terms
+        pulled = (y[self.owner] * self.coef.astype(float))[:, None] * (self.V.astype(float) @ M)
+        C = np.zeros((len(self.Z), M.shape[1]))
+        np.add.at(C, first, pulled)
+        np.add.at(C, second, sign[:, None] * pulled)
+        for row in self.matrices:
+            given = self.constraints.matrix(row)
+            if y[row]:
+                C += y[row] * (
+                    (self.Z if given is None else _dense(given)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
+                )
+        return 2.0 * float(self.reach @ np.abs(C) @ turned)
 
     def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Absolute weight of each term, and how far errors of P move its vector."""
@@ -245,7 +257,7 @@ class WrittenRows:
         for row in np.flatnonzero(out == 0):
             y = np.zeros(len(out))
             y[row] = out[row] = 1.0
-            if row not in self.matrices and self._cancels(row):
+            if row not in self.matrices and self._cancels(int(row)):
                 self.zero[row] = True
                 continue
             t, U = np.linalg.eigh(self.adjoint(y).astype(float))

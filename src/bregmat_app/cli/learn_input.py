@@ -130,7 +130,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     id_type = int if names is None or names.dtype.kind == "i" else str
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
     said = ""
-    if (tuples := table.found.tuples) is not None:
+    if (tuples := table.parsed.tuples) is not None:
         said = f"read as {tuples.said}"
         known = set() if names is None else set(names.tolist())
         if named := [name for name in tuples.called.values() if name in known]:  # a pair would be lost as a header
@@ -150,13 +150,13 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     assert rows is not None
     if said:
         task.warnings.append(f"{file} was {said}")
-    if table.found.is_open and prior == "within":
+    if table.parsed.is_open and prior == "within":
         raise ValueError(
             f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
         )
-    if table.found.is_open and prior in ("auto", *POINTS_PRIORS):
+    if table.parsed.is_open and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.found.measured(rows, seen, None, 0), True
+        rows, task.has_measured_bounds = table.parsed.measured(rows, seen, None, 0), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
@@ -168,7 +168,7 @@ def _unknown_points(task: LearnInput, table: PlacedConstraints, rows: np.ndarray
     words = [name for name in names if isinstance(name, str)]
     first: dict[str, int] = {}
     for row in rows.tolist():
-        for name in table.found.samples[row]:
+        for name in table.parsed.samples[row]:
             if name not in known:
                 first.setdefault(name, row)
     said = [

@@ -11,12 +11,11 @@ import numpy as np
 import typer
 
 from bregmat.base.html import SummaryRow, listed, number
-from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import SolverError
 from bregmat.estimators import MetricLearner
 from bregmat.from_labels.groups import NEED_CLASSES
-from bregmat.io import ModelCheckpoint, load, open_constraints, open_points, save
+from bregmat.io import open_constraints, open_points, save
 from bregmat.nearest import nearest_metric
 from bregmat.plots._style import require_matplotlib
 from bregmat_app.cli import show
@@ -327,7 +326,7 @@ def _write_report(
 
 def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, output: LearnOutput) -> int:
     """Learn, write the model, print the certificate; the exit code. `pairs` is a file of constraints, or a folder of them."""
-    out, before = output.out, None
+    out = output.out
     with bad_input():
         if metric.prior not in ("auto", "identity"):
             raise ValueError("--prior must be identity with --points")
@@ -339,22 +338,13 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
         settings["divergence"] = "logdet" if metric.divergence == "auto" else metric.divergence
         assert blocks.points_file is not None
         X, rows = open_points(blocks.points_file), open_constraints(pairs)
-        if (path := blocks.checkpoint) is not None:
-            before = load(path) if blocks.resume and path.exists() else None
-            if not isinstance(before, MatrixResult | None):
-                raise ValueError(f"{path}: a model, but no checkpoint of constraints in blocks")
         with Progress(f"learning from {pairs.name}", output.quiet) as progress:
-            settings |= {"block_size": blocks.block_size, "warm_start": before}
-            callback = progress if path is None else ModelCheckpoint(path, callback=progress)
-            result = nearest_metric(X, rows, callback=callback, **settings)
-        if out is not None and result.status != "INFEASIBLE":
+            result = nearest_metric(X, rows, callback=progress, block_size=blocks.block_size, **settings)
+        if out is not None:
             save(out, result)
-    code = show.exit_code(result)
-    if code == ExitCode.INFEASIBLE and result.conflict is not None:
-        warn(f"constraints {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
     console = show.stdout()
     console.print(f"Metric learned from {rows.n_constraints:,} constraints of {pairs}", style="bold", soft_wrap=True)
     console.print(show.certificate_table(result, more=[("slack weight", number(settings["slack_weight"]))]))
-    if out is not None and result.status != "INFEASIBLE":
+    if out is not None:
         show.wrote("model", out)
-    return code
+    return show.exit_code(result)

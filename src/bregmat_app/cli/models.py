@@ -124,8 +124,6 @@ def tables_about(model: Path) -> list[Table | str]:
             rows += bound_rows(learner, learner.loss_bound())
             rows.append(show.eigenvalues(np.linalg.eigvalsh(learner.matrix())[::-1]))
         return [show.name_value_table(rows, str(model))]
-    for name, array in manifest["arrays"].items():
-        rows.append((f"array {name}", f"{tuple(array['shape'])} {np.dtype(array['dtype'])}"))
     found: list[Table | str] = [show.name_value_table(rows, str(model)), ""]
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None

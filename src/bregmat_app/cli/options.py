@@ -227,13 +227,10 @@ class BlockOptions:
         int | None,
         number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1, panel=IN_FILES),
     ] = None
-    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.", panel=IN_FILES)] = None
-    resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume", panel=IN_FILES)] = False
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
-        given = {"--block-size": self.block_size, "--checkpoint": self.checkpoint, "--resume": self.resume or None}
-        return None if self.points_file else next((name for name, value in given.items() if value is not None), None)
+        return "--block-size" if self.points_file is None and self.block_size is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)

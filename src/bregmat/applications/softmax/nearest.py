@@ -112,6 +112,7 @@ def softmax_metric(
     >>> print(result.status, result.values.argmax(axis=1))
     OPTIMAL [0 1 2]
     """
+    log = RunLog(callback, max_seconds)
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (scores.shape[0],))
     _check(scores, targets, weights, temperature, allowed)
     span = _span(scores)
@@ -121,7 +122,6 @@ def softmax_metric(
     D = DIVERGENCES.resolve(divergence)
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
     solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
-    log = RunLog(callback, max_seconds)
     outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
     return compose(
         SoftmaxResult,
@@ -189,12 +189,14 @@ def cosine_metric(
 
     for _ in range(n_passes):
         before = history[-1] if history else None
-        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
-        M = found.coordinates.metric(found.iterate)
-        new = found.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
-        is_lower, is_interrupted = new < value, found.exit_reason is ExitReason.INTERRUPTED
+        result = softmax_metric(
+            PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings
+        )
+        M = result.coordinates.metric(result.iterate)
+        new = result.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        is_lower, is_interrupted = new < value, result.exit_reason is ExitReason.INTERRUPTED
         if best is None or is_lower or is_interrupted:
-            best, W, value = found, M, new
+            best, W, value = result, M, new
         if not is_lower or is_interrupted:
             break
     assert best is not None

@@ -19,7 +19,7 @@ SHORTER, LONGER = (
     4.0,
 )  # largest factor on the gradient step after a rejected Newton step, and that after a full one
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
-VANISHING = 1e-100  # slope of the inverse link that counts as 0
+LEAST_SLOPE = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
 
 
@@ -120,7 +120,7 @@ class SemismoothNewton:
             product,
             right,
             goal=at.residual_goal(right),
-            most=MAX_PRODUCTS,
+            max_iter=MAX_PRODUCTS,
             is_euclidean=True,
             precondition=lambda v: v / diagonal,
         ).x
@@ -163,9 +163,9 @@ class MirrorSteps:
             return problem.curvature(scores, at.softmax, X)
 
         E = conjugate_gradients(
-            lambda E: E + S * curvature(S * E), B, goal=at.residual_goal(B), most=MAX_PRODUCTS, is_euclidean=True
+            lambda E: E + S * curvature(S * E), B, goal=at.residual_goal(B), max_iter=MAX_PRODUCTS, is_euclidean=True
         ).x
-        tiny = S < VANISHING
+        tiny = S < LEAST_SLOPE
         dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
 
         def trial(alpha: float) -> tuple[ScoredMatrix, float] | None:
@@ -175,7 +175,7 @@ class MirrorSteps:
             point = problem.point(iterate)
             return point, point.objective
 
-        found = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
-        if found is None or not found[0].objective < at.objective:
+        accepted = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
+        if accepted is None or not accepted[0].objective < at.objective:
             return NewtonState(at, stalled=True)
-        return NewtonState(found[0])
+        return NewtonState(accepted[0])
