@@ -24,8 +24,7 @@ from bregmat import Constraints, CyclicProjection, nearest_kernel, nearest_metri
 from bregmat._kernels import eigen_update
 from bregmat._kernels import secular as secular_kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.certificates.problem import NearestMatrix
+from bregmat.certificates.problem import NearestMatrix, build_problem
 from bregmat.coordinates.priors import kernel_coordinates, metric_coordinates
 from bregmat.objective.divergences import DIVERGENCES
 

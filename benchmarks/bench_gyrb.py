@@ -84,7 +84,7 @@ KERNELS = {"smooth": smooth, "sharp": bench_hard.problem}
 
 def setting(kind: str, rows: int, seed: int, with_trace: bool) -> Setting:
     import bregmat
-    from bregmat.certificates.nearest_matrix import build_problem
+    from bregmat.certificates.problem import build_problem
     from bregmat.coordinates.priors import kernel_coordinates
     from bregmat.objective.divergences import DIVERGENCES
 

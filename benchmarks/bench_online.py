@@ -36,7 +36,7 @@ import numpy as np
 
 from bregmat.io import PairFile, tables
 from bregmat.online import MatrixExponentiatedGradient
-from bregmat.online.stream import bound_against, run_stream
+from bregmat.online.stream import run_stream
 
 D, N = 52, 200_000
 FILE_TARGET = 2.0  # seconds, reading included
@@ -115,7 +115,10 @@ def from_a_file(folder: Path, repeats: int) -> None:
     for seed in range(5):
         U = target_kernel(D, seed)
         done = run_stream(
-            MatrixExponentiatedGradient(D), [distance_examples(U, N, seed)], every=N, bound=bound_against(U)
+            MatrixExponentiatedGradient(D),
+            [distance_examples(U, N, seed)],
+            every=N,
+            bound=lambda learner, U=U: learner.loss_bound(U),
         )
         ratios.append(done.bound / done.loss)
     inside = RATIO[0] <= min(ratios) and max(ratios) <= RATIO[1]

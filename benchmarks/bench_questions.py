@@ -13,13 +13,15 @@ of the random questions are told the number of classes. Measured after every 10 
     python benchmarks/bench_questions.py --draws 4                        # needs BREGMAT_DATA
     python benchmarks/bench_questions.py --choice                         # the sets that the settings were chosen on
     python benchmarks/bench_questions.py --draws 2 --answers 100 --sets wine iris
-    python benchmarks/bench_questions.py --picture docs/label-questions.png
+    python benchmarks/bench_questions.py --priors --draws 5 --answers 50  # NMI with each prior, and with the one that is chosen
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import numpy as np
 from labelled_sets import labelled_set
@@ -30,6 +32,7 @@ from bregmat_app.label.answers import Answers, rows_of
 from bregmat_app.label.clusters import find_clusters
 from bregmat_app.label.groups import Links
 from bregmat_app.label.learning import LabelSettings, Learning
+from bregmat_app.label.points import LabelPoints
 from bregmat_app.label.questions import next_question
 
 SETS = ("balance-scale", "sonar", "letter-recognition", "pendigits", "spambase", "mnist")
@@ -58,20 +61,22 @@ def measured(Z, first, groups, y, is_chosen):
     return nmi(y, clusters), float(np.mean(votes.argmax(axis=1) == y))
 
 
-def curve(X, y, seed, n_answers, is_chosen):
+def curve(X, y, seed, n_answers, is_chosen, prior="auto"):
     """One session: (NMI, accuracy) before the first answer and after every EVERY."""
-    learning, answers, rng = Learning(X, LabelSettings()), Answers(len(X)), np.random.default_rng(seed)
-    learned, found = learning.learn(None), []
+    start = LabelPoints("", X, [""] * X.shape[1], [""] * len(X)).first_prior
+    learning, answers, rng = Learning(X, LabelSettings(prior), start), Answers(len(X)), np.random.default_rng(seed)
+    learned, found, space = learning.learn(None), [], learning.start
     for count in range(n_answers + 1):
         asked_in, groups = learning.X @ learned.map, Links(answers.active()).groups()
         if count:
-            learned = learning.learn(rows_of(answers.active(), learning.start.near, learning.start.far), learned)
+            space = learning.chosen(groups)
+            learned = learning.learn(rows_of(answers.active(), space.near, space.far), learned, space)
         if count % EVERY == 0:
-            found.append(measured(learning.X @ learned.map, learning.start.first, groups, y, is_chosen))
+            found.append(measured(learning.X @ learned.map, space.first, groups, y, is_chosen))
         i, j = rng.choice(len(X), 2, replace=False).tolist()
         event = {"kind": "same" if y[i] == y[j] else "different", "points": [i, j]}
         if is_chosen:
-            question = next_question(asked_in, learning.start.first, groups, rng)
+            question = next_question(asked_in, space.first, groups, rng)
             if question is None:  # every point has its group
                 return np.array(found + [found[-1]] * (n_answers // EVERY + 1 - len(found)))
             event = answered(question, y)
@@ -132,6 +137,28 @@ def draw(curves, path):
     figure.savefig(path, dpi=90)
 
 
+def embedded(name, most):
+    """Rows of the ten most frequent classes of embeddings that make_embeddings.py has written."""
+    file = np.load(Path(os.environ["BREGMAT_DATA"]) / "embeddings" / f"{name}.npz")
+    X, names = (file["X"], file["y"]) if "y" in file else (file["Q"], file["package"])
+    y = np.unique(names, return_inverse=True)[1]
+    frequent = np.argsort(-np.bincount(y), kind="stable")[:10]
+    rows = np.random.default_rng(0).permutation(np.flatnonzero(np.isin(y, frequent)))[:most]
+    return X[rows].astype(float), np.unique(y[rows], return_inverse=True)[1]
+
+
+def compare_priors(names, options):
+    """A table of the NMI after the last answer with the identity, with scaled columns, and with the prior that is chosen."""
+    print("| data | points | identity | scaled | chosen |\n| --- | --- | --- | --- | --- |")
+    for name in names:
+        X, y = embedded(name, options.most) if name.endswith("384") else labelled_set(name, options.most)
+        cells = []
+        for prior in ("identity", "variance", "auto"):
+            found = [curve(X, y, seed, options.answers, True, prior)[-1, 0] for seed in range(options.draws)]
+            cells.append(f"{np.mean(found):.3f} ± {np.std(found, ddof=1) / np.sqrt(len(found)):.3f}")
+        print(f"| {name} | {X.shape[0]} x {X.shape[1]} | {' | '.join(cells)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sets", nargs="*", default=SETS)
@@ -139,11 +166,17 @@ def main() -> None:
     parser.add_argument("--answers", type=int, default=400)
     parser.add_argument("--most", type=int, default=500, help="points of a set")
     parser.add_argument("--picture", help="draw the curves")
+    parser.add_argument(
+        "--priors", action="store_true", help="NMI after the last answer with each prior; also on embeddings"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--choice", action="store_true", help="the sets that the settings were chosen on")
     options = parser.parse_args()
     if options.choice:
         options.sets = CHOICE
+    if options.priors:
+        compare_priors([*options.sets, "packages384", "docstrings384"], options)
+        return
     heads = ("data", "points", "NMI before", "random, 100", "chosen, 50", "chosen, 100", "answers to random's 100",
              f"answers to {LEVEL}", "random questions to that", "4-NN: random, 100", "chosen, 100")  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{' --- |' * len(heads)}")

@@ -18,7 +18,7 @@ from sklearn.datasets import load_digits
 
 WIDTH, HEIGHT, SHOWN = 1060, 660, 636  # of the window, and the width of the film, in pixels
 SHOTS = ((0, 1200), *((k, 800) for k in (1, 2, 3, 4, 6, 8, 12, 16, 22, 30)), (40, 2600))  # answers, ms
-COLOURS = 64
+COLOURS = 128
 
 
 def main() -> None:
@@ -47,7 +47,7 @@ def main() -> None:
                 browser.quit()
                 page.terminate()
     small = [frame.resize((SHOWN, SHOWN * HEIGHT // WIDTH), Image.Resampling.LANCZOS) for frame in frames]
-    palette = small[-1].quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    palette = small[-1].quantize(COLOURS, method=Image.Quantize.FASTOCTREE)
     film = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
     film[0].save(
         options.out, save_all=True, append_images=film[1:], duration=[ms for _, ms in SHOTS], loop=0, optimize=True

@@ -97,11 +97,11 @@ class Cluster:
 
     def step_seconds(self, workers: int, rng: np.random.Generator, maps: tuple[float, ...]) -> dict[str, float]:
         """Seconds of a Newton step by what they go into."""
-        out = dict.fromkeys(("rows", "waiting", "scheduler", "reduction", "driver"), 0.0)
+        out = dict.fromkeys(("constraints", "waiting", "scheduler", "reduction", "driver"), 0.0)
         for share in maps:
             busy = self.map_seconds(workers, rng, share)
             handing = self.scheduler_seconds()
-            out["rows"] += float(busy.mean())
+            out["constraints"] += float(busy.mean())
             out["waiting"] += float(busy.max() - busy.mean())
             out["scheduler"] += max(0.0, handing - float(busy.max()))  # tasks are handed out while others run
             out["reduction"] += self.reduce_seconds(workers)

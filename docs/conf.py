@@ -1,6 +1,7 @@
 """The documentation site: `make docs` builds it from this folder, the examples and the docstrings, without network."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -104,6 +105,13 @@ def _formulas_as_written(app, what, name, member, options, lines):
                 lines[k:k] = ["::", ""]
 
 
+def _examples_in_the_gallery(app, docname, source):
+    """Pages link to the files of examples, which are in a clone; on the site these links lead to their pages in the gallery."""
+    source[0] = re.sub(r"\.\./examples/(\w+/plot_\w+)\.py\)", r"gallery/\1.rst)", source[0])
+    source[0] = source[0].replace("../examples)", "gallery/index.rst)")
+
+
 def setup(app):
+    app.connect("source-read", _examples_in_the_gallery)
     app.connect("autodoc-process-docstring", _formulas_as_written, priority=100)  # before numpydoc
     app.connect("autodoc-skip-member", _skip_foreign)

@@ -173,13 +173,9 @@ def of_class(name, method, **settings):
 def fitted(name, **settings):
     """An object ready to use; what is refused does not change it."""
     if name == "MatrixExponentiatedGradient":
-        return bregmat.MatrixExponentiatedGradient(4, eta=0.1, keep_examples=True, **settings).partial_fit(
-            [[0, 1], [1, 2]], [0.1, 0.2]
-        )
+        return bregmat.MatrixExponentiatedGradient(4, eta=0.1, **settings).partial_fit([[0, 1], [1, 2]], [0.1, 0.2])
     if name == "OnlineLogDet":
-        return bregmat.OnlineLogDet(3, eta=0.1, keep_examples=True, differences=True, **settings).partial_fit(
-            X, np.ones(6)
-        )
+        return bregmat.OnlineLogDet(3, eta=0.1, differences=True, **settings).partial_fit(X, np.ones(6))
     if name == "OnlinePCA":
         return bregmat.OnlinePCA(2, eta=0.1, **settings).partial_fit(X / 10)
     machine = getattr(bregmat, name)(**FEW.get(name, {}) | settings)
@@ -736,7 +732,6 @@ ENTRIES = {
         bregmat.MultiplicativeUpdates,
         {},
         {
-            "anderson": count(0, none=False),
             "clamp": number(-1.0, 1.0),
             "block": count(1),
             "max_iter": count(1, none=False),
@@ -933,7 +928,6 @@ ENTRIES |= {
             "spectral_spread": POSITIVE,
             "loss_budget": number(-1.0),
             "instances": SETTING,
-            "keep_examples": FLAG,
         },
     ),
     "MatrixExponentiatedGradient.fit": Entry(
@@ -975,7 +969,7 @@ ENTRIES |= {
     "MatrixExponentiatedGradient.regret": Entry(
         of_class("MatrixExponentiatedGradient", "regret"),
         {"U": EYE / 4},
-        {"U": COMPARISON, "loss_of_U": number(-1.0, none=True)},
+        {"U": COMPARISON},
     ),
     "MatrixExponentiatedGradient.mix_with_prior": Entry(
         of_class("MatrixExponentiatedGradient", "mix_with_prior"), {"share": 0.5}, {"share": number(-0.1, 1.1)}
@@ -995,7 +989,6 @@ ENTRIES |= {
             "dim": count(1) | {"other": 5},
             "eta": number(0, -1.0) | {"word": "fast"},
             "prior": table(np.eye(3), none=True, square=True),
-            "keep_examples": FLAG,
             "differences": FLAG,
         },
         {"dim": "dim|X"},
@@ -1024,18 +1017,10 @@ ENTRIES |= {
     "OnlineLogDet.transform": Entry(
         of_class("OnlineLogDet", "transform"), {"X": X}, {"X": STREAM | {"features": np.ones((2, 5))}}
     ),
-    "OnlineLogDet.loss_of": Entry(
-        of_class("OnlineLogDet", "loss_of"), {"U": np.eye(3)}, {"U": table(np.eye(3), square=True)}
-    ),
     "OnlineLogDet.loss_bound": Entry(
         of_class("OnlineLogDet", "loss_bound"),
-        {"U": np.eye(3)},
-        {"U": table(np.eye(3), square=True), "loss_of_U": number(-1.0, none=True)},
-    ),
-    "OnlineLogDet.regret": Entry(
-        of_class("OnlineLogDet", "regret"),
-        {"U": np.eye(3)},
-        {"U": table(np.eye(3), none=True, square=True), "loss_of_U": number(-1.0, none=True)},
+        {"U": np.eye(3), "loss_of_U": 1.0},
+        {"U": table(np.eye(3), square=True), "loss_of_U": number(-1.0)},
     ),
     "OnlineLogDet.pair_distance": Entry(
         of_class("OnlineLogDet", "pair_distance"),
@@ -1065,14 +1050,6 @@ ENTRIES |= {
     "OnlinePCA.learn_one": Entry(of_class("OnlinePCA", "learn_one"), {"x": X[0] / 10}, {"x": POINT}, {"x": "x|X"}),
     "OnlinePCA.transform": Entry(
         of_class("OnlinePCA", "transform"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
-    ),
-    "OnlinePCA.inverse_transform": Entry(
-        of_class("OnlinePCA", "inverse_transform"),
-        {"X": np.ones((3, 2))},
-        {"X": {k: v for k, v in table(np.ones((3, 2))).items() if k != "no rows"} | {"features": np.ones((2, 5))}},
-    ),
-    "OnlinePCA.expected_loss": Entry(
-        of_class("OnlinePCA", "expected_loss"), {"X": X / 10}, {"X": POINTS | {"features": np.ones((2, 5))}}
     ),
     "OnlinePCA.loss_bound": Entry(of_class("OnlinePCA", "loss_bound"), {}, {"loss_of_best": number(-1.0, none=True)}),
     "OnlinePCA.sample_components": Entry(of_class("OnlinePCA", "sample_components"), {}, {"random_state": SEED}),
@@ -1173,9 +1150,8 @@ COMMANDS = {
             "--report": {"absent/out.html": "absent", ".": "folder"},
             "--points": {"absent.npy": "--labels"},
             "--block-size": COUNTS | {"0": "{}", "5": "{}"},
-            "--checkpoint": {"c.bm": "{}"},
         },
-        free=("--unlabeled", "--resume", "--quiet"),
+        free=("--unlabeled", "--quiet"),
     ),
     "label": Command(
         ["points.csv", "--no-browser"],
@@ -1244,7 +1220,7 @@ COMMANDS = {
             "--lower": {"x": "{}", "nan": "{}", "-2": "{}", "": "{}"},
             "--upper": {"x": "{}", "nan": "{}", "2": "{}", "": "{}"},
             "--target": FILES | {"points.csv": "points.csv"},
-            "--factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
+            "--n-factors": {"x": "{}", "0": "{}", "1.5": "{}", "99": "99"},
         },
         free=("--scale", "--keep-variances"),
     ),

@@ -254,6 +254,35 @@ def random_pairs(rng: np.random.Generator, X: np.ndarray, c: int, *, shift: floa
     return Constraints.sq_distance(i, j, now * np.where(near, factor, 1 / factor) + shift, np.where(near, "<=", ">="))
 
 
+def random_program(rng):
+    """A of any rank, perhaps with equal columns; perhaps bounds; up to two rows, some of them infeasible."""
+    n = int(rng.integers(1, 7))
+    rank = int(rng.integers(1, n + 2))
+    X = rng.standard_normal((rank, n))
+    if n > 2 and rng.random() < 0.3:
+        X[:, 1] = X[:, 0]
+    b = -X.T @ rng.standard_normal(rank) if rng.random() < 0.7 else -rng.random(n)
+    upper = np.full(n, np.inf)
+    if rng.random() < 0.6:
+        upper = np.where(rng.random(n) < 0.5, 2 * rng.random(n), np.inf)
+    inside = np.minimum(rng.random(n) * (rng.random(n) < 0.5), upper)
+    m = 0 if n == 1 or rng.random() < 0.4 else int(rng.integers(1, 3))
+    E = rng.standard_normal((m, n)) if rng.random() < 0.5 else rng.choice([-1.0, 1.0], (m, n))
+    e = E @ inside if rng.random() < 0.8 else rng.standard_normal(m)
+    return X.T @ X, b, upper, E, e, inside
+
+
+def pairs_case(rng, c=60, n=20, r=6, room=1.05):
+    """Points and rows that all hold, with some room, for the points after a linear map of them: feasible, half of them active or so."""
+    X = rng.normal(size=(n, r))
+    Y = X @ (np.eye(r) + 0.3 * rng.normal(size=(r, r)))
+    i = rng.integers(0, n, c)
+    j = (i + rng.integers(1, n, c)) % n
+    before, after = (((Q[i] - Q[j]) ** 2).sum(axis=1) for Q in (X, Y))
+    near = after < before
+    return X, Constraints.sq_distance(i, j, after * np.where(near, room, 1 / room), np.where(near, "<=", ">="))
+
+
 def all_relations(rng: np.random.Generator, K: np.ndarray) -> Constraints:
     """A few rows of every relation, each of them met by the kernel K or nearly so."""
     n = len(K)

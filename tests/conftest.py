@@ -8,9 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.preprocessing import StandardScaler
 
 import verified_calls
 from bregmat import _kernels
+from bregmat.base import registry
+from bregmat.io import classes
 
 # Everything else is marked `numerical`: what it computes depends on the processor.
 NOT_NUMERICAL = {
@@ -38,7 +42,7 @@ NOT_NUMERICAL = {
 # With --verify-results, `bregmat.verify` checks every result that the library returns in all tests but these, each with its reason.
 NOT_VERIFIED = {
     "test_suite.py": "its own judge asks `verify` of every result",
-    "test_estimators.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
+    "test_selection.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
         "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"
     ),
     "test_margin.py::test_few_features_take_no_kernel_rows": "counts the entries of the kernel that are read, all of which `verify` reads",
@@ -46,7 +50,7 @@ NOT_VERIFIED = {
         "the bound comes from a point near x that the result does not hold; the test compares with the planted optimum"
     ),
     "test_correlation.py::test_rounding_of_null_vectors_carries_no_proof": "makes false claims on purpose, which `verify` refuses",
-    "test_vanishing.py::test_verify_refuses_rows_that_only_rounding_meets": "makes false claims on purpose, which `verify` refuses",
+    "test_verification.py::test_verify_refuses_rows_that_only_rounding_meets": "makes false claims on purpose, which `verify` refuses",
     "test_kernel_learner.py::test_logdet_reads_only_touched_rows_of_a_mapped_factor": (
         "a factor with rows of nan where none may be read, which `verify` reads"
     ),
@@ -126,6 +130,34 @@ def pytest_sessionfinish(session):
         reporter.ensure_newline()
         reporter.write_line(f"--no-skips: {len(skipped)} skipped", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.fixture(scope="session")
+def cancer():
+    """Every second row of the standardised breast cancer data."""
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X)[::2], y[::2]
+
+
+@pytest.fixture(scope="session")
+def iris():
+    """The standardised iris data without copies, with names of the classes."""
+    X, y = load_iris(return_X_y=True)
+    rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
+    return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
+
+
+@pytest.fixture
+def savable_here(monkeypatch):
+    """Called with a class, it lets model files hold objects of it for one test."""
+    return lambda cls: monkeypatch.setitem(classes.SAVABLE, cls.__name__, cls.__module__)
+
+
+@pytest.fixture
+def registered_here(monkeypatch):
+    """Classes that a test registers are forgotten afterwards."""
+    for kind in registry._KINDS:
+        monkeypatch.setattr(kind, "_classes", dict(kind._classes))
 
 
 @pytest.fixture

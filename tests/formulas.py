@@ -3,6 +3,8 @@
 Nothing here comes from ``bregmat.verification``, nor from any other code of the library.
 """
 
+import itertools
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import logm
@@ -104,6 +106,45 @@ def row_matrices(rows, n):
             value = ROWS[relation.name]
             out[k] = value(unit, *rows.index[k, : value.__code__.co_argcount - 1])
     return out
+
+
+def least_over_supports(A, b, upper, E, e):
+    """Least objective over all choices of zero, free, at the upper bound; inf where nothing is feasible."""
+    m, best = len(e), np.inf
+    sides = [(0, 1, 2) if np.isfinite(u) else (0, 1) for u in upper]
+    for choice in itertools.product(*sides):
+        side = np.array(choice)
+        F, x = np.flatnonzero(side == 1), np.where(side == 2, np.where(np.isfinite(upper), upper, 0.0), 0.0)
+        k = len(F)
+        K = np.zeros((k + m, k + m))
+        K[:k, :k], K[:k, k:], K[k:, :k] = A[np.ix_(F, F)], E[:, F].T, E[:, F]
+        rhs = np.concatenate([-(b[F] + A[F] @ x), e - E @ x])
+        solution = np.linalg.lstsq(K, rhs, rcond=None)[0] if k + m else rhs
+        if np.abs(K @ solution - rhs).max(initial=0.0) > 1e-9:
+            continue
+        x[F] = solution[:k]
+        if (x < -1e-9).any() or (x > upper + 1e-9).any():
+            continue
+        best = min(best, float(0.5 * x @ A @ x + b @ x))
+    return best
+
+
+def pooled_within(X, codes):
+    """Covariance within classes, with the freedom that the means leave."""
+    means = np.array([X[codes == c].mean(axis=0) for c in range(codes.max() + 1)])
+    apart = X - means[codes]
+    return apart.T @ apart / (len(X) - len(means))
+
+
+def twin_cap(w, m):
+    """NumPy twin: the smallest number of capped weights that leaves the others, in proportion, below the cap."""
+    order = np.argsort(-w)
+    for c in range(m):
+        out = w * ((1.0 - c / m) / w[order[c:]].sum())
+        out[order[:c]] = 1.0 / m
+        if out[order[c]] <= 1.0 / m * (1.0 + 1e-13):
+            return out
+    raise AssertionError
 
 
 class MatrixProblem:

@@ -89,9 +89,9 @@ def models():
     X, y = rng.normal(size=(24, 3)), np.arange(24) % 2
     rows = bregmat.Constraints.sq_distance([0, 1, 2], [3, 4, 5], [1.0, 2.0, 3.0], ["<=", ">=", "=="])
     stream = bregmat.MatrixExponentiatedGradient(5, instances="pairs").partial_fit([[0, 1], [2, 3]], [0.3, 0.2])
-    seen = bregmat.MatrixExponentiatedGradient(3, instances="matrices", keep_examples=True)
+    seen = bregmat.MatrixExponentiatedGradient(3, instances="matrices")
     return {
-        "kept examples": seen.partial_fit([np.diag([1.0, 0.0, 0.0]), np.ones((3, 3)) / 3], [0.3, 0.2]),
+        "matrices": seen.partial_fit([np.diag([1.0, 0.0, 0.0]), np.ones((3, 3)) / 3], [0.3, 0.2]),
         "PairsLearner": bregmat.pairs.PairsLearner(preprocessor=X).fit([[0, 1], [2, 3], [4, 5]], [1, -1, 1]),
         "low rank": bregmat.KernelLearner(rank=4, random_state=0).fit(X, y),
         "MatrixResult": bregmat.nearest_metric(X, rows, slack_weight=1.0),
@@ -116,7 +116,7 @@ def tables(folder):
     rows = bregmat.Constraints.sq_distance(np.arange(9), np.arange(9) + 1, np.linspace(1, 2, 9), "<=")
     pairs = {"a": np.arange(30), "b": np.arange(30) + 1, "y": np.linspace(0, 1, 30)}
     readers = {}
-    for kind in (".csv", ".parquet", ".tsv", ".csv.gz", ".feather"):
+    for kind in (".csv", ".parquet", ".tsv", ".csv.gz"):
         path = folder / f"points{kind}"
         bregmat.io.write_points(path, X, names=names, columns={"label": np.array(["a", "b"] * 20)})
         readers[path] = functools.partial(read_points, missing="median") if kind == ".tsv" else read_points

@@ -112,7 +112,7 @@ MUTATIONS = (
     ("certificates/infeasibility.py", "strict = problem.divergence.keeps_rank and size == 0", "strict = size == 0"),
     (
         "certificates/infeasibility.py",
-        "if not strict and -total <= NOISE * noise * float(problem.prior @ extents):\n        return None",
+        "if not strict and -total <= SAFETY_FACTOR * noise * float(problem.prior @ extents):\n        return None",
         "pass",
     ),
     (

@@ -57,19 +57,8 @@ def write_parquet(folder, constraints, *, rows=500, files=2, **changes):
 
 
 def write_points(path, X):
-    """Points as .npy, .zarr or .parquet, in pieces."""
-    if path.suffix == ".npy":
-        np.save(path, X)
-    elif path.suffix == ".zarr":
-        import zarr
-
-        zarr.create_array(path, shape=X.shape, chunks=(100, X.shape[1]), dtype="f8")[:] = X
-    else:
-        import pyarrow
-        import pyarrow.parquet
-
-        table = pyarrow.table({f"x{k}": column for k, column in enumerate(X.T)})
-        pyarrow.parquet.write_table(table, path, row_group_size=70)
+    """Points as a .npy file."""
+    np.save(path, X)
     return path
 
 

@@ -362,16 +362,15 @@ def limited_memory(rnd, turns):
 
 # ---------------------------------------------------------------- workers
 def workers(scale, rnd):
-    """Workers of a cluster are killed at random moments of runs, soft and hard rows by both divergences; results are the same."""
+    """Workers of a cluster are killed at random moments of runs, by both divergences; results are the same."""
     turns = int(50 * scale)
     if not turns:
         return "none killed at this scale; tests/test_dask.py kills ten"
     from distributed import Client, LocalCluster
 
-    from sharded_cases import KINDS, hard_problem, soft_problem
+    from sharded_cases import KINDS, soft_problem
 
     problems = [({"slack_weight": 1.0, "divergence": kind}, *soft_problem(n=80, d=4, c=600)) for kind in KINDS]
-    problems += [({"divergence": kind}, *hard_problem(n=40, d=3, c=400)) for kind in KINDS]
     whole = [bregmat.nearest_metric(x, rows, block_size=150, **how).metric() for how, x, rows in problems]
     slow = 0.0
     with (

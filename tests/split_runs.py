@@ -1,4 +1,4 @@
-"""A run of the multiplicative updates without a gap, with what the tests ask of its end in one place."""
+"""What the tests of the multiplicative updates share: products, a machine, and a run without a gap."""
 
 from types import SimpleNamespace
 
@@ -6,6 +6,20 @@ import numpy as np
 
 from bregmat.engine.loop import RunLog
 from bregmat.quadratic import SplitProgram, run_updates
+
+
+def twin(A, v):
+    """A+ v and A- v entry by entry."""
+    return np.maximum(A, 0) @ v, np.maximum(-A, 0) @ v
+
+
+def machine(rng, n=60, ridge=0.0):
+    """A radial kernel of two overlapping classes, labels, and the matrix of the margin machine."""
+    y = np.where(np.arange(n) < n // 3, 1.0, -1.0)
+    rng.shuffle(y)
+    X = rng.normal(size=(n, 2)) + 0.8 * y[:, None]
+    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1))
+    return K, y, K * np.outer(y, y) + ridge * np.eye(n)
 
 
 def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callback=None, max_seconds=None, **limits):
@@ -20,7 +34,6 @@ def updated(split, b, x0=None, *, upper=None, signs=None, settings=None, callbac
         objective=state.point.F,
         multiplier=state.multiplier,
         violation=state.residual,
-        n_passes=state.n_passes,
         n_iter=outcome.n_iter,
         history=outcome.history,
         exit_reason=outcome.exit_reason,

@@ -1,5 +1,7 @@
 """What the public names are, and what ``import bregmat`` loads. Rules about the sources are in lint_sources.py."""
 
+import contextlib
+import importlib.util
 import inspect
 import json
 import re
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import bregmat
-from bregmat.io.classes import SAVABLE, class_named
+from bregmat.margin import MarginResult
 from conftest import NOT_NUMERICAL
 
 # The part of the planned public surface that exists; what is added to it is added here.
@@ -76,8 +78,8 @@ def test_members_of_constraints_and_results():
 
 
 def result_classes():
-    known = [class_named(name) for name in SAVABLE]
-    return [cls for cls in known if issubclass(cls, bregmat.Result)]
+    public = [getattr(bregmat, name) for name in bregmat.__all__] + [MarginResult]
+    return [cls for cls in public if isinstance(cls, type) and issubclass(cls, bregmat.Result)]
 
 
 @pytest.mark.parametrize("cls", result_classes(), ids=lambda cls: cls.__name__)
@@ -91,6 +93,28 @@ def test_results_hold_documented_names_only(cls):
         member = inspect.getattr_static(cls, name)
         assert not isinstance(member, str | int | float | bool | frozenset | dict | tuple | None), name
         assert len(inspect.getdoc(member)) > 15, name
+
+
+def public_parameters():
+    """(name, parameter) of every public function, class and method that users call."""
+    for name in bregmat.__all__:
+        value = getattr(bregmat, name)
+        methods = [
+            getattr(value, member)
+            for member in dir(value)
+            if isinstance(value, type) and not member.startswith(("_", "set_"))
+        ]
+        for function in [value, *methods]:
+            with contextlib.suppress(ValueError, TypeError):  # functions of C, and what is none
+                yield from ((name, parameter) for parameter in inspect.signature(function).parameters.values())
+
+
+def test_words_have_one_default():
+    """What is drawn, where a solver starts and how long it runs mean the same everywhere."""
+    defaults = {"random_state": None, "x0": None, "max_seconds": None, "sample_id": None, "callback": None}
+    seen = [(name, p) for name, p in public_parameters() if p.name in defaults and p.default is not p.empty]
+    assert len(seen) >= 40
+    assert [(name, p.name) for name, p in seen if p.default is not defaults[p.name]] == []
 
 
 def test_signatures():
@@ -141,6 +165,17 @@ def test_other_array_libraries_come_with_their_arrays():
 
 def test_the_command_loads_the_papers_only_when_they_are_asked_for():
     assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
+
+
+def test_calls_run_through_few_files():
+    """The second call in a process; the numbers of functions differ between versions of Python."""
+    path = Path(__file__).parents[1] / "benchmarks" / "bench_calls.py"
+    spec = importlib.util.spec_from_file_location("bench_calls", path)
+    bench = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(bench)
+    fixed = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0}
+    for call, most in ((bench.kernel_call(), 17), (bench.fit_call(**fixed), 25)):
+        assert len({file for file, _, _ in bench.executed(call)[0]}) <= most
 
 
 def test_solving_is_light_too():

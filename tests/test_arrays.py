@@ -75,7 +75,7 @@ def every_relation():
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", ["graph", "graph with signs", "vectors", "all relations"])
 def test_an_operator_there_is_the_operator(there, rng, rows, monkeypatch):
-    monkeypatch.setattr("bregmat.operators.foreign.BLOCK", 10_000)  # several blocks
+    monkeypatch.setattr("bregmat.operators.foreign.BLOCK_NUMBERS", 10_000)  # several blocks
     X, C = every_relation() if "relation" in rows else soft_problem(n=90, d=36, c=900 if "graph" in rows else 70)
     if rows == "graph with signs":  # a similarity is a signed sum of three
         C = Constraints.similarity(*C.index.T, 1.0, "<=")
@@ -261,7 +261,7 @@ def test_rows_and_labels_may_come_from_there(there):
 
 def test_in_host_memory_the_compiled_loops_work(torch, monkeypatch):
     """Tensors that NumPy can read give the same bits as NumPy, and are given back as tensors."""
-    monkeypatch.setattr("bregmat.certificates.nearest_matrix.on_space", None)
+    monkeypatch.setattr("bregmat.certificates.problem.on_space", None)
     X, C = soft_problem()
     here = nearest_metric(X, C, slack_weight=1.0)
     for x in (torch.as_tensor(X), torch.as_tensor(X).to(torch.float32).to(torch.float64), array_api_strict.asarray(X)):

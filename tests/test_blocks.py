@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bregmat import Constraints, Factor, MetricLearner, nearest_kernel
-from bregmat.io import ModelCheckpoint, open_constraints, open_points
+from bregmat.io import open_constraints, open_points
 from sharded_cases import labelled_points, soft_problem, write_parquet, write_points
 
 
@@ -159,5 +159,3 @@ def test_a_kernel_from_a_factor_in_blocks(tmp_path):
         nearest_kernel(np.eye(300), C, slack_weight=1.0, block_size=1000)
     with pytest.raises(TypeError, match="need divergence='logdet'"):
         nearest_kernel(Factor(G), C, slack_weight=1.0, block_size=1000, divergence="vonneumann")
-    with pytest.raises(ValueError, match="checkpoint is for .* over sharded constraints"):
-        nearest_kernel(Factor(G), C, slack_weight=1.0, callback=ModelCheckpoint(tmp_path / "run.breg"))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from bregmat import Constraints, KernelKMeans, MarginSVC, MetricLearner
 from bregmat.base.threads import interruptible
-from bregmat.estimators.selection import Candidate
+from bregmat.estimators.task import Candidate
 from bregmat.io import load, read_manifest, read_points, save, write_constraints, write_points
 from bregmat.quadratic import nnqp
 from bregmat_app.cli import learning, main, measure, show
@@ -318,7 +318,7 @@ def test_help_names_all_formats_and_common_options_first(bregmat, command):
     # from the declaration of the argument: the oldest typer does not print it
     (function,) = [one.callback for one in app.registered_commands if (one.name or one.callback.__name__) == command]
     help_of_points = inspect.signature(function).parameters["points"].annotation.__metadata__[0].help
-    assert all(ending in help_of_points for ending in (".csv", ".tsv", ".gz", ".parquet", ".feather", ".npy"))
+    assert all(ending in help_of_points for ending in (".csv", ".tsv", ".gz", ".parquet", ".npy"))
     common = [shown.index(f"--{name} ") for name in ("labels", "sample-id")]
     assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
     if command == "learn":
@@ -504,7 +504,10 @@ def test_what_became_features_is_said(bregmat, shop, data):
     """Identifiers are left out by name; gaps and decimal commas are mentioned."""
     given = ("learn", shop, "--labels", "art", "--folds", "0")
     done = bregmat(*given)
-    assert done.exit_code == 2 and "if it is in another encoding, say so: --encoding cp1252" in done.stderr
+    assert (
+        done.exit_code == 2
+        and "if it is in another encoding, such as cp1252, give its name as the encoding" in done.stderr
+    )
     given += ("--encoding", "cp1252")
     done = bregmat(*given)
     assert done.exit_code == 2
@@ -593,6 +596,28 @@ def test_columns_of_words_as_features(bregmat, tmp_path, data):
     assert done.exit_code == 2 and "no column 'nobody'" in done.stderr
     np.save("p.npy", X)
     assert bregmat("learn", "p.npy", "--labels", "kind", "--categorical", "a").exit_code == 2
+
+
+def test_columns_of_words_alone_can_be_features(bregmat, tmp_path):
+    """Two colours are one class; models read new points by their words."""
+    colours = np.array(["red", "pink", "blue", "navy"])[np.arange(40) % 4]
+    size = np.array(["S", "M", "L", "L", "M"])[np.arange(40) % 5]
+    kind = np.where(np.isin(colours, ["red", "pink"]), "warm", "cold")
+    texts = [f"the number {k} is a {c} car" for k, c in enumerate(colours)]
+    lines = [",".join(row) for row in zip(colours, size, texts, kind)]
+    (tmp_path / "w.csv").write_text("colour,size,remark,kind\n" + "\n".join(lines) + "\n")
+    given = ("learn", "w.csv", "--labels", "kind", "--folds", "0")
+    done = bregmat(*given)
+    assert (
+        done.exit_code == 2
+        and "columns of words can be encoded with --categorical COLUMN,...; texts need" in done.stderr
+    )
+    done = bregmat(*given, "--categorical", "colour,size", "--out", "m")
+    assert done.exit_code == 0 and "features (7): colour=blue, colour=navy, " in done.stderr, done.output
+    assert "not used: remark (texts); they need numbers first, such as their embeddings" in done.stderr
+    assert bregmat("transform", "m", "w.csv", "--out", "new.npy").exit_code == 0
+    encoded = np.column_stack([x == value for x in (colours, size) for value in np.unique(x)]).astype(float)
+    assert np.allclose(np.load("new.npy"), load("m").transform(encoded))
 
 
 @pytest.mark.parametrize(("cell", "plain"), [("26.405,56", "26405,56"), ("1.234.567", "1234567")])
@@ -733,7 +758,7 @@ def test_not_converged_exits_with_4_and_writes_the_model(bregmat, points):
         "learn", points, "--labels", "kind", "--max-iter", "1", "--tol", "1e-12", "--folds", "0", "--out", "m"
     )
     assert done.exit_code == 4, done.output
-    assert "note: " in done.stderr and "Raise --max-iter" in done.stderr and "max_iter" not in done.output
+    assert "note: " in done.stderr and "Allow more iterations" in done.stderr and "max_iter" not in done.output
     assert load("m").n_iter_ <= 1
 
 
@@ -793,8 +818,11 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
     [
         ([], "give --constraints FILE or --labels COLUMN"),
         (["--labels", "sort"], "points.csv: no column 'sort'; the columns are 'id', 'kind', 'a'"),
-        (["--labels", "a", "--strategy", "random"], "labels 'a' must hold class labels, but it is continuous (row 0: "),
-        (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes values, to be near in; for distances"),
+        (
+            ["--labels", "a", "--strategy", "random"],
+            "labels 'a' are numbers that are not all whole, and --strategy random needs classes",
+        ),
+        (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes numbers, to be near in; for distances"),
         (["--labels", "kind", "--sample-id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
@@ -817,6 +845,43 @@ def test_bad_arguments(bregmat, points, pairs, arguments, message):
     assert done.exit_code == 2, done.output
     assert message in done.stderr
     assert "Traceback" not in done.output and done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a"] * 60, "the labels y must tell at least two classes apart to draw neighbours: every labelled point"),
+        (["a"] + [""] * 59, "labels 'kind': 1 of 60 rows has a label, and pairs need two"),
+        (["inf"] + ["2"] * 59, "labels 'kind' must be finite; see row 0"),
+        ([f"n{k}" for k in range(60)], "the labels y put no two points together: every labelled point"),
+    ],
+)
+def test_labels_that_nothing_can_be_learned_from(bregmat, data, tmp_path, labels, message):
+    write_points(tmp_path / "p.csv", data[0], names=list("abcd"), columns={"kind": labels})
+    done = bregmat("learn", "p.csv", "--labels", "kind")
+    assert done.exit_code == 2 and message in done.stderr, done.output
+
+
+def test_labels_minus_one_are_a_class_and_said_to_be(bregmat, data, tmp_path):
+    X, y = data
+    remark = "labels 'kind': -1 is a class; if it means 'not known', give --unlabeled -1"
+    write_points(tmp_path / "p.csv", X, names=list("abcd"), columns={"kind": np.where(y == y[0], "-1", "1")})
+    given = ("learn", "p.csv", "--labels", "kind", "--folds", "0")
+    assert remark in bregmat(*given).stderr
+    write_points(tmp_path / "p.csv", X, names=list("abcd"), columns={"kind": (np.arange(60) % 3 - 1).astype(str)})
+    done = bregmat(*given, "--unlabeled", "-1")
+    assert done.exit_code == 0 and remark not in done.stderr and "20 of 60 rows have no label" in done.stderr
+    assert "unlabeled=" not in done.output  # the learner does not take the codes for labels of the file
+
+
+@pytest.mark.parametrize(("cell", "shown"), [("inf", "'inf'"), ("1e999", "'1e999'")])
+def test_an_infinite_cell_is_told_with_the_way_out(bregmat, points, cell, shown):
+    lines = points.read_text().splitlines()
+    lines[7] = lines[7].rsplit(",", 1)[0] + f",{cell}"
+    points.write_text("\n".join(lines))
+    done = bregmat("learn", points, "--labels", "kind")
+    advice = "write a finite number, or leave the cell empty and give --missing drop or --missing median"
+    assert done.exit_code == 2 and f"line 8, column 'd': {shown} is not finite; {advice}" in done.stderr, done.output
 
 
 def test_outputs_are_checked_before_inputs_are_read(bregmat):
@@ -999,7 +1064,10 @@ def test_demo_of_an_unknown_or_absent_set(bregmat):
     assert done.exit_code == 2 and "name='vine' is no known data set" in done.stderr
     done = bregmat("demo", "sonar")
     assert done.exit_code == 2 and "Set BREGMAT_DATA to a folder" in done.stderr
-    assert "or fetch them with --download; without data, `bregmat demo wine` runs" in done.stderr
+    assert (
+        "or have them fetched (download=True; on the command line --download); without data, `bregmat demo wine` runs"
+        in done.stderr
+    )
 
 
 def test_version(bregmat):

@@ -53,7 +53,7 @@ def test_the_repaired_matrix_stays_as_it_is(correlation):
     assert np.abs(read("again.csv") - read("fixed.csv")).to_numpy().max() < 1e-7
 
 
-@pytest.mark.parametrize("suffix", [".tsv", ".csv.gz", ".parquet", ".feather"])
+@pytest.mark.parametrize("suffix", [".tsv", ".csv.gz", ".parquet"])
 def test_other_formats(correlation, suffix):
     assert correlation("broken.csv", "--out", f"fixed{suffix}").exit_code == 0
     assert correlation(f"fixed{suffix}", "--out", "again.csv").exit_code == 0
@@ -136,13 +136,13 @@ def test_a_target_and_factors(correlation):
         expected = shrink_correlation(BROKEN, T, min_eig=0.01)
         assert f"share of the target {expected.alpha:.4g}" in " ".join(done.stdout.split())
         assert np.allclose(read("out.csv"), expected.matrix, rtol=0, atol=1e-15)
-    done = correlation("broken.csv", "--factors", 1, "--out", "out.csv")
+    done = correlation("broken.csv", "--n-factors", 1, "--out", "out.csv")
     result = factor_correlation(BROKEN, 1)
     assert result.status == "FEASIBLE" and "FEASIBLE" in done.stdout and done.exit_code == 0, done.output
     assert np.allclose(read("out.csv"), result.matrix, rtol=0, atol=1e-15)
     for options in (
-        ("--target", "identity", "--factors", 1),
-        ("--factors", 1, "--min-eig", 0.1),
+        ("--target", "identity", "--n-factors", 1),
+        ("--n-factors", 1, "--min-eig", 0.1),
         ("--target", "identity", "--lower", 0),
     ):
         done = correlation("broken.csv", *options)
@@ -202,6 +202,14 @@ def test_fixed_entries_stay(correlation):
     [
         ("a,b\n1,0.5\n0.4,1\n", "not symmetric: row 'a', column 'b' is 0.5, and its mirror image 0.4"),
         ("a,b\n1,0.5\n", "1 rows and 2 columns of numbers; a correlation matrix is square"),
+        (
+            "a,b\n1,2\n3,4\n5,6\n",
+            "(for a table of points, give the correlations of its columns, such as pandas.DataFrame.corr",
+        ),
+        (
+            "a,b\n4,1\n1,1\n",
+            "row 'a', column 'a' is 4, where a correlation matrix has 1; if this is a covariance, --scale",
+        ),
         ("a,b\n1,\n,1\n", "line 3, column 'a': an empty cell is not a number"),
         (",a,b\nb,1,0.5\na,0.5,1\n", "does not hold the names of the columns in order"),
     ],

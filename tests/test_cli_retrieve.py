@@ -50,8 +50,8 @@ def test_row_i_answers_row_i_without_a_third_file(retrieve):
     [
         ("zz,1,1", "no query 'zz' in its file, whose rows are named by the column id"),
         ("q1,60,1", "no document '60' in its file, whose rows are named by row numbers from 0 to 59"),
-        ("q1,1,-1", "'-1' is not a number"),
-        ("q1,1,good", "'good' is not a number"),
+        ("q1,1,-1", "'-1' is not a grade, which is a number of at least 0"),
+        ("q1,1,good", "'good' is not a grade"),
     ],
 )
 def test_wrong_answers_are_named(retrieve, tmp_path, row, message):

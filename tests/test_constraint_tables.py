@@ -144,7 +144,7 @@ def test_names_stay_what_they_are_in_a_frame():
         ({"i": [True, False]}, "row 0: samples are numbers or names, not booleans"),
         (
             {"bound": [1.0, np.nan]},
-            "row 1: bound '' is not a number; a table of pairs or triplets without bounds has none",
+            "row 1: the bound is empty; 'sq_distance' needs a number; a table of pairs or triplets without bounds has none",
         ),
         ({"bound": [1.0, -1.0]}, "row 1: bound '-1' is negative"),
         ({"sense": ["<=", "<"]}, "row 1: sense '<' must be"),

@@ -35,6 +35,7 @@ from cases import (
     random_pairs,
     scalar,
 )
+from formulas import positive, symmetric
 
 H = 1e-5
 DIFFERENCE = {"rtol": 1e-7, "atol": 1e-8}
@@ -49,16 +50,6 @@ def mirror_points(D, rng, r=6):
     """Mirror eigenvalues in the domain of D, with both signs where it has both."""
     t = rng.normal(size=r)
     return -np.exp(t) if not D.in_domain(np.ones(1)) else t
-
-
-def symmetric(rng, r):
-    A = rng.normal(size=(r, r))
-    return A + A.T
-
-
-def positive(rng, r, k=None):
-    A = rng.normal(size=(r, k or r))
-    return A @ A.T
 
 
 def slope(f, x):

@@ -10,8 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from bregmat import Constraints, Factor, LogDet, SpectralDivergence, VonNeumann, nearest_kernel, nearest_metric
-from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.certificates.problem import dual_bound
+from bregmat.certificates.problem import build_problem, dual_bound
 from bregmat.coordinates import priors as coordinates_module
 from bregmat.coordinates.elimination import eliminate
 from bregmat.coordinates.priors import Factored, Spectral, iterate_at_prior, kernel_coordinates, metric_coordinates
@@ -19,6 +18,7 @@ from bregmat.coordinates.spans import orthonormal
 from bregmat.nearest import ELIMINATION_GAP
 from bregmat.objective.divergences import DIVERGENCES as NAMED
 from cases import DIVERGENCES, all_relations, random_pairs, scalar
+from formulas import positive, symmetric
 from states import saved_and_loaded
 
 H = 1e-5
@@ -29,16 +29,6 @@ RUNS = {"rel": 1e-8, "abs": 1e-8}  # objectives of two runs, each within TOL of 
 
 def by_name(x):
     return getattr(x, "name", None) or x.__name__
-
-
-def symmetric(rng, r):
-    A = rng.normal(size=(r, r))
-    return A + A.T
-
-
-def positive(rng, r, k=None):
-    A = rng.normal(size=(r, k or r))
-    return A @ A.T
 
 
 # ---------------------------------------------------------------- iterates

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.applications.correlation.entries import Entries, FixedBlocks, fixed_blocks
+from bregmat.applications.correlation.entries import Entries, FixedBlocks, _cliques, fixed_blocks
 from bregmat.applications.correlation.newton import Curvature
 from bregmat.applications.correlation.problem import CorrelationProblem, DenseState
 from bregmat.plots import ConvergenceDisplay
@@ -288,6 +289,40 @@ def test_contradiction_without_a_block():
     assert result.conflict.max() == 3
 
 
+def is_definite(X):
+    """Whether a matrix of floats is positive definite, by Gaussian elimination in fractions."""
+    A = [[Fraction(float(x)) for x in row] for row in X]
+    for k in range(len(A)):
+        if A[k][k] <= 0:
+            return False
+        for i in range(k + 1, len(A)):
+            share = A[i][k] / A[k][k]
+            A[i] = [a - share * b for a, b in zip(A[i], A[k])]
+    return True
+
+
+def test_a_block_with_tiny_eigenvalues_is_not_taken_for_singular(rng):
+    """24 variables with the correlation 1 - 8e-13: OPTIMAL was said of a matrix that a feasible one is better than by 5.6e-6."""
+    m, k = 24, 12
+    C, apart = np.eye(m + k), 8e-13
+    C[:m, :m] = 1.0 - apart
+    np.fill_diagonal(C, 1.0)
+    D = rng.normal(size=(k, m))
+    D = np.linalg.qr((D - D.mean(axis=1, keepdims=True)).T)[0].T
+    C[m:, :m], C[:m, m:] = D / np.sqrt(k), D.T / np.sqrt(k)
+    fixed = np.zeros((m + k, m + k), dtype=bool)
+    fixed[:m, :m] = ~np.eye(m, dtype=bool)
+    X = C.copy()
+    X[m:, :m], X[:m, m:] = 0.9 * np.sqrt(apart) * D, 0.9 * np.sqrt(apart) * D.T
+    assert is_definite(X)
+    known = sum((Fraction(float(x)) - Fraction(float(c))) ** 2 for x, c in zip(X.ravel(), C.ravel())) / 2
+    result = nearest_correlation(C, fixed=fixed, max_iter=20)
+    assert Fraction(result.dual_bound) <= known
+    assert result.status in ("OPTIMAL", "FEASIBLE")
+    assert result.status == "FEASIBLE" or result.objective <= float(known) + 1e-6
+    assert verify(result).holds
+
+
 def test_singular_blocks(rng):
     """Fixed entries that leave no interior: a one, and a block with a null space."""
     C = broken(rng, 12)
@@ -350,7 +385,7 @@ def test_rounding_of_null_vectors_carries_no_proof(monkeypatch):
     """The planted matrix is feasible; a proof on the complement of vectors that are null up to rounding said that none is."""
     drawn = [near_copies(seed) for seed in range(150)]
     assert "INFEASIBLE" not in [nearest_correlation(C, fixed=mask).status for C, mask in drawn]
-    monkeypatch.setattr(FixedBlocks, "worth", lambda self, Y: 0.0)
+    monkeypatch.setattr(FixedBlocks, "worth", lambda self, Y, reach: 0.0)
     results = [nearest_correlation(C, fixed=mask) for C, mask in drawn]
     claims = [verify(one, C=C, fixed=mask) for one, (C, mask) in zip(results, drawn) if one.status == "INFEASIBLE"]
     assert claims and {one.status for one in claims} == {"UNKNOWN"}
@@ -501,6 +536,21 @@ def test_all_entries_fixed(rng):
     assert_allclose(nearest_correlation(good, fixed=mask).X, good, atol=1e-15)
     bad = broken(rng, 6, 1.5)
     assert_impossible(nearest_correlation(bad, fixed=mask), bad)
+
+
+def test_definite_blocks_are_not_decomposed(rng, monkeypatch):
+    """Thousands of overlapping blocks, as beside a band, are found and judged before the first look at the clock."""
+    n = 300
+    entries = Entries(n, *np.triu_indices(n, 20))
+    blocks = _cliques(entries)
+    covered = np.zeros((n, n), dtype=bool)
+    for block in blocks:
+        assert np.diff(block).min() >= 20
+        covered[np.ix_(block, block)] = True
+    assert len(blocks) > 1000 and covered[entries.i, entries.j].all()
+    monkeypatch.setattr(np.linalg, "eigh", lambda A: pytest.fail("a definite block was decomposed"))
+    found = fixed_blocks(entries, np.eye(n))
+    assert found.proof is None and found.basis is None
 
 
 def test_fixed_blocks_cover_every_pair(rng):

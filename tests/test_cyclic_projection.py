@@ -16,8 +16,7 @@ from bregmat import (
     nearest_kernel,
     nearest_metric,
 )
-from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
-from cases import AGREEMENTS, watch
+from cases import AGREEMENTS, pairs_case, watch
 
 pair = Constraints.sq_distance
 DIVERGENCES = ("logdet", "vonneumann")
@@ -89,15 +88,6 @@ def test_every_solver_took_its_share():
 
 
 # ---------------------------------------------------------------- the record
-def pairs_case(rng, c=60, n=20, r=6, room=1.05):
-    """Points and rows that all hold, with some room, for the points after a linear map of them: feasible, half of them active or so."""
-    X = rng.normal(size=(n, r))
-    Y = X @ (np.eye(r) + 0.3 * rng.normal(size=(r, r)))
-    i = rng.integers(0, n, c)
-    j = (i + rng.integers(1, n, c)) % n
-    before, after = (((Q[i] - Q[j]) ** 2).sum(axis=1) for Q in (X, Y))
-    near = after < before
-    return X, pair(i, j, after * np.where(near, room, 1 / room), np.where(near, "<=", ">="))
 
 
 @pytest.mark.parametrize("divergence", DIVERGENCES)
@@ -138,30 +128,6 @@ def test_drift_of_every_sweep(rng):
         result = nearest_metric(X, rows, solver=CyclicProjection(refresh=1), divergence=name, slack_weight=10.0)
         assert result.status == "OPTIMAL"
         assert result.trace["drift"].max() < 1e-12
-
-
-@pytest.mark.parametrize("slack_weight", [np.inf, 3.0])
-@pytest.mark.parametrize("corrected", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_skipping_is_never_wrong(slack_weight, corrected, seed, monkeypatch):
-    """With the running bounds, and with bounds that are forgotten before every sweep: the same multipliers to the last bit."""
-    X, rows = pairs_case(np.random.default_rng(seed), c=300, n=30, room=1.3)
-    given = {"solver": CyclicProjection(corrected=corrected, violation_tol=1e-12), "max_iter": 30, "tol": 1e-14}
-    given["slack_weight"] = slack_weight
-    with_rule = nearest_metric(X, rows, **given)
-    sweep = LogDetProjected.sweep
-
-    def forgetful(self, dual, *rest):
-        self.limit[:] = np.where(rows.sense > 0, -np.inf, np.inf)
-        return sweep(self, dual, *rest)
-
-    monkeypatch.setattr(LogDetProjected, "sweep", forgetful)
-    without = nearest_metric(X, rows, **given)
-    assert with_rule.n_iter == without.n_iter > 2
-    assert with_rule.trace["skipped"].sum() > 300
-    assert without.trace["skipped"].sum() == 0
-    assert (with_rule.trace["projections"] == without.trace["projections"]).all()
-    assert np.array_equal(with_rule.dual, without.dual)
 
 
 # ---------------------------------------------------------------- how it stops
@@ -263,28 +229,6 @@ def test_callback_and_interruption(divergence, rng):
     assert (hurt.exit_reason, hurt.status) == ("INTERRUPTED", "FEASIBLE")
     assert np.isfinite(hurt.gap)
     assert len(hurt.trace["held"]) == hurt.n_iter == 5
-
-
-@pytest.mark.parametrize("divergence", DIVERGENCES)
-def test_ctrl_c_during_a_sweep(divergence, rng, monkeypatch):
-    """The state before the sweep is kept whole, because a sweep works on a copy."""
-    X, rows = pairs_case(rng, c=50)
-    kind = {"logdet": LogDetProjected, "vonneumann": VonNeumannProjected}[divergence]
-    sweep, count = kind.sweep, itertools.count()
-
-    def broken(self, dual, *rest):
-        if next(count) == 4:
-            dual[:] = np.nan
-            raise KeyboardInterrupt
-        return sweep(self, dual, *rest)
-
-    monkeypatch.setattr(kind, "sweep", broken)
-    given = {"divergence": divergence, "slack_weight": 10.0, "tol": 1e-14}
-    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
-        result = nearest_metric(X, rows, solver="cyclic_projection", **given)
-    assert (result.exit_reason, result.n_iter) == ("INTERRUPTED", 4)
-    assert np.isfinite(result.dual).all()
-    assert np.isfinite(result.gap)
 
 
 # ---------------------------------------------------------------- warm start, files

@@ -13,11 +13,9 @@ from bregmat_papers.datasets import (
     catalogue,
     dataset_names,
     load_dataset,
-    load_digits389,
     load_mnist,
     load_sentences,
     load_sonar_split,
-    load_wine,
 )
 from bregmat_papers.groel2 import load_groel2
 
@@ -63,8 +61,8 @@ def test_bundled(name, shape, n_classes):
 
 
 def test_short_names():
-    assert np.bincount(load_wine().y).tolist() == [59, 71, 48]
-    digits = load_digits389()
+    assert np.bincount(load_dataset("wine").y).tolist() == [59, 71, 48]
+    digits = load_dataset("digits389")
     assert digits.target_names == ("3", "8", "9")
     assert np.bincount(digits.y).tolist() == [183, 174, 180]
 

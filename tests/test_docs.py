@@ -11,11 +11,11 @@ from io import StringIO
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
 import bregmat
-from bregmat.constraints.relations import RELATIONS
-from bregmat.plots._style import class_colors
+from bregmat.plots import EmbeddingDisplay
 from test_report_browser import chromium
 
 pytestmark = pytest.mark.slow
@@ -37,11 +37,10 @@ CODE = {str(page.relative_to(ROOT)): blocks for page in PAGES if (blocks := BLOC
 
 
 @pytest.fixture
-def scratch(tmp_path, monkeypatch):
+def scratch(tmp_path, monkeypatch, registered_here):
     """A folder to write to, figures that no window shows, and names that are forgotten afterwards."""
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(RELATIONS, "_classes", dict(RELATIONS._classes))
     yield tmp_path
     plt.close("all")
 
@@ -205,7 +204,8 @@ def test_the_gallery_has_one_style():
 
     with plt.style.context("bregmat.plots.bregmat"):
         colors = tuple(f"#{color}".replace("##", "#") for color in plt.rcParams["axes.prop_cycle"].by_key()["color"])
-    assert colors == class_colors(7)
+    display = EmbeddingDisplay.from_data(np.eye(7), np.eye(7), y=list("abcdefg"))
+    assert colors == tuple(color for _, color, _ in display.legend_entries())
     assert len(EXAMPLES) >= 16
     for example in EXAMPLES:
         text = example.read_text(encoding="utf-8")
@@ -229,7 +229,17 @@ WITH_PICTURES = [
     "tutorial",
     *(
         f"guide/{name}"
-        for name in ("labels", "embeddings", "pairs", "triplets", "stream", "kernel", "correlation", "problems")
+        for name in (
+            "labels",
+            "embeddings",
+            "pairs",
+            "triplets",
+            "stream",
+            "kernel",
+            "correlation",
+            "problems",
+            "recipes",
+        )
     ),
 ]
 
@@ -242,6 +252,27 @@ def test_a_page_has_pictures_that_the_gallery_draws(page):
     for section, name, number in found:
         code = (ROOT / "examples" / section / f"{name}.py").read_text("utf-8")
         assert 1 <= int(number) <= len(re.findall(r"^ *[^#\n]*plt\.(?:subplots|figure)\(", code, re.M))
+
+
+def test_the_page_of_scaling_has_a_picture_that_is_there():
+    (name,) = re.findall(r"^!\[[^]]{40,}\]\((\S+\.png)\)$", (ROOT / "docs/scaling.md").read_text("utf-8"), re.M)
+    assert (ROOT / "docs" / name).exists()
+
+
+def test_pages_link_to_files_that_a_clone_has():
+    """Also to examples, which the site shows in its gallery: docs/conf.py changes these links."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")]
+    links = [
+        (page, link)
+        for page in pages
+        for link in re.findall(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)", page.read_text("utf-8"))
+        if not link.endswith(".html")
+    ]
+    assert len(links) > 100 and sum("/examples/" in link for _, link in links) > 15
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+    ours = "https://github.com/bregmat/bregmat/"
+    named = re.findall(rf"{ours}(?:blob|tree)/main/([^)#\s]+)", (ROOT / "README.md").read_text("utf-8"))
+    assert len(named) > 15 and all((ROOT / name).exists() for name in named)
 
 
 NARROW = """<!DOCTYPE html><link rel="stylesheet" href="{css}"><body style="width: 368px"><article class="bd-article">

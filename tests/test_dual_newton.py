@@ -11,8 +11,7 @@ import cases
 from bregmat import Constraints, ExitReason, Frobenius, LogDet, SquaredHinge, Status, VonNeumann
 from bregmat.certificates import restoration
 from bregmat.certificates.infeasibility import infeasibility
-from bregmat.certificates.nearest_matrix import build_problem
-from bregmat.certificates.problem import dual_bound
+from bregmat.certificates.problem import build_problem, dual_bound
 from bregmat.coordinates.priors import iterate_at_prior
 from bregmat.engine.loop import solve
 from bregmat.operators.binding import bind

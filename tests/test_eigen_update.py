@@ -1,11 +1,14 @@
-"""The rank-one eigen-update against eigendecompositions of the assembled matrix, and the exponential along the line."""
+"""The rank-one eigen-update against eigendecompositions of the assembled matrix, the exponential along the line, and capped spectra."""
 
 import numpy as np
 import pytest
 import scipy.linalg
+from scipy.optimize import LinearConstraint, minimize
 
 from bregmat._kernels import eigen_update, secular
+from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
+from formulas import twin_cap
 
 EPS = np.finfo(float).eps
 SIZES = (1, 2, 3, 8, 52)
@@ -234,6 +237,65 @@ def test_slope_by_finite_differences(rng):
         # central differences: h^2 / 6 of the third derivative, and 1e-16 / h
         np.testing.assert_allclose((p_up - p_down) / (2 * h), slope, rtol=1e-7)
         np.testing.assert_allclose((trace_up - trace_down) / (2 * h), p, rtol=1e-7)
+
+
+def test_eigenvectors_stay_orthonormal(rng):
+    d = 20
+    lam, Vt, totals, m = np.full(d, -np.log(d)), np.eye(d), np.zeros(5), 15
+    X = rng.normal(size=(20_000, d)) * np.exp(-0.4 * np.arange(d)) @ np.linalg.qr(rng.normal(size=(d, d)))[0]
+    X /= np.linalg.norm(X, axis=1).max()
+    kernels.pca_trials_inplace(lam, Vt, totals, X, m, 0.3, 1.0, EigenWork.of_order(d))
+    assert np.abs(Vt @ Vt.T - np.eye(d)).max() < 1e-12
+    assert np.exp(lam).sum() == pytest.approx(1.0)
+
+
+def cap(w, m):
+    """The compiled capping, of weights instead of sorted logarithms."""
+    w = np.asarray(w)
+    order = np.argsort(w, kind="stable")
+    lam, out = np.log(w[order]), np.empty(len(w))
+    kernels.cap_spectrum_inplace(lam, np.empty(len(w)), m)
+    out[order] = np.exp(lam)
+    return out
+
+
+@pytest.mark.parametrize(("n", "m"), [(2, 1), (3, 2), (5, 1), (5, 3), (6, 5)])
+def test_capping_is_the_projection(rng, n, m):
+    for power in (1, 4, 12):
+        w = rng.random(n) ** power + 1e-8
+        best = minimize(
+            lambda v, w=w: float((v * np.log(v / w) - v).sum()),
+            np.full(n, 1.0 / n),
+            jac=lambda v, w=w: np.log(v / w),
+            bounds=[(1e-14, 1.0 / m)] * n,
+            constraints=LinearConstraint(np.ones((1, n)), 1.0, 1.0),
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        # the minimiser of a smooth objective found to 1e-15 in the value is good to its square root
+        assert np.allclose(cap(w, m), best.x, atol=1e-6)
+
+
+def test_capping_equals_its_twin(rng):
+    for _ in range(300):
+        n = int(rng.integers(2, 30))
+        m = int(rng.integers(1, n))
+        w = rng.random(n) ** rng.integers(1, 20) + 1e-30
+        out = cap(w, m)
+        assert np.allclose(out, twin_cap(w, m), rtol=1e-12, atol=0.0)
+        assert out.sum() == pytest.approx(1.0, rel=1e-13)
+        assert np.allclose(cap(out, m), out, rtol=1e-13)  # already there
+        assert np.allclose(cap(7.0 * w, m), out, rtol=1e-12)
+    assert (cap([1.0, 1.0], 2) == 0.5).all()
+
+
+def test_capping_of_logarithms_far_apart():
+    """Weights that underflow keep their proportions."""
+    lam = np.array([-5000.0, -4000.0, -3999.0, 0.0, 1.0])
+    assert kernels.cap_spectrum_inplace(lam, np.empty(5), 3) == 2
+    assert np.allclose(np.exp(lam[3:]), 1 / 3)
+    assert np.exp(lam[:3]).sum() == pytest.approx(1 / 3)
+    assert lam[2] - lam[1] == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("start", ["random", "zero"])

@@ -11,6 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from bregmat import (
     Constraints,
+    DivergenceSlack,
     Factor,
     MetricLearner,
     RelativeSlack,
@@ -21,7 +22,6 @@ from bregmat import (
     save,
     verify,
 )
-from bregmat.objective.losses import DivergenceSlack
 from cases import BY_NAME, DIVERGENCES
 from formulas import CLOSE, NAMES, close, matrix_divergence, positive, vector_divergence, well_conditioned
 

@@ -1,6 +1,7 @@
-"""DefiniteBoost against the page, step by step, with dense matrices and SciPy: Tsuda 2004, NIPS 17, sections 3.2 and 4.
+"""DefiniteBoost against the page, step by step, with dense matrices and SciPy: Tsuda 2004, NIPS 17, section 4.
 
-The vector case is in test_boosting.py; what the solver does to a problem in test_definite_boost.py.
+Section 3.2 and eq. 13 are in test_row_kernels_spectral.py, the vector case in test_boosting.py; what
+the solver does to a problem in test_definite_boost.py.
 """
 
 import numpy as np
@@ -8,15 +9,10 @@ import pytest
 from scipy.linalg import expm, logm
 from scipy.optimize import brentq, minimize_scalar
 
-from bregmat import Constraints, CyclicProjection, DefiniteBoost, VonNeumann
-from bregmat.certificates.problem import NearestMatrix
-from bregmat.engine.loop import solve
-from bregmat.objective.losses import Hard
-from bregmat.objective.row_losses import RowLosses
+from bregmat import Constraints, DefiniteBoost
 from bregmat.online import ForwardEntropicLoss, MatrixExponentiatedGradient
-from bregmat.operators.compound import MatrixRows
-from cases import Watched, watch
-from formulas import matrix_divergence, orthogonal, positive, symmetric, well_conditioned
+from cases import watch
+from formulas import matrix_divergence, positive, symmetric, well_conditioned
 
 FINE = 1e-13  # the zero finder's relative accuracy
 
@@ -200,52 +196,6 @@ def test_tsuda_14(projection, corrected, order, tau, rng):
 
 
 # ---------------------------------------------------------------- Tsuda 2004, section 3.2
-def tiny_problem(rng, relation, d=8, c=12):
-    """A prior with eigenvalues down to 1e-30, which no array could tell from 0, and rows of a matrix that is far from it."""
-    values = 10.0 ** np.array([0, -0.5, -3, -8, -15, -20, -25, -30])
-    t0 = np.log(values / values.sum())
-    Q, v = orthogonal(rng, d), rng.normal(size=(c, d))
-    A = np.concatenate([np.einsum("ij,ik->ijk", v, v), np.eye(d)[None]])
-    b = np.einsum("cij,ji->c", A, Q @ np.diag([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05]) @ Q.T)
-    sense = np.where(relation == "==", 0, np.where(np.einsum("cii,i->c", A, np.exp(t0)) > b, 1, -1)).astype(np.int8)
-    sense[-1] = 0
-    losses = RowLosses(b, sense, np.ones(c + 1), b, (Hard(),), np.zeros(c + 1, np.int8))
-    return NearestMatrix(VonNeumann(), t0, MatrixRows(A), losses, b), A
-
-
-@pytest.mark.parametrize("relation", ["==", "<>"])
-@pytest.mark.parametrize("order", ["greedy", "cyclic"])
-@pytest.mark.parametrize("projection", ["exact", "approximate"])
-def test_tsuda_3_2(projection, order, relation, rng):
-    """The exponent is kept, shifted so that its largest eigenvalue is 0: from 1e-30, over hundreds of steps, nothing is lost."""
-    problem, A = tiny_problem(rng, relation)
-    watched = Watched(DefiniteBoost(projection=projection, order=order, block=50))
-    outcome = solve(problem, watched, tol=1e-30, max_iter=20 if order == "greedy" else 100)
-    steps = len(outcome.trace["row"])
-    assert steps >= 200
-    for state in (watched.states[1], watched.states[-1]):
-        H = np.diag(problem.t0) - np.tensordot(state.dual[:-1], A[:-1], 1)
-        t, U = np.linalg.eigh(H)
-        E = (U * np.exp(t - t[-1])) @ U.T
-        F = state.iterate.factor()
-        assert np.isfinite(F).all()
-        # an exponent of size 1e2 or so is known to its rounding, 1e-14, times a few for each step
-        assert np.allclose(F @ F.T, E / np.trace(E), rtol=0, atol=1e-14 * np.abs(H).max() * steps)
-        assert np.trace(F @ F.T) == pytest.approx(1.0, abs=1e-12)
-        assert state.matrix.lam.max() == 0.0
-        assert np.linalg.norm(state.matrix.Vt @ state.matrix.Vt.T - np.eye(8)) < 1e-15 * 8 * steps
-    assert outcome.certificate.max_violation < 0.05  # on the way: tiny eigenvalues had to grow by 28 orders
-
-
-@pytest.mark.parametrize("refresh", [20, 10**6])
-def test_tsuda_3_2_sweeps(refresh, rng):
-    """The cyclic projection keeps the exponent as well."""
-    problem, A = tiny_problem(rng, "<>")
-    outcome = solve(problem, CyclicProjection(refresh=refresh), tol=1e-8, max_iter=3000)
-    assert outcome.status == "OPTIMAL"
-    t, U = np.linalg.eigh(np.diag(problem.t0) - np.tensordot(outcome.certificate.dual, A, 1))
-    M = (U * np.exp(t)) @ U.T
-    assert np.allclose(np.einsum("cij,ji->c", A, M), outcome.certificate.values, rtol=1e-3)
 
 
 # ---------------------------------------------------------------- Tsuda 2004, section 4.3

@@ -1,9 +1,13 @@
-"""The matrix exponentiated gradient learner: the paper's equations, all kinds and losses."""
+"""The matrix exponentiated gradient learner: the paper's equations and the formulas of its bounds, all kinds and losses."""
+
+import importlib
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse
 
+from bregmat import VonNeumann
 from bregmat._kernels import lanczos
 from bregmat.online import (
     AbsoluteLoss,
@@ -12,6 +16,7 @@ from bregmat.online import (
     LogisticLoss,
     MatrixExponentiatedGradient,
     SquaredLoss,
+    bounds,
 )
 from bregmat.online.bounds import relative_entropy
 from bregmat.online.losses import as_online_loss
@@ -231,9 +236,7 @@ def test_a_loss_of_ones_own(rng, kind):
     )
     assert mine.cumulative_loss_ == pytest.approx(built_in.cumulative_loss_, rel=EXACT)
     assert np.abs(mine.matrix() - built_in.matrix()).max() < EXACT
-    with pytest.raises(
-        TypeError, match=r"state.loss is a gradient_streams.Own, which cannot be saved; bregmat.io.savable"
-    ):
+    with pytest.raises(TypeError, match=r"state.loss is a gradient_streams.Own, which cannot be saved"):
         state_of(mine)
 
 
@@ -341,6 +344,49 @@ def test_tally(rng):
     assert table.tolist() == [[0, 3, 1], [3, 0, 0], [5, 0, 0]]
 
 
+def test_lemma_32_is_lemma_31_summed():
+    """The formula, once by hand: c = 2, r = 3, Delta = 0.5, L_U = 4."""
+    assert bounds.total_loss_bound(2.0, 0.5, loss_of_U=4.0, spread=3.0) == 2.0 * 4.0 + 1.0 * 9.0 * 0.5
+    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=0.0, spread=3.0) == 0.5 * 9.0 * 0.5
+    assert bounds.total_loss_bound(np.inf, 0.5, loss_of_U=1e-9, spread=3.0) == np.inf
+    assert bounds.total_loss_bound(np.nan, 0.5, loss_of_U=0.0, spread=3.0) == np.inf
+    assert bounds.learning_rate(2.0, 3.0) == 2 * 2.0 / (9.0 * 4.0)
+    assert bounds.learning_rate(np.inf, 3.0, trace=2.0) == 2.0 / 18.0
+
+
+@pytest.mark.parametrize("trace", [1.0, 3.0])
+def test_the_balance_makes_the_bound_tightest(trace):
+    """``c = r sqrt(2 Delta / l_max)`` is the minimum, ``L + r sqrt(2 l Delta) + r^2 Delta / 2`` its value."""
+    r, divergence, loss = 1.5, 0.8, 2.0
+    best = bounds.balance(r, divergence, loss_budget=loss, trace=trace)
+    value = bounds.total_loss_bound(best, divergence, loss_of_U=loss, spread=r, trace=trace)
+    for c in (0.9 * best, 1.1 * best):
+        assert bounds.total_loss_bound(c, divergence, loss_of_U=loss, spread=r, trace=trace) > value
+    square = trace * r * r * divergence
+    assert value == pytest.approx(loss + np.sqrt(2 * loss * square) + square / 2, rel=1e-12)
+    assert bounds.balance_of_rate(bounds.learning_rate(best, r, trace=trace), r, trace=trace) == pytest.approx(best)
+    assert bounds.balance_of_rate(bounds.learning_rate(np.inf, r, trace=trace), r, trace=trace) == np.inf
+    assert np.isnan(bounds.balance_of_rate(1.01 * bounds.learning_rate(np.inf, r), r))
+
+
+def test_relative_entropy_is_the_von_neumann_divergence(rng):
+    U, W = density(rng, 5), density(rng, 5)
+    assert bounds.relative_entropy(U, function(W, np.log)) == pytest.approx(VonNeumann()(U, W), rel=1e-10)
+
+
+def test_relative_entropy_against_a_singular_and_a_complex_matrix(rng):
+    v = np.array([0.6, 0.8j])
+    assert bounds.relative_entropy(np.outer(v, v.conj()), np.eye(2) * np.log(0.5)) == pytest.approx(np.log(2))
+    log_W = function(density(rng, 4, is_complex=True), np.log)
+    Q = np.linalg.eigh(log_W)[1]
+    worst = np.outer(Q[:, 0], Q[:, 0].conj())
+    assert bounds.largest_divergence(log_W) == pytest.approx(bounds.relative_entropy(worst, log_W), rel=1e-10)
+
+
+def test_largest_divergence_of_the_identity_is_log_d():
+    assert bounds.largest_divergence(np.eye(7) * np.log(1 / 7)) == pytest.approx(np.log(7))
+
+
 def test_small_losses_are_not_lost():
     totals = np.zeros(10)
     lanczos.account_inplace(totals, 1e6, 0.0)
@@ -348,3 +394,22 @@ def test_small_losses_are_not_lost():
         lanczos.account_inplace(totals, 1e-11, 2.0)
     assert totals[lanczos.LOSS] - totals[lanczos.CARRY] == pytest.approx(1e6 + 1e-8, abs=1e-10)
     assert (totals[lanczos.SEEN], totals[lanczos.SLOPES]) == (1001, 4000.0)
+
+
+def test_gradient_steps_with_correction_of_the_benchmark(rng, monkeypatch):
+    """The baseline of ``bench_online.py``: ``W - 2 eta (tr(W X) - y) X`` with ``X = zz' / 2``, projected onto the cone."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    bench = importlib.import_module("bench_online")
+    d, n, eta = 5, 60, 0.3
+    pairs = np.array([rng.choice(d, 2, replace=False) for _ in range(n)])
+    y, W, loss, n_corrected = rng.random(n), np.eye(d) / d, 0.0, 0
+    for (a, b), label in zip(pairs, y, strict=True):
+        z = np.eye(d)[a] - np.eye(d)[b]
+        X = 0.5 * np.outer(z, z)
+        error = np.vdot(W, X) - label
+        loss += error**2
+        lam, V = np.linalg.eigh(W - 2.0 * eta * error * X)
+        n_corrected += lam[0] < 0.0
+        W = (V * lam.clip(0.0)) @ V.T
+    assert n_corrected >= 3
+    assert bench.corrected_gradient(np.eye(d) / d, pairs, y, eta) == pytest.approx(loss, rel=1e-12)

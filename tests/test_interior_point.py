@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from bregmat import Constraints, Squared, SquaredHinge, Status, nearest_kernel, nearest_metric
-from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.engine.loop import solve
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.operators.binding import bind

@@ -193,7 +193,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bregmat.estimators.passes.neighbor_constraints", interrupt)
+    monkeypatch.setattr("bregmat.estimators.task.neighbor_constraints", interrupt)
     learner = MetricLearner()
     with pytest.raises(KeyboardInterrupt):
         learner.fit(*wine)
@@ -203,7 +203,7 @@ def test_before_there_is_anything_nothing_is_kept(wine, monkeypatch):
 
 
 def test_between_two_passes_the_last_one_is_kept(wine, monkeypatch, set_passes):
-    from bregmat.estimators import passes as fitting
+    from bregmat.estimators import task as fitting
 
     draw, calls = fitting.neighbor_constraints, []
 

@@ -84,7 +84,7 @@ def test_exclude_and_features(text):
     [
         ("", "points.csv: the file is empty"),
         ("a,b\n", "points.csv: a header line, but no rows"),
-        ("a,b\n1,2\n3\n", "points.csv: cannot be read as a table: Expected 2 fields in line 3, saw 1"),
+        ("a,b\n1,2\n3\n", "points.csv, line 3: 1 cells, and the first line has 2"),
         ("a,b\n1,2\n\n3,x\n", "points.csv, line 4, column 'b': 'x' is not a number"),
         (
             "a,b\n1,2\n3,\n",
@@ -92,12 +92,12 @@ def test_exclude_and_features(text):
         ),
         ("a,b\n1,\n3,1\n", "points.csv, line 2, column 'b': an empty cell is not a number"),
         ("a,b\n1,2\n3,nan\n", "points.csv, line 3, column 'b': 'nan' is not a number; missing='drop'"),
-        ("a,b\n1,2\n3,-inf\n", "points.csv, line 3, column 'b': -inf is not finite"),
+        ("a,b\n1,2\n3,-inf\n", "points.csv, line 3, column 'b': '-inf' is not finite"),
         # a typo in the first row is no column of words, and no header line
         ("a,b\n1x,2\n3,4\n5,6\n", "points.csv, line 2, column 'a': '1x' is not a number"),
         ("a,b\nNA,2\n,4\n5,6\n7,8\n", "points.csv, line 2, column 'a': 'NA' is not a number; missing="),
-        ("a,b\n1,2,3\n4,5,6\n", "points.csv: the rows have more cells than the first line, 2"),
-        ("a,b\n1,2\n4,5,6\n", "points.csv: cannot be read as a table: Expected 2 fields in line 3, saw 3"),
+        ("a,b\n1,2,3\n4,5,6\n", "points.csv, line 2: 3 cells, and the first line has 2"),
+        ("a,b\n1,2\n4,5,6\n", "points.csv, line 3: 3 cells, and the first line has 2"),
         ('a,b\n"1,2\n3,4\n', "points.csv: cannot be read as a table: EOF inside string starting at row 1"),
         ("a;b\n1,5;2\n2,5;1.234,5\n3;4\n", "points.csv, line 3, column 'b': '1.234,5' is not a number"),
         (
@@ -158,7 +158,7 @@ def test_npy_of_objects_is_not_unpickled(tmp_path):
         read_points(tmp_path / "points.npy")
 
 
-ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather"]
+ENDINGS = [".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet"]
 
 
 @pytest.mark.parametrize("suffix", [*ENDINGS, ".npy"])
@@ -193,23 +193,25 @@ def test_a_row_with_too_few_cells_is_refused_like_one_with_too_many(row, tmp_pat
     path = tmp_path / "points.csv"
     path.write_text(f"a,b,c\n0,1,2\n\n3,4,\n{row}\n")
     for read in (read_points, read_constraints):
-        with pytest.raises(ValueError, match=f"points.csv: .* Expected 3 fields in line 5, saw {row.count(',') + 1}"):
+        with pytest.raises(
+            ValueError, match=f"points.csv, line 5: {row.count(',') + 1} cells, and the first line has 3"
+        ):
             read(path)
     path.write_text("a,b,c\n0,1,2\n3,4,\n")
     assert np.isnan(read_points(path, missing="drop").X).sum() == 0  # an empty cell is a missing one
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".feather"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_two_columns_of_one_name_are_refused(suffix, tmp_path):
     import pyarrow as pa
-    from pyarrow import feather, parquet
+    from pyarrow import parquet
 
     path = tmp_path / f"twice{suffix}"
     table = pa.table([[0.0, 1.0], [1.0, 2.0], [3.0, 5.0]], names=["a", "b", "b"])
     if suffix == ".csv":
         path.write_text("a,b,b\n0,1,3\n1,2,5\n")
     else:
-        (parquet.write_table if suffix == ".parquet" else feather.write_feather)(table, path)
+        parquet.write_table(table, path)
     for read in (read_points, read_constraints):
         with pytest.raises(ValueError, match=re.escape(f"twice{suffix}: column 'b' occurs twice")):
             read(path)
@@ -227,7 +229,7 @@ def test_bad_parquet(tmp_path):
 
 
 def test_damaged_files_are_named(tmp_path):
-    for name in ("points.csv.gz", "points.feather"):
+    for name in ("points.csv.gz", "points.parquet"):
         write_points(tmp_path / name, np.arange(400.0).reshape(200, 2), names=["a", "b"])
         data = (tmp_path / name).read_bytes()
         for part in (b"", data[:60], data[:-20]):
@@ -280,7 +282,9 @@ def test_missing_truths(text):
 def test_encodings_with_a_mark(text, encoding):
     path, given = text("größe;art\n1,5;süß\n2,5;herb\n".encode(encoding)), {}
     if encoding in ("utf-16", "utf-32"):
-        with pytest.raises(ValueError, match="not a text file in UTF-8 .*; if it is in another encoding, say so"):
+        with pytest.raises(
+            ValueError, match="not a text file in UTF-8 .*; if it is in another encoding, such as cp1252"
+        ):
             read_points(path)
         given["encoding"] = encoding
     points = read_points(path, **given)
@@ -291,7 +295,7 @@ def test_encodings_with_a_mark(text, encoding):
 def test_encodings_by_name(text):
     path = text("größe;art\n1;süß\n2;herb\n".encode("cp1252"))
     with pytest.raises(
-        ValueError, match=r"points\.csv: not a text file in UTF-8 .*; if it is in another encoding, say so"
+        ValueError, match=r"points\.csv: not a text file in UTF-8 .*; if it is in another encoding, such as cp1252"
     ):
         read_points(path)
     assert read_points(path, encoding="cp1252").names == ("größe",)
@@ -323,7 +327,7 @@ def test_numbers_are_read_to_the_last_bit(text, rng):
     assert np.array_equal(read_points(text(words)).X[:, 0], x)
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".feather", ".npy"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".npy"])
 def test_standard_input(tmp_path, monkeypatch, suffix):
     X = np.arange(6.0).reshape(3, 2)
     write_points(tmp_path / f"points{suffix}", X, names=["a", "b"])
@@ -437,8 +441,9 @@ def test_parse_sample_ids():
     ("row", "message"),
     [
         ("distance,0,1,,,1,<=,1", "line 3: unknown relation 'distance'; known: sq_distance, similarity"),
+        ("sqdistance,0,1,,,1,<=,1", "line 3: unknown relation 'sqdistance'; known: .*; is it 'sq_distance'"),
+        (",0,1,,,1,<=,1", "line 3: the relation is empty; known: sq_distance, similarity"),
         ("linear,0,,,,1,<=,1", "line 3: unknown relation 'linear'; .*matrices cannot be given in a table"),
-        (",0,1,,,1,<=,1", "line 3: unknown relation ''"),
         ("sq_distance,0,,,,1,<=,1", "line 3: 'sq_distance' needs a sample in column 'j', which is empty"),
         ("sq_distance,0,1,2,,1,<=,1", "line 3: 'sq_distance' takes no sample in column 'k', got '2'"),
         ("trace,0,,,,1,==,1", "line 3: 'trace' takes no sample in column 'i', got '0'"),
@@ -446,13 +451,16 @@ def test_parse_sample_ids():
         ("comparison,0,1,4,4,0,<=,1", "line 3: k and l must be different samples, both are '4'"),
         ("comparison,0,1,1,0,0,<=,1", r"line 3: \(i, j\) and \(k, l\) must be different pairs"),
         ("sq_distance,0,1,,,one,<=,1", "line 3: bound 'one' is not a number"),
-        ("sq_distance,0,1,,,,<=,1", "line 3: bound '' is not a number"),
+        (
+            "sq_distance,0,1,,,,<=,1",
+            "line 3: the bound is empty; 'sq_distance' needs a number; a table of pairs or triplets without",
+        ),
         ("sq_distance,0,1,,,nan,<=,1", "line 3: bound 'nan' is not finite"),
         ("sq_distance,0,1,,,inf,<=,1", "line 3: bound 'inf' is not finite"),
         ("sq_distance,0,1,,,-1,<=,1", "line 3: bound '-1' is negative; no positive semidefinite matrix"),
         ("diagonal,0,,,,-1,==,1", "line 3: bound '-1' is negative"),
         ("sq_distance,0,1,,,1,<,1", 'line 3: sense \'<\' must be "<=", ">=" or "=="'),
-        ("sq_distance,0,1,,,1,,1", "line 3: sense '' must be"),
+        ("sq_distance,0,1,,,1,,1", 'line 3: the sense is empty; write "<="'),
         ("sq_distance,0,1,,,1,<=,0", "line 3: weight '0' must be positive"),
         ("sq_distance,0,1,,,1,<=,nan", "line 3: weight 'nan' must be positive"),
         ("sq_distance,0,1,,,1,<=,x", "line 3: weight 'x' is not a number"),

@@ -1,14 +1,16 @@
-"""Kernel functions: scikit-learn's names and values, coefficients that data decide, tests of symmetry."""
+"""Kernel functions: scikit-learn's names and values, coefficients that data decide, tests of symmetry, pivots."""
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels
+from sklearn.metrics.pairwise import KERNEL_PARAMS, PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, rbf_kernel
 
 from bregmat import KernelKMeans, KernelLearner, MarginSVC
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import check_definite, check_given, negative_eigenvalue
 from bregmat.kernels.functions import NAMED, gamma_of
+from bregmat.kernels.lowrank import incomplete_cholesky, pivoted_cholesky
+from formulas import close
 
 
 def test_names_and_parameters_are_scikit_learns():
@@ -84,6 +86,26 @@ def test_smallest_eigenvalue_of_any_order(rng):
         np.testing.assert_array_equal(found.rows, np.sort(np.argsort(-np.abs(Q[:, 3]))[:4]))
         values[3] = -1e-9  # rounding
         assert negative_eigenvalue((Q * values) @ Q.T) is None
+
+
+@pytest.mark.slow
+def test_pivots_are_the_farthest_points(rng):
+    assert len(pivoted_cholesky(rbf_kernel(np.repeat(rng.normal(size=(7, 4)), 5, axis=0))).rows) == 7
+    X = rng.normal(size=(300, 3))
+    K = rbf_kernel(X, gamma=0.3)
+    G, pivots = incomplete_cholesky(lambda a, b: K[np.ix_(np.arange(300) if a is None else a, b)], np.diag(K), 40)
+    left = K - G @ G.T
+    assert np.linalg.eigvalsh(left)[0] > -1e-12 and np.isclose(1 - np.trace(left) / 300, pivots.captured)
+    assert close(pivots.coordinates(K[:, pivots.rows]), G) and close(G[pivots.rows], pivots.L)
+    # plain greedy pivoting, one point at a time, is what blocks of nearly farthest points stand for
+    diagonal, H = np.ones(300), np.zeros((300, 0))
+    for _ in range(40):
+        p = diagonal.argmax()
+        column = (K[:, p] - H @ H[p]) / np.sqrt(diagonal[p])
+        H, diagonal = np.column_stack([H, column]), diagonal - column**2
+    assert diagonal.sum() / 1.3 < np.trace(left) < 1.3 * diagonal.sum()
+    eigenvalues = np.linalg.eigvalsh(K)
+    assert np.trace(left) < 20 * eigenvalues[:-40].sum()
 
 
 @pytest.mark.parametrize("n", [40, 400])

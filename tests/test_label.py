@@ -318,6 +318,13 @@ def test_clusters_follow_neighbours(rng):
     assert len(set(zip(truth, find_clusters(points, points, groups).key))) == 2
 
 
+def test_a_point_far_from_all_others_gets_the_label_of_its_neighbours(rng):
+    Z = np.concatenate([1e-3 * rng.normal(size=(40, 2)), [1.0, 0.0] + 1e-3 * rng.normal(size=(40, 2)), [[1e6, 0.0]]])
+    groups = Links(said(same(0, 1), same(40, 41), different(0, 40), n=81).active()).groups()
+    found = find_clusters(Z, Z, groups).key
+    assert len({*found[:40]}) == len({*found[40:]}) == 1 and found[0] != found[80]
+
+
 def test_clusters_of_points_that_coincide():
     """All nearest neighbours of a point are its copies, at distance 0."""
     truth = np.repeat([0, 1], 50)
@@ -651,12 +658,14 @@ def test_rows_without_texts_and_pictures_are_shown(tmp_path):
     from bregmat_app.cli.options import ColumnOptions, PageOptions
 
     path = tmp_path / "homes.csv"
-    path.write_text("id,area,heating,kind\nh1,127.6,oil,house\nh2,60,gas,flat\nh3,30.5,gas,studio\n")
+    path.write_text(
+        "id,area,price,zip,heating,kind\nh1,127.6,1234567,10115,oil,house\nh2,60,99,10117,gas,flat\nh3,30.5,1e20,10115,gas,studio\n"
+    )
     points = _read(path, ColumnOptions(labels="kind"), PageOptions())
     assert points.texts == [
-        "heating: oil\narea: 127.6",
-        "heating: gas\narea: 60",
-        "heating: gas\narea: 30.5",
+        "heating: oil\nzip: 10115\narea: 127.6\nprice: 1234567",
+        "heating: gas\nzip: 10117\narea: 60\nprice: 99",
+        "heating: gas\nzip: 10115\narea: 30.5\nprice: 1e+20",
     ]
     assert _read(path, ColumnOptions(), PageOptions(text="kind")).texts == ["house", "flat", "studio"]
 
@@ -784,10 +793,9 @@ def test_the_prior_is_chosen_by_held_out_answers(tmp_path, rng):
             ).groups()
             for n in (8, 40)
         )
-        assert learning.chosen(few, learning.start) is learning.start
-        assert learning.chosen(many, learning.start).name == expected
-        assert learning.chosen(many, learning.other).name == expected
-        assert Learning(points, LabelSettings(prior=start)).chosen(many, learning.start).name == start
+        assert learning.chosen(few) is learning.start
+        assert learning.chosen(many).name == expected
+        assert Learning(points, LabelSettings(prior=start)).chosen(many).name == start
 
 
 def test_cells_that_were_filled_are_marked(tmp_path):

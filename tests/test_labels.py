@@ -11,9 +11,6 @@ import scipy.sparse as sp
 from sklearn.datasets import load_wine
 
 from bregmat import MetricLearner, constraints_from_labels
-from bregmat.base.checks import generator
-from bregmat.base.sampling import PairGroups
-from bregmat.from_labels.groups import label_codes
 
 
 def pairs_of(c):
@@ -100,9 +97,9 @@ def test_generators_advance_and_seeds_do_not(blobs):
     legacy = [constraints_from_labels(X, y, random_state=np.random.RandomState(5)) for _ in range(2)]
     assert same_as(*legacy)
     with pytest.raises(TypeError, match="random_state must be"):
-        generator("seed")
+        constraints_from_labels(X, y, random_state="seed")
     with pytest.raises(ValueError, match="random_state must be at least 0; got -1"):
-        generator(-1)
+        constraints_from_labels(X, y, random_state=-1)
 
 
 @pytest.mark.parametrize(
@@ -120,17 +117,6 @@ def test_unlabelled_rows_take_no_part(blobs, mark, unlabeled):
     X2 = X.copy()
     X2[~known] += 1e6  # neither the pairs nor the bounds look at them
     assert same_as(c, constraints_from_labels(X2, labels, random_state=0, unlabeled=unlabeled))
-
-
-def test_missing_labels_of_lists_masked_arrays_and_frames():
-    assert label_codes(["a", None, float("nan"), "b", "a"]).tolist() == [0, -1, -1, 1, 0]
-    assert label_codes([1, -1, 2, 1]).tolist() == [0, -1, 1, 0]
-    assert label_codes(np.ma.masked_equal([5, 7, 5], 7)).tolist() == [0, -1, 0]
-    assert label_codes(pd.Series([1, pd.NA, 2], dtype="Int64")).tolist() == [0, -1, 1]
-    assert label_codes(pl.Series(["u", None, "v"])).tolist() == [0, -1, 1]
-    assert label_codes(["-1", "1"]).tolist() == [0, 1]  # text is not a number
-    assert label_codes([True, False], unlabeled=1).tolist() == [0, 1]
-    assert label_codes(np.array([True, False]), unlabeled=False).tolist() == [0, -1]
 
 
 @pytest.mark.parametrize("y", [[-1, 1] * 5, [-1.0, 1.0] * 5, np.array([-1, 1] * 5, dtype=object), [-1, 1, None] * 4])
@@ -271,17 +257,3 @@ def test_sampled_percentiles_are_close(rng):
     q = ((X[a] - X[b]) ** 2).sum(axis=1)
     assert abs((q < c.bound.min()).mean() - 0.05) < 0.006  # 4 standard errors of 20,000 pairs
     assert abs((q < c.bound.max()).mean() - 0.95) < 0.006
-
-
-def test_pair_numbers_are_a_bijection():
-    ordered, sizes = np.arange(100, 109), np.array([4, 0, 2, 3])
-    for pairs, want in (
-        (PairGroups.within(ordered, sizes), 6 + 1 + 3),
-        (PairGroups.across(ordered, sizes), 8 + 12 + 6),
-    ):
-        i, j = pairs.rows(np.arange(pairs.n_pairs))
-        assert pairs.n_pairs == want == len(set(zip(np.minimum(i, j).tolist(), np.maximum(i, j).tolist())))
-    big = PairGroups.within(np.arange(3_000_000), np.array([3_000_000]))  # square roots of 3.6e13
-    t = np.array([0, 1, big.n_pairs - 1, big.n_pairs - 2, big.n_pairs // 2])
-    i, j = big.rows(t)
-    assert np.array_equal(j * (j - 1) // 2 + i, t) and np.all(i < j)

@@ -205,17 +205,6 @@ def test_words_for_machines_without_hard_constraints(rng):
             assert wrong not in text and wrong not in result.advice
 
 
-@pytest.mark.parametrize(("C", "squared", "weight", "price"), [
-    (2.0, False, None, 2.0), (2.0, False, 3.0, 6.0), (2.0, True, None, np.inf), (np.inf, False, None, np.inf),
-])  # fmt: skip
-def test_the_common_bound_of_the_weights(rng, C, squared, weight, price):
-    X, y = blobs(rng, 40, distance=8.0)
-    weights = None if weight is None else np.where(np.arange(40) < 35, weight, 0.0)
-    problem = MarginProblem.build(kernel_source(X), y, C=C, squared_hinge=squared, sample_weight=weights)
-    assert train_margin(problem, tol=1e-3).price == price
-    assert np.isnan(MarginProblem.build(kernel_source(X), y, sample_weight=1.0 + (y > 0)).common_upper)
-
-
 # ---------------------------------------------------------------- hard margins that rounding of the kernel hides
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
 @pytest.mark.parametrize("solver", ["active_set", "multiplicative"])

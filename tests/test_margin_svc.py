@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.datasets import make_classification
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics.pairwise import PAIRWISE_KERNEL_FUNCTIONS, pairwise_kernels, rbf_kernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
@@ -19,7 +19,6 @@ from sklearn.svm import SVC, LinearSVC
 
 from bregmat import KernelLearner, MarginSVC, SolverError, Status
 from bregmat.io import load, save
-from bregmat.quadratic import MultiplicativeUpdates
 from estimator_suite import run_array_api_check, sklearn_checks
 
 AGREE = 1e-3  # of decision values in units of the margin: with a relative gap of 1e-10 they differ by sqrt(2 gap P K_ii) at most
@@ -34,19 +33,6 @@ def test_scikit_learn_checks(estimator, check):
 @pytest.mark.slow
 def test_scikit_learn_array_api_check():
     run_array_api_check(MarginSVC)
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X)[::2], y[::2]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
-    return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
 
 
 def rivals(params, **more):
@@ -173,14 +159,13 @@ def test_multiplicative_updates_are_the_same_machine(iris, C):
     X, y = iris
     settings = {"gamma": 5.0, "C": C, "fit_intercept": False}
     exact = MarginSVC(**settings, **EXACT).fit(X, y)
-    for solver in ("multiplicative", MultiplicativeUpdates(anderson=10)):
-        slow = MarginSVC(**settings, solver=solver, tol=1e-4, max_iter=20_000).fit(X, y)
-        assert slow.gap_ <= 1e-4
-        # |f - f*|^2 <= 2 gap P, and every value of f moves by |f - f*| at most (K_ii = 1)
-        room = [np.sqrt(2 * 1e-4 * result.objective) for result in slow.result_]
-        slow.decision_function_shape = exact.decision_function_shape = "ovo"
-        assert (np.abs(slow.decision_function(X) - exact.decision_function(X)).max(axis=0) <= room).all()
-        assert (slow.intercept_ == 0).all()
+    slow = MarginSVC(**settings, solver="multiplicative", tol=1e-4, max_iter=20_000).fit(X, y)
+    assert slow.gap_ <= 1e-4
+    # |f - f*|^2 <= 2 gap P, and every value of f moves by |f - f*| at most (K_ii = 1)
+    room = [np.sqrt(2 * 1e-4 * result.objective) for result in slow.result_]
+    slow.decision_function_shape = exact.decision_function_shape = "ovo"
+    assert (np.abs(slow.decision_function(X) - exact.decision_function(X)).max(axis=0) <= room).all()
+    assert (slow.intercept_ == 0).all()
 
 
 def test_squared_hinge_is_a_ridge(cancer):
@@ -202,8 +187,7 @@ def test_what_is_certified_is_true(cancer, C, intercept):
     X, y = cancer
     settings = {"gamma": 0.1, "C": C, "fit_intercept": intercept}
     alpha = MarginSVC(**settings, **EXACT).fit(X, y).result_.alpha
-    updates = MultiplicativeUpdates(anderson=10)
-    loose = MarginSVC(**settings, solver=updates, tol=1e-4, max_iter=50_000).fit(X, y)
+    loose = MarginSVC(**settings, solver="multiplicative", tol=1e-4, max_iter=50_000).fit(X, y)
     assert 1e-6 < loose.gap_ <= 1e-4 and loose.n_certified_[0] == (loose.certified_ != 0).sum()
     proven, outside = loose.certified_ == 1, loose.certified_ == -1
     assert outside.any() and not (alpha[outside] > 0).any() and (alpha[proven] > 0).all()

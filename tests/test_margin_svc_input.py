@@ -5,28 +5,13 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.preprocessing import StandardScaler
 
 from bregmat import ExitReason, MarginSVC
 from bregmat.io import load, save
 from bregmat.margin import ActiveSet
 from bregmat.quadratic import MultiplicativeUpdates
-
-
-@pytest.fixture(scope="module")
-def cancer():
-    X, y = load_breast_cancer(return_X_y=True)
-    return StandardScaler().fit_transform(X)[::2], y[::2]
-
-
-@pytest.fixture(scope="module")
-def iris():
-    X, y = load_iris(return_X_y=True)
-    rows = np.sort(np.unique(X, axis=0, return_index=True)[1])  # coefficients of points that coincide are not unique
-    return StandardScaler().fit_transform(X)[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
 
 
 def test_constant_data_have_no_coefficient_of_1e31():
@@ -112,7 +97,7 @@ def test_interrupted_before_there_is_a_support_vector(iris, kernel, form):
         {"kernel": "precomputed"},
         {"C": 5.0, "gamma": 0.5, "class_weight": {"setosa": 2.0, "versicolor": 1.0}},
         {"solver": ActiveSet(violation_tol=1e-3, cache_mb=10.0)},
-        {"solver": MultiplicativeUpdates(anderson=5), "fit_intercept": False, "tol": 0.5},
+        {"solver": MultiplicativeUpdates(clamp=1e-12), "fit_intercept": False, "tol": 0.5},
         {"solver": "multiplicative", "C": np.inf, "gamma": 5.0, "fit_intercept": False, "tol": 0.5},
     ],
     ids=str,
@@ -200,6 +185,13 @@ def test_bad_input(params, X, y, error, message):
 def test_bad_weights(weights):
     with pytest.raises((TypeError, ValueError), match=r"sample_weight|Negative values|Sample weights|inconsistent"):
         MarginSVC().fit(EYE, Y, sample_weight=weights)
+
+
+def test_labels_of_different_lengths_are_named():
+    with pytest.raises(
+        TypeError, match=r"y must have rows of one length; got shape \(1,\) in row 0 and \(2,\) in row 1"
+    ):
+        MarginSVC().fit(EYE, [["a"], ["b", "c"], ["a"], ["b"]])
 
 
 def test_functions_that_are_no_kernels(cancer):

@@ -18,24 +18,10 @@ from bregmat.quadratic import MultiplicativeUpdates, SplitProgram, nnqp, run_upd
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split
 from bregmat.quadratic.updates import balanced_step, clamped_lower, spread, step
 from bregmat_papers.datasets import load_sonar_split
-from split_runs import updated
+from split_runs import machine, twin, updated
 
 EPS = np.finfo(float).eps
 ROUNDING = 1e-13  # relative to the terms of the objective: a few hundred roundings
-
-
-def twin(A, v):
-    """A+ v and A- v entry by entry."""
-    return np.maximum(A, 0) @ v, np.maximum(-A, 0) @ v
-
-
-def machine(rng, n=60, ridge=0.0):
-    """A radial kernel of two overlapping classes, labels, and the matrix of the margin machine."""
-    y = np.where(np.arange(n) < n // 3, 1.0, -1.0)
-    rng.shuffle(y)
-    X = rng.normal(size=(n, 2)) + 0.8 * y[:, None]
-    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1))
-    return K, y, K * np.outer(y, y) + ridge * np.eye(n)
 
 
 def falls(end, size):
@@ -195,33 +181,6 @@ def test_zeros_of_a_start_leave_zero_only_with_a_clamp(rng):
     assert x0[0] == 0 and x0[1] == 1  # copied
 
 
-# ---------------------------------------------------------------- acceleration
-@pytest.mark.parametrize("constrained", [False, True])
-@pytest.mark.parametrize("upper", [1.0, None])
-def test_acceleration_is_monotone_and_quicker(rng, upper, constrained):
-    K, y, _ = machine(rng, 60, ridge=0.1)
-    b, signs = -np.ones(len(y)), y if constrained else None
-    split = ClassBlocks(K, y, ridge=0.1)
-    ends = [
-        updated(
-            split,
-            b,
-            upper=upper,
-            signs=signs,
-            settings=MultiplicativeUpdates(anderson=depth),
-            tol=1e-5,
-        )
-        for depth in (0, 10)
-    ]
-    plain, quick = ends
-    assert all(end.exit_reason is ExitReason.TOLERANCE and falls(end, end.x.sum()) for end in ends)
-    assert quick.objective == pytest.approx(plain.objective, rel=1e-5)  # the tolerance
-    np.testing.assert_allclose(quick.x, plain.x, atol=3e-2 * plain.x.max())  # over the least eigenvalue, 0.1 and a bit
-    assert 3 * quick.n_passes < plain.n_passes
-    if constrained:
-        assert abs(y @ quick.x) <= 1e-14 * len(y) * quick.x.sum()
-
-
 # ---------------------------------------------------------------- what ends a run
 def test_an_unbounded_row_is_named():
     A = np.diag([1.0, 0.0, 2.0, 0.0])
@@ -284,16 +243,13 @@ def test_the_programs_gap_ends_the_run(rng):
     K, y, A = machine(rng)
     C = 1.0
 
-    class Machine(SplitProgram):
-        is_certified = True
+    def prove(state):
+        x, p, q = state.point.v, state.point.p, state.point.q
+        np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
+        dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
+        return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
 
-        def prove(self, point):
-            x, p, q = point.v, point.p, point.q
-            np.testing.assert_allclose(p - q, A @ x, atol=1e-12 * p.max())
-            dual, primal = x.sum() - 0.5 * x @ (p - q), 0.5 * x @ (p - q) + C * np.maximum(1 - p + q, 0).sum()
-            return SimpleNamespace(objective=primal, dual_bound=dual, unit=primal, gap=(primal - dual) / primal)
-
-    problem = Machine(ClassBlocks(K, y), -np.ones(len(y)), upper=C)
+    problem = SplitProgram(ClassBlocks(K, y), -np.ones(len(y)), upper=C, prove=prove)
     end = solve(problem, MultiplicativeUpdates(), tol=1e-3)
     assert end.exit_reason is ExitReason.TOLERANCE and 0 < end.certificate.gap <= 1e-3
     assert [record.gap <= 1e-3 for record in end.history[-2:]] == [False, True]
@@ -302,8 +258,6 @@ def test_the_programs_gap_ends_the_run(rng):
 def test_settings_are_checked():
     with pytest.raises(ValueError, match=r"clamp must be in \[0, 1\); got 1"):
         MultiplicativeUpdates(clamp=1.0)
-    with pytest.raises(ValueError, match="anderson must be at least 0; got -1"):
-        MultiplicativeUpdates(anderson=-1)
     with pytest.raises(TypeError, match="max_iter must be an integer; got 2.5"):
         MultiplicativeUpdates(max_iter=2.5)
     with pytest.raises(ValueError, match="block must be at least 1; got 0"):
@@ -371,11 +325,11 @@ def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
 
 def test_a_certificate_is_not_computed_at_every_step_of_a_small_program(monkeypatch):
     """It costs as much as the step. The last step is certified in any case, and with a callback every one."""
-    from bregmat.quadratic.split_program import DenseUpdates
+    from bregmat.quadratic.split_program import ProgramProofs
 
     calls = []
-    prove = DenseUpdates.proof
-    monkeypatch.setattr(DenseUpdates, "proof", lambda self, *given: calls.append(1) or prove(self, *given))
+    prove = ProgramProofs.proof
+    monkeypatch.setattr(ProgramProofs, "proof", lambda self, *given: calls.append(1) or prove(self, *given))
     A = np.array([[1.0, 0.99], [0.99, 1.0]])
     b = -A @ [0.2, 0.8]
     plain = nnqp(A, b, solver="multiplicative", tol=1e-9)

@@ -5,6 +5,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 from scipy.optimize import OptimizeResult, check_grad
@@ -15,12 +17,12 @@ from sklearn.preprocessing import StandardScaler
 import bregmat as bm
 from bregmat import Constraints, KernelLearner, MetricLearner, constraints_from_labels
 from bregmat.base.linalg import smallest
-from bregmat.estimators import passes as fitting
+from bregmat.estimators import task as fitting
 from bregmat.estimators.learned_kernel import KernelSpace
 from bregmat.estimators.metric import MetricProblem
 from bregmat.from_labels import dimension, neighbors
 from bregmat.from_labels.dimension import Neighborhood, few_components
-from bregmat.from_labels.groups import LabelGroups, label_groups
+from bregmat.from_labels.groups import LabelGroups, label_codes, label_groups
 from bregmat.from_labels.neighbors import PointSpace
 
 
@@ -196,7 +198,7 @@ def test_copies_within_a_class_do_not_bring_the_margin_to_nothing(rng):
     ("y", "message"),
     [
         ([0] * 6, "at least two classes"),
-        ([0, 1, 2, 3, 4, 5], "puts no two points together"),
+        ([0, 1, 2, 3, 4, 5], "put no two points together"),
         ([0, -1, -1, -1, -1, -1], "at least 2 rows"),
     ],
 )
@@ -441,6 +443,24 @@ def test_all_passes_but_the_last_are_over_a_sample(rng, monkeypatch, set_passes)
     assert len(some) == 400 and not np.array_equal(whole.constraints_.bound, learner.constraints_.bound)
 
 
+@pytest.mark.parametrize("y", [np.arange(400) % 2, np.arange(400) // 4])  # the second in whole classes
+def test_neighbours_of_very_many_rows_are_searched_among_some(rng, monkeypatch, capsys, y):
+    monkeypatch.setattr(fitting, "MOST_SEARCHED", 100)
+    X = np.column_stack([2.0 * y, np.zeros(400)]) + rng.normal(size=(400, 2)) * [1, 3]
+    settings = {"strategy": "neighbors", "prior": "variance", "slack_weight": 1.0, "random_state": 0, "verbose": 1}
+    learner = bm.MetricLearner(**settings).fit(X, y)
+    used = np.unique(learner.constraints_.index)
+    assert 90 <= len(used) <= 100 and used[-1] > 100  # row numbers of X
+    assert "neighbours are searched among 100 of 400 labelled rows" in capsys.readouterr().out
+    i, j, _, l = learner.constraints_.index.T
+    assert (y[i] == y[j]).all() and (y[i] != y[l]).all()
+    Z = X[used] / X.std(axis=0)
+    sq = ((Z[:, None] - Z) ** 2).sum(axis=2)
+    nearest = np.where((y[used][:, None] == y[used]) & ~np.eye(len(used), dtype=bool), sq, np.inf).argmin(axis=1)
+    first = np.unique(i, return_index=True)[1]
+    np.testing.assert_array_equal(used[nearest[np.searchsorted(used, i[first])]], j[first])
+
+
 def test_a_sample_that_was_interrupted_names_its_rows(rng, monkeypatch, set_passes):
     set_passes(3)
     monkeypatch.setattr(fitting, "MANY_POINTS", 300)
@@ -492,6 +512,17 @@ def test_many_copies_do_not_hide_the_points_that_can_be_compared(is_sparse):
     assert learner.result_.status == "OPTIMAL" and learner.result_.objective > 0
     i, _, _, l = learner.constraints_.index.T
     assert len(np.unique(i)) == 600 and (X[i] != X[l]).any(axis=1).all()
+
+
+def test_missing_labels_of_lists_masked_arrays_and_frames():
+    assert label_codes(["a", None, float("nan"), "b", "a"]).tolist() == [0, -1, -1, 1, 0]
+    assert label_codes([1, -1, 2, 1]).tolist() == [0, -1, 1, 0]
+    assert label_codes(np.ma.masked_equal([5, 7, 5], 7)).tolist() == [0, -1, 0]
+    assert label_codes(pd.Series([1, pd.NA, 2], dtype="Int64")).tolist() == [0, -1, 1]
+    assert label_codes(pl.Series(["u", None, "v"])).tolist() == [0, -1, 1]
+    assert label_codes(["-1", "1"]).tolist() == [0, 1]  # text is not a number
+    assert label_codes([True, False], unlabeled=1).tolist() == [0, 1]
+    assert label_codes(np.array([True, False]), unlabeled=False).tolist() == [0, -1]
 
 
 @pytest.mark.parametrize("strategy", ["neighbors", "random"])

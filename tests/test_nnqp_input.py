@@ -186,11 +186,17 @@ def test_indefinite_matrix_that_no_minor_shows():
         ExactActiveSet().minimize(QuadraticProgram.of(A, -np.ones(3)), np.zeros(3))
 
 
-@pytest.mark.parametrize("stored", ["float32", "8 decimals", "strongest pair"])
+@pytest.mark.parametrize(
+    "stored", ["float32", "8 decimals", "strongest pair", "constant column", "beside a constant column"]
+)
 def test_a_rounded_covariance_is_refused_with_the_call_that_helps(rng, stored):
     """Fewer observations than variables: the covariance is singular, and rounding makes it indefinite. The call is made here."""
     S = np.cov(rng.normal(size=(30, 50)), rowvar=False)
     if stored == "float32":
+        S = S.astype(np.float32)
+    elif "constant" in stored:  # its variance stays 0
+        S[2] = S[:, 2] = 0.0
+        S[0, 2] = S[2, 0] = 0.1 * (stored != "constant column")
         S = S.astype(np.float32)
     elif stored == "8 decimals":
         S = np.round(S * 1e-4, 8)

@@ -1,14 +1,18 @@
-"""NumPy twins of the kernels of the quadratic programs."""
+"""NumPy twins of the kernels of the quadratic programs, and their bounds at any point."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from bregmat import Status
 from bregmat._kernels import descent, exchange, free_factor, vectors
 from bregmat._kernels.arrays import FreeSet, Quadratic, RunPoint
+from bregmat.quadratic import nnqp
 from bregmat.quadratic.certificate import Evidence
 from bregmat.quadratic.program import QuadraticProgram
+from cases import random_program
+from formulas import least_over_supports
 
 TOLERANCE = {"rtol": 1e-10, "atol": 1e-12}  # a few dozen products of order 1, condition below 1e3
 HERE = {
@@ -296,6 +300,47 @@ def test_inspection_finds_one_bad_entry_anywhere(rng):
         assert descent.inspect(B, 1e-10, 1e-9) == (descent.NOT_DEFINITE, i, j)
     A[90, 90] = -1.0
     assert descent.inspect(A, 1e-10, 1e-9) == (descent.NOT_DEFINITE, 90, 90)
+
+
+def test_bound_holds_for_any_point_and_multiplier(rng):
+    """With A^-1 1 for a shift there is a bound wherever A is positive definite; with anything else, perhaps."""
+    finite = 0
+    for k in range(80):
+        A, b, upper, E, e, inside = random_program(rng)
+        if k % 2:
+            A = A + np.eye(len(b))
+        problem = QuadraticProgram.build(A, b, upper=upper, equality=(E, e) if len(E) else None)
+        best = least_over_supports(A, b, upper, E, e)
+        z, multiplier = rng.standard_normal(len(b)), rng.standard_normal(len(E))
+        shift = np.linalg.solve(A, np.sqrt(A.diagonal())) if k % 2 else rng.standard_normal(len(b))
+        bound = Evidence(problem, z, multiplier).bound([(shift, None), (np.ones(len(b)), None)])
+        assert bound <= best + 1e-9 * (1 + abs(best))
+        assert bound > -np.inf or not k % 2
+        finite += bound > -np.inf
+    assert finite >= 50
+
+
+def test_bound_is_repaired_by_a_shift():
+    """At the solution rounded down the reduced gradient is negative: only a shift proves anything."""
+    A, b = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([-1.0, -1.0])
+    problem = QuadraticProgram.build(A, b)
+    x = np.full(2, 1 / 3 - 1e-9)
+    assert Evidence(problem, x, np.zeros(0)).bound() == -np.inf
+    bound = Evidence(problem, x, np.zeros(0)).bound([(np.ones(2), None)])
+    assert -1 / 3 - 1e-8 <= bound <= -1 / 3
+
+
+def test_bound_in_extended_precision(rng):
+    """A low-rank kernel in a far box: what rounding may do to the gradient, times the bounds, would hide the optimum."""
+    Z = rng.standard_normal((300, 2))
+    y = rng.choice([-1.0, 1.0], 300)
+    A = np.exp(-0.3 * ((Z[:, None] - Z) ** 2).sum(axis=2)) * y * y[:, None]
+    result = nnqp(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    assert result.status is Status.OPTIMAL
+    problem = QuadraticProgram.build(A, -np.ones(300), upper=1e3, equality=(y, 0.0))
+    plain = Evidence(problem, result.x, result.equality_dual).bound()
+    precise = Evidence(problem, result.x, result.equality_dual, precise=True).bound()
+    assert plain < precise <= result.objective + 1e-12 * abs(result.objective)
 
 
 def test_bound_pays_for_the_rounding_of_the_curvature():

@@ -1,15 +1,22 @@
-"""Conjugate gradients, line search and block pivoting, which every room shares, against direct methods."""
+"""Conjugate gradients, line search and block pivoting, which every room shares, against direct methods.
+
+Then the steps of nearest distributions, and the numbers of pairs.
+"""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
-from scipy.optimize import lsq_linear
+from scipy.optimize import brentq, lsq_linear
+from scipy.special import logsumexp
 
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
+from bregmat.applications.simplex.problem import NearestDistribution
+from bregmat.applications.simplex.subproblems import balance, newton_direction, step_to_row
 from bregmat.base.linalg import armijo, cholesky, conjugate_gradients
 from bregmat.base.pivoting import Exchanges, pivot_in_box
+from bregmat.base.sampling import PairGroups
 
 
 def positive_definite(rng, n, spread=10.0):
@@ -22,7 +29,7 @@ def test_conjugate_gradients(is_euclidean, rng):
     A, b = positive_definite(rng, 30, 1e3), rng.normal(size=30)
     d = A.diagonal()
     end = conjugate_gradients(
-        lambda v: A @ v, b, goal=1e-10, most=200, precondition=lambda r: r / d, is_euclidean=is_euclidean
+        lambda v: A @ v, b, goal=1e-10, max_iter=200, precondition=lambda r: r / d, is_euclidean=is_euclidean
     )
     r = b - A @ end.x
     assert_allclose(end.x, np.linalg.solve(A, b), rtol=1e-8)
@@ -49,27 +56,27 @@ def test_cholesky_in_the_place_of_its_matrix(rng):
 def test_conjugate_gradients_over_matrices_change_no_argument(rng):
     A, B = positive_definite(rng, 8), rng.normal(size=(8, 3))
     kept = B.copy()
-    end = conjugate_gradients(lambda V: A @ V, B, goal=1e-12, most=100)
+    end = conjugate_gradients(lambda V: A @ V, B, goal=1e-12, max_iter=100)
     assert_allclose(A @ end.x, B, atol=1e-11)
     assert (kept == B).all()
-    assert conjugate_gradients(lambda V: A @ V, B, goal=0.0, most=3).steps == 3
-    assert conjugate_gradients(lambda V: A @ V, 0 * B, goal=0.0, most=3).steps == 0
+    assert conjugate_gradients(lambda V: A @ V, B, goal=0.0, max_iter=3).steps == 3
+    assert conjugate_gradients(lambda V: A @ V, 0 * B, goal=0.0, max_iter=3).steps == 0
 
 
 def test_conjugate_gradients_stop_where_there_is_no_curvature_or_the_caller_says_so(rng):
     A, b = np.diag([2.0, 1.0, -1.0]), np.ones(3)
-    end = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, most=100)
+    end = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, max_iter=100)
     assert end.direction is not None and not end.curvature > 0
     assert_allclose(end.direction @ A @ end.direction, end.curvature, rtol=1e-12)
     A = positive_definite(rng, 20)
     b = rng.normal(size=20)
-    far = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, most=100)
+    far = conjugate_gradients(lambda v: A @ v, b, goal=1e-12, max_iter=100)
     radius = 0.5 * np.linalg.norm(far.x)
     end = conjugate_gradients(
         lambda v: A @ v,
         b,
         goal=1e-12,
-        most=100,
+        max_iter=100,
         blocked=lambda steps, x, d, curvature, rho: bool(np.linalg.norm(x + rho / curvature * d) > radius),
     )
     assert np.linalg.norm(end.x) <= radius < np.linalg.norm(end.x + end.rho / end.curvature * end.direction)
@@ -85,7 +92,7 @@ def test_armijo():
     assert_allclose(alpha, 0.1)  # the parabola's own minimiser
     assert armijo(lambda alpha: None if alpha > 0.1 else cost(alpha), 0.01, -0.2, rounding=0.0, outside=0.1)[1] == 0.1
     assert armijo(lambda alpha: (0, np.nan), 0.01, -0.2, rounding=0.0) is None
-    assert armijo(lambda alpha: (0, 1.0), 1.0, -1.0, rounding=0.0, most=5) is None
+    assert armijo(lambda alpha: (0, 1.0), 1.0, -1.0, rounding=0.0, max_trials=5) is None
     # where nothing falls, rounding decides in the end
     assert armijo(lambda alpha: (0, 0.0), 0.0, -1.0, rounding=1e-7)[1] == 2.0**-10
 
@@ -225,6 +232,93 @@ def test_a_squared_loss_beside_a_tiny_prior_is_part_of_the_objective(size, diver
         Y = result.factor
         missed = [exact_sq_distance(Y[i], Y[j]) / b - 1 for i, j, b in ((0, 2, 1), (1, 3, 2))]
         assert float(sum(x * x for x in missed) / 2) <= result.objective * (1 + 1e-6)
+
+
+def test_balance(rng):
+    """The zero of the difference of two logarithms, against Brent's method."""
+    found = 0
+    for _ in range(100):
+        u, a = rng.normal(scale=rng.choice([1, 100]), size=7), np.append(rng.normal(size=6), 0.0)
+        up, down = np.maximum(a, 0) + 1e-3 * (a > 0), np.maximum(-a, 0)
+        up[a.argmax()], down[a.argmin()], down[6] = 1.0, 1.0, rng.choice([0.0, 0.5])
+        t = balance(u, a, up, down, 1e-10)
+
+        def value(t, u=u, a=a, up=up, down=down):
+            return logsumexp(u - t * a, b=up) - logsumexp(u - t * a, b=down)
+
+        if np.sign(value(-1e6)) != np.sign(value(1e6)):  # else a is of one sign
+            found += 1
+            assert t == pytest.approx(brentq(value, -1e6, 1e6, xtol=1e-12, rtol=1e-14), rel=1e-9, abs=1e-9)
+    assert found > 80
+    none, one = np.zeros(2), np.ones(2)
+    assert (balance(u[:2], a[:2], none, one, 1e-10), balance(u[:2], a[:2], one, none, 1e-10)) == (-np.inf, np.inf)
+
+
+@pytest.mark.parametrize("total", [1.0, 3.0, None])
+def test_step_to_row(rng, total):
+    """The projection onto one row lands on it, for values between the smallest and the largest that can be."""
+    for _ in range(50):
+        n = int(rng.integers(2, 9))
+        u, a = rng.normal(scale=20, size=n), rng.normal(size=n) * np.exp(rng.normal(scale=3))
+        a[:2] = [np.abs(a[0]), -np.abs(a[1])]
+        b = rng.uniform(a.min(), a.max()) * (total or 1.0)
+        t = step_to_row(u, a, b, total)
+        x = np.exp(u - t * a - (0 if total is None else logsumexp(u - t * a) - np.log(total)))
+        assert a @ x == pytest.approx(b, abs=1e-9 * np.abs(a).max() + 1e-9 * np.abs(a) @ x)  # entries cancel
+    assert step_to_row(u, np.abs(a), -1e-3, total) == np.inf
+    assert step_to_row(u, -np.abs(a), 1e-3, total) == -np.inf
+    assert step_to_row(u, np.zeros(n), 1.0, total) == 0.0
+    with np.errstate(all="ignore"):  # an exponent beyond float64
+        assert step_to_row(np.log([1.0, 1e100]), np.array([1.0, 1e-305]), 1e-308, None) == np.inf
+
+
+def test_newton_direction(rng):
+    """The quadratic in half a box, also where its Hessian is singular, satisfies its optimality conditions."""
+    for _ in range(100):
+        c = int(rng.integers(1, 15))
+        B = rng.normal(size=(c, rng.integers(1, c + 1)))
+        H = B @ B.T + 1e-6 * np.eye(c)
+        q, bounded = rng.normal(size=c), rng.random(c) < 0.8
+        y = np.where(bounded, np.maximum(rng.normal(size=c), 0), rng.normal(size=c))
+        d = newton_direction(H, q, y, bounded)
+        z = q + H @ d
+        assert (d[bounded] >= -y[bounded] - 1e-12).all()
+        size = 1e-8 * max(1.0, np.abs(H @ d).max())  # rounding of a Hessian with a condition of 1e7
+        inside = ~bounded | (d > -y + 1e-9)
+        assert (np.abs(z[inside]) <= size).all()
+        assert (z >= -size).all() or (z[~inside] >= -size).all()
+
+
+def test_proofs_are_mended(rng):
+    """With a free sum ``A'y`` must not be negative by more than rounding: weights off by 1e-9 prove nothing until mended."""
+    A = rng.normal(size=(4, 300)) * np.array([[1e3], [1.0], [1e-3], [1.0]])
+    A[3] = A[0] + A[1] + A[2]
+    b = A @ rng.random(300)
+    b[3] += 0.1 * abs(b[3])
+    problem, _ = NearestDistribution.build(np.ones(300), A, b, "==", None)
+    weights = np.array([1.0, 1.0, 1.0, -1.0]) * problem.factor
+    y = weights + 1e-9 * rng.normal(size=4) / problem.unit
+    assert not problem.proves(y)
+    better = problem.mended(y, problem.adjoint(y))
+    assert problem.proves(better)
+    assert_allclose(better, weights, rtol=1e-6)
+    # whose weight must not be negative
+    one_sided, _ = NearestDistribution.build(np.ones(300), A, b, ["==", "==", "==", "<="], None)
+    assert not one_sided.mended(y, problem.adjoint(y)).any()
+
+
+def test_pair_numbers_are_a_bijection():
+    ordered, sizes = np.arange(100, 109), np.array([4, 0, 2, 3])
+    for pairs, want in (
+        (PairGroups.within(ordered, sizes), 6 + 1 + 3),
+        (PairGroups.across(ordered, sizes), 8 + 12 + 6),
+    ):
+        i, j = pairs.rows(np.arange(pairs.n_pairs))
+        assert pairs.n_pairs == want == len(set(zip(np.minimum(i, j).tolist(), np.maximum(i, j).tolist())))
+    big = PairGroups.within(np.arange(3_000_000), np.array([3_000_000]))  # square roots of 3.6e13
+    t = np.array([0, 1, big.n_pairs - 1, big.n_pairs - 2, big.n_pairs // 2])
+    i, j = big.rows(t)
+    assert np.array_equal(j * (j - 1) // 2 + i, t) and np.all(i < j)
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])

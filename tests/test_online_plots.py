@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 from typer.testing import CliRunner
 
 from bregmat.io import load, save, tables
-from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, bound_against, run_stream
+from bregmat.online import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA, StreamRecord, run_stream
 from bregmat.plots import OnlineLossDisplay
 from bregmat_app.cli import show
 from bregmat_app.cli.app import app
@@ -45,7 +45,7 @@ def records(losses, bounds, step=100):
 # ---------------------------------------------------------------------------------------------- the picture
 def test_the_loss_under_its_bound(data):
     U, X, y = data
-    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=bound_against(U))
+    run = run_stream(MatrixExponentiatedGradient(D), [(X, y)], every=250, bound=lambda learner: learner.loss_bound(U))
     display = OnlineLossDisplay.from_run(run)
     loss, bound = display.lines_["loss"], display.lines_["bound"]
     assert_array_equal(loss.get_xdata(), [0, *range(250, N + 1, 250)])
@@ -174,7 +174,7 @@ def test_stream_that_nothing_fits(bregmat, tmp_path, data):
     for output in (done.stdout, bregmat("inspect", "m").stdout):
         said = " ".join(output.split())
         assert "none: no matrix of trace 1 fits this stream exactly" in said and "bound / loss" not in said
-        assert "raise --trace" in said and "--loss-budget" in said
+        assert "allow a larger trace" in said and "larger loss budget" in said
     assert (
         "comparison: any matrix of trace 1,000 that fits"
         in bregmat("stream", "big.csv", "--dim", D, "--trace", 1000).stdout
@@ -202,7 +202,7 @@ def test_stream_with_a_bad_row(bregmat, pairs, tmp_path):
     pairs.write_text("\n".join(lines))
     done = bregmat("stream", "pairs.csv", "--dim", D, "--out", "m")
     assert done.exit_code == 2
-    assert "pairs.csv, line 1501: columns 'a' and 'b' must hold pairs of different points; got (3, 3)." in done.stderr
+    assert "pairs.csv, line 1501: X must hold pairs of different points; got (3, 3)." in done.stderr
     assert not (tmp_path / "m").exists()
 
 

@@ -1,7 +1,9 @@
 """One short test per status and exit reason, and what remains of a run that was stopped."""
 
+import importlib
 import itertools
 import pickle
+import time
 from dataclasses import replace
 from fractions import Fraction
 
@@ -14,7 +16,7 @@ from bregmat import Constraints, ExitReason, Result, SolverError, Status, check,
 from bregmat.base.linalg import conjugate_gradients
 from bregmat.base.threads import time_limit
 from bregmat.certificates import infeasibility
-from bregmat.certificates.nearest_matrix import build_reduced_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.certificates.restoration import restore
 from bregmat.coordinates.priors import iterate_at_prior, kernel_coordinates, metric_coordinates
 from bregmat.engine.problem import Certificate, Proof
@@ -102,6 +104,22 @@ def test_missed_rows_cost_what_the_weights_of_the_bound_say():
         assert (best.objective, best.dual_bound) == (1.0, 1.0005)
         assert best.upper == pytest.approx(1.001, rel=1e-12)
         assert best.gap > 0
+
+
+def test_a_point_with_huge_weights_keeps_its_objective_beside_others():
+    """Rows missed at weights of 1e38 cost 1e27, beside which an objective of 1e11 was lost: the gap of other weights was 0."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        huge, dual = 10.0 ** rng.uniform(0, 40, 5), rng.uniform(0, 1e3, 5)
+        missed, objective = 1e-11 * rng.random(5), 10.0 ** rng.uniform(-3, 12)
+        point = Certificate(
+            dual=huge, objective=objective, dual_bound=-1.0, upper=objective + float(huge @ missed), missed=missed
+        )
+        exact = Fraction(objective) + sum(Fraction(m) * Fraction(x) for m, x in zip(dual, missed))
+        assert Fraction(point.with_dual(dual, 0.5).upper) >= exact
+        other = Certificate(dual=dual, objective=np.nan, dual_bound=0.5, upper=np.inf, missed=missed)
+        best = point.joined(other)
+        assert best.gap * best.unit >= float(Fraction(objective) - Fraction(best.dual_bound)) * (1 - 1e-12)
 
 
 def test_a_bound_above_the_objective_by_more_than_rounding_proves_nothing():
@@ -237,7 +255,7 @@ def test_max_iter(points, pairs):
     result = nearest_metric(points, pairs, slack_weight=1.0, max_iter=2, tol=NEVER)
     assert result.exit_reason is ExitReason.MAX_ITER
     assert result.n_iter == 2
-    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="MAX_ITER after 2 iterations.*tol 1e-300.*Allow more iterations"):
         assert check(result) is result
 
 
@@ -249,12 +267,39 @@ def test_time(points, pairs):
         check(result)
 
 
+@pytest.mark.parametrize("name", ["nearest", "semidefinite", "nnqp", "factors"])
+def test_time_counts_from_the_beginning_of_a_call(name, monkeypatch, points, pairs, rng):
+    """Also what is done before the first step, such as the test that a matrix is positive semidefinite."""
+    A = rng.normal(size=(6, 6))
+    calls = {
+        "nearest": ("bregmat.nearest.build_problem", lambda: nearest_metric(points, pairs, max_seconds=0.04)),
+        "semidefinite": (
+            "bregmat.applications.semidefinite.program.bind",
+            lambda: bregmat.semidefinite_program(A @ A.T, Constraints.trace(1.0), max_seconds=0.04),
+        ),
+        "nnqp": ("bregmat.quadratic.nnqp.as_start", lambda: bregmat.nnqp(A @ A.T, -np.ones(6), max_seconds=0.04)),
+        "factors": (
+            "bregmat.applications.correlation.nearest.read_input",
+            lambda: bregmat.factor_correlation(np.corrcoef(A), 1, max_seconds=0.04),
+        ),
+    }
+    path, call = calls[name]
+    module, _, attribute = path.rpartition(".")
+    module = importlib.import_module(module)
+    step = getattr(module, attribute)
+    monkeypatch.setattr(module, attribute, lambda *given, **named: time.sleep(0.05) or step(*given, **named))
+    result = call()
+    assert (result.exit_reason, result.n_iter) == (ExitReason.TIME, 0)
+    assert result.seconds >= 0.05
+
+
 def test_proofs_are_not_improved_when_the_time_is_over():
     """A proof with rows that it does not need is returned as it is."""
     row = Constraints.sq_distance(0, 1, 1.0, "<=") + Constraints.sq_distance(0, 1, 2.0, ">=")
     rows = row + Constraints.sq_distance([0, 1, 2], [2, 3, 3], 3.0, "<=")
     logdet = bregmat.LogDet()
-    problem = build_reduced_problem(kernel_coordinates(np.eye(4), logdet), rows, logdet, None, np.inf).problem
+    place, operator, _ = kernel_coordinates(np.eye(4), logdet).bind(rows)
+    problem = build_problem(logdet, place.t0, operator, rows, None, np.inf)
     weights = np.array([1.0, -1.0, 1e-2, 1e-2, 1e-2])
     proof = Proof(weights, np.arange(5))
     assert infeasibility.irreducible(problem, infeasibility._pruned(problem, proof)).rows.tolist() == [0, 1]
@@ -268,13 +313,12 @@ def test_iterations_inside_of_a_step_keep_the_time_limit(rng):
     b, H = rng.normal(size=12), G @ G.T
 
     def solved():
-        return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, most=500)
+        return conjugate_gradients(lambda v: H @ v, b, goal=1e-8, max_iter=500)
 
     X = rng.normal(size=(20, 5))
     rows = Constraints.sq_distance(0, np.arange(1, 6), 1.1 * ((X[0] - X[1:6]) ** 2).sum(axis=1), "==")
-    problem = build_reduced_problem(
-        metric_coordinates(X, None, bregmat.LogDet()), rows, bregmat.LogDet(), None, np.inf
-    ).problem
+    place, operator, _ = metric_coordinates(X, None, bregmat.LogDet()).bind(rows)
+    problem = build_problem(bregmat.LogDet(), place.t0, operator, rows, None, np.inf)
     start = iterate_at_prior(problem.divergence, problem.t0)
     values = problem.operator.values_diagonal(problem.prior)
     with time_limit(-1.0):
@@ -393,7 +437,7 @@ def test_what_is_left_open_is_named_with_figures():
     missed = nearest_kernel(np.eye(3), Constraints.sq_distance([0, 0], [1, 2], [1.0, 1e-4], "<="), max_iter=0)
     assert missed.reason == "Hard constraint 1 is missed most: its value 2 is off its bound by 2e+04 of it."
     assert ("left open", missed.reason) in missed.certificate_rows()
-    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="Hard constraint 1 is missed most.* Allow more iterations"):
         check(missed)
     rows = Constraints.sq_distance([0, 0, 1], [1, 2, 2], [0.1, 5.0, 0.3], ["<=", ">=", "<="])
     early = nearest_kernel(np.eye(3), rows, slack_weight=1.0, max_iter=0)

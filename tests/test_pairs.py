@@ -16,9 +16,8 @@ from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from bad_inputs import WORD, column, count, number, table
-from bregmat import CyclicProjection, SolverError, Status, load, save
+from bregmat import CyclicProjection, SolverError, Status, load, save, verify
 from bregmat.pairs import ITML, ITML_Supervised, PairsLearner
-from bregmat.verification.saved import verify_saved
 from bregmat_app.cli.app import app
 from estimator_suite import sklearn_checks
 
@@ -224,7 +223,7 @@ def test_files_and_pickle(cls, pairs, tmp_path):
         )
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model.bm")])
     assert shown.exit_code == 0 and "optimal" in shown.output.lower(), shown.output
-    (judged,) = verify_saved(again)
+    judged = verify(again)
     assert judged.status is Status.OPTIMAL and not judged.problems and "objective" in judged.figures
     assert str(again.result_) == str(learner.result_) and again.bounds_.tolist() == learner.bounds_.tolist()
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import roc_auc_score
 
-from bregmat import Constraints, MetricLearner, Relation
-from bregmat.plots import ComparisonDisplay, EmbeddingDisplay, MatrixDisplay, PairDistanceDisplay
+from bregmat import Constraints, Relation
+from bregmat.plots import ComparisonDisplay, EmbeddingDisplay, PairDistanceDisplay
 from drawing import in_memory, legend_texts, texts
 
 nan = float("nan")
@@ -58,39 +58,6 @@ def test_embedding_with_scaled_columns_between(rng):
     assert [entry[0] for entry in display.legend_entries()] == ["0", "1"]
     with pytest.raises(ValueError, match="there is no panel 'scaled'"):
         EmbeddingDisplay.from_data(X, X).plot_view("scaled", display.ax_[0])
-
-
-def test_matrix_shows_the_largest_features_in_units_of_scaled_columns(rng):
-    B = rng.normal(size=(40, 40))
-    W, deviations = B @ B.T, rng.uniform(1, 9, size=40)
-    display = MatrixDisplay.from_data(W, deviations=deviations, names=[f"f{k}" for k in range(40)])
-    scaled = W * np.outer(deviations, deviations)
-    left = np.sort(np.argsort(np.diagonal(scaled))[10:])
-    assert_allclose(display.image_.get_array(), scaled[np.ix_(left, left)])
-    assert [text.get_text() for text in display.ax_.get_yticklabels()] == [f"f{k}" for k in left]
-    assert display.n_features == 40
-    low, high = display.image_.get_clim()
-    assert low == -high == -np.abs(display.matrix).max()
-    assert_array_equal(MatrixDisplay.from_data(np.zeros((2, 2))).matrix, 0)
-    learner = MetricLearner(n_constraints=20, strategy="random", random_state=0)
-    learner.fit(pd.DataFrame(rng.normal(size=(20, 3)), columns=list("abc")), np.arange(20) % 2)
-    display = MatrixDisplay.from_estimator(learner)
-    assert_allclose(display.matrix, learner.get_mahalanobis_matrix())
-    assert display.names == ["a", "b", "c"]
-    assert_allclose(MatrixDisplay.from_data(learner.result_.metric()).matrix, display.matrix)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"matrix": np.ones((2, 3))}, r"matrix must be square; got shape \(2, 3\)"),
-        ({"matrix": np.eye(2), "names": ["a"]}, "names must have one entry for each of the 2 features; got 1"),
-        ({"matrix": np.eye(2), "deviations": [1.0]}, r"deviations must have shape \(2,\); got \(1,\)"),
-    ],
-)
-def test_matrix_says_what_is_wrong(options, message):
-    with pytest.raises(ValueError, match=message):
-        MatrixDisplay.from_data(**options)
 
 
 def test_embedding_keeps_the_side_of_the_points(rng):

@@ -1,6 +1,7 @@
 """Threads and processes: the same bits on any number of threads, forks after use, limits that overlap."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,7 +14,7 @@ import pytest
 
 from bregmat import MatrixExponentiatedGradient, OnlineLogDet, OnlinePCA
 from bregmat.base import threads
-from bregmat.base.threads import in_parts, single_thread_blas, single_thread_for
+from bregmat.base.threads import held_interrupts, in_parts, single_thread_blas, single_thread_for
 
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 PROBLEMS = """
@@ -315,6 +316,17 @@ def test_one_thread_and_two_give_the_same_bits():
         """
     one, two = (child(code, n) for n in (1, 2))
     assert one.count("\n") == 6 and one == two
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    before = signal.getsignal(signal.SIGINT)
+    reached = False
+    with pytest.raises(KeyboardInterrupt), held_interrupts():
+        signal.raise_signal(signal.SIGINT)
+        reached = True
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError
+    assert reached and signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.slow

@@ -1,10 +1,15 @@
 """One place where names become classes: what may be registered, and what a refusal says."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import bregmat
 from bregmat import LogDet, SpectralDivergence
 from bregmat.base.registry import _KINDS, Registry
+from bregmat.io import classes
 from bregmat.objective.divergences import DIVERGENCES
 
 
@@ -33,6 +38,12 @@ def test_a_registered_class_is_found_by_its_name(shapes):
     assert type(shapes.resolve("circle")) is Circle
     given = Circle()
     assert shapes.resolve(given) is given
+
+
+@pytest.mark.parametrize("what", ["divergence", "loss", "relation", "solver"])
+def test_a_class_of_ones_own_is_registered_before_anything_else_is_loaded(what):
+    """A divergence was "of no kind that can be registered", because the registry of its kind was not loaded with its base class."""
+    subprocess.run([sys.executable, "-c", f"import toy_{what}"], cwd=Path(__file__).parent, check=True)
 
 
 def test_a_class_takes_the_place_of_itself_only(shapes):
@@ -90,6 +101,13 @@ def test_a_name_is_an_identifier(shapes, name):
     cls = type("Odd", (), {"name": name, "corners": 1, "area": 1.0})
     with pytest.raises(TypeError, match="name of a shape must be a string in snake case"):
         bregmat.register(cls)
+
+
+def test_every_class_that_files_name_is_there():
+    for name in [*classes.SAVABLE, *classes.PARTS]:
+        cls = classes.class_named(name)
+        assert cls.__name__ == name and classes.is_known(cls)
+    assert not set(classes.SAVABLE) & set(classes.PARTS)
 
 
 def test_a_name_of_the_library_stays(shapes):

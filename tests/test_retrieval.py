@@ -205,7 +205,8 @@ def test_given_settings_are_used(rng):
     assert len(learner.selection_["candidate"]) == 2 and learner.selection_["chosen"] == [False, True]
     only = RetrievalLearner(temperature=0.2, random_state=0).fit(Q, D)
     assert only.temperature_ in (None, 0.2)
-    few = RetrievalLearner(random_state=0).fit(Q[:5], D[:5])
+    with pytest.warns(UserWarning, match="fewer than 10 queries have a right answer"):
+        few = RetrievalLearner(random_state=0).fit(Q[:5], D[:5])
     assert few.selection_ == few.report_ == {} and few.result_.status is Status.OPTIMAL
 
 
@@ -244,6 +245,44 @@ def test_scale_of_the_rows_does_not_matter(rng):
     np.testing.assert_allclose(again.components_, once.components_, atol=1e-6)
 
 
+def test_huge_and_tiny_rows(rng):
+    """Squares of 1e200 overflow, and those of 1e-200 are 0; the map is that of the rows in other units."""
+    Q, D = noisy_pairs(rng, 40)
+    once = RetrievalLearner(**FAST).fit(Q, D)
+    for size in (1e200, 1e-200):
+        again = RetrievalLearner(**FAST).fit(size * Q, size * D)
+        np.testing.assert_allclose(again.components_, once.components_, atol=1e-6)
+        assert again.score(size * Q, D) == pytest.approx(once.score(Q, D), abs=1e-9)
+
+
+def test_a_setting_that_is_worse_than_not_learning_is_reported(rng):
+    Q, D = rng.normal(size=(60, 8)), rng.normal(size=(60, 8))
+    D[:20] = Q[:20]  # these are right as given, and nothing can be learned from the others
+    with pytest.warns(UserWarning, match="held-out queries rank right answers lower .* than as given: MRR"):
+        RetrievalLearner(temperature=0.05, slack_weight=1000.0, random_state=0).fit(Q, D)
+
+
+def test_a_later_list_starts_from_a_weight_that_is_not_larger(rng, monkeypatch):
+    """The first setting of the second list continues from the metric of the first list with its weight, not from the chosen one."""
+    starts = []
+
+    def learn(self, setting, n_passes):
+        starts.append(float(self.W[0, 0]))
+        self.W = np.full((1, 1), setting.slack_weight)
+
+    def measures(self, W):
+        mean = {1.0: 0.6, 3.0: 0.7, 10.0: 0.8}.get(float(W[0, 0]), 0.5) if W.shape == (1, 1) else 0.5
+        return np.full((len(self.queries), 4), mean)
+
+    monkeypatch.setattr(RetrievalPasses, "learn", learn)
+    monkeypatch.setattr(Corpus, "measures", measures)
+    monkeypatch.setattr(Corpus, "losses", lambda self, W, heats: np.zeros((len(self.queries), len(heats))))
+    Q, D = noisy_pairs(rng, 30)
+    paths = [[Setting(2.0, weight) for weight in (1.0, 3.0, 10.0)], [Setting(1.0, 3.0)]]
+    compare(Corpus.of(Q, D, as_relevance(None, 30, 30)), paths, 0, np.random.default_rng(0))
+    assert starts[::3] == [1.0, 1.0, 3.0, 3.0]  # of the first fold: the identity, then each list
+
+
 def hard_inputs(rng):
     Q, D = noisy_pairs(rng, 24, d=6)
     few = np.column_stack([np.arange(24), np.arange(24)])
@@ -265,7 +304,7 @@ HARD = [case[0] for case in hard_inputs(np.random.default_rng(0))]
 
 
 @pytest.mark.parametrize("name", HARD)
-@pytest.mark.filterwarnings("ignore:no setting ranks:UserWarning")
+@pytest.mark.filterwarnings("ignore:(no setting ranks|fewer than 10|held-out queries rank):UserWarning")
 def test_hard_inputs(name, rng):
     Q, D, relevant = next(case[1:] for case in hard_inputs(rng) if case[0] == name)
     for settings in ({}, {"temperature": 0.01, "slack_weight": 1000.0}):

@@ -1,17 +1,22 @@
-"""NumPy twins of the kernels that project onto single rows, Algorithm 1 as printed, and what they make of hard cases.
+"""NumPy twins of the kernels that project onto single rows, Algorithm 1 as printed, hard cases of them, and the step of OnlineLogDet.
 
 Eigen-updates: test_eigen_update.py; von Neumann and DefiniteBoost: test_row_kernels_spectral.py; what a sweep does to a problem:
-test_cyclic_projection.py.
+test_cyclic_projection.py, except what replaces a sweep.
 """
 
+import itertools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bregmat import CyclicProjection, OnlineLogDet, nearest_metric
 from bregmat._kernels import eigen_update, logdet, secular, von_neumann
+from bregmat._kernels import online as kernels
 from bregmat._kernels import outer_rows as rows
 from bregmat._kernels import vectors as vector_kernels
+from bregmat.solvers.row_projections import LogDetProjected, VonNeumannProjected
+from cases import pairs_case
 from flat_rows import CODES, COMPILED, EXACT, SLACK, outer_rows, relaxed, root, row, sweep_case, vectors
 
 SIZES = (1, 2, 3, 7, 8, 9, 16, 21)  # around the multiples of 8 to which columns are padded
@@ -305,6 +310,74 @@ def test_logdet_sweep_in_parts_is_the_same_sweep(rng):
         out.append((Bt, dual, totals, counts))
     for x, y in zip(*out):
         assert np.allclose(x, y, rtol=1e-12, atol=1e-13)
+
+
+def test_root_without_cancellation(rng):
+    for p, y, eta in 10.0 ** rng.uniform(-8, 8, (500, 3)):
+        error, shrink = kernels.implicit_step(p, y, eta)
+        target = p / shrink
+        # the quadratic equation, divided by its largest term
+        terms = np.array([eta * p * target**2, target, -eta * p * y * target, -p])
+        assert abs(terms.sum()) <= 1e-14 * np.abs(terms).max()
+        assert shrink == pytest.approx(1.0 + eta * error * p, rel=1e-12, abs=1e-14 * (1.0 + eta * p * y))
+
+
+def test_trial_inequality(rng):
+    """``eta (p - y)^2 / (2 k) <= log s - eta (ybar - y) q + eta (q - y)^2 / 2`` for every q, the step of the proof."""
+    for p, y, eta in 10.0 ** rng.uniform(-4, 4, (3000, 3)):
+        learner = OnlineLogDet(1, eta=eta, prior=[[p]], differences=True).learn_one([1.0], y)
+        k = learner.loss_bound([[p]], loss_of_U=1.0)
+        error, s = kernels.implicit_step(p, y, eta)
+        q = p / s  # where the right side is least
+        right = np.log(s) - eta * error * q + 0.5 * eta * error**2
+        left = eta * (p - y) ** 2 / (2.0 * k)
+        assert left <= right + 1e-11 * (1.0 + abs(np.log(s)) + abs(eta * error * q) + eta * error**2)
+
+
+@pytest.mark.parametrize("slack_weight", [np.inf, 3.0])
+@pytest.mark.parametrize("corrected", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_skipping_is_never_wrong(slack_weight, corrected, seed, monkeypatch):
+    """With the running bounds, and with bounds that are forgotten before every sweep: the same multipliers to the last bit."""
+    X, rows = pairs_case(np.random.default_rng(seed), c=300, n=30, room=1.3)
+    given = {"solver": CyclicProjection(corrected=corrected, violation_tol=1e-12), "max_iter": 30, "tol": 1e-14}
+    given["slack_weight"] = slack_weight
+    with_rule = nearest_metric(X, rows, **given)
+    sweep = LogDetProjected.sweep
+
+    def forgetful(self, dual, *rest):
+        self.limit[:] = np.where(rows.sense > 0, -np.inf, np.inf)
+        return sweep(self, dual, *rest)
+
+    monkeypatch.setattr(LogDetProjected, "sweep", forgetful)
+    without = nearest_metric(X, rows, **given)
+    assert with_rule.n_iter == without.n_iter > 2
+    assert with_rule.trace["skipped"].sum() > 300
+    assert without.trace["skipped"].sum() == 0
+    assert (with_rule.trace["projections"] == without.trace["projections"]).all()
+    assert np.array_equal(with_rule.dual, without.dual)
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+def test_ctrl_c_during_a_sweep(divergence, rng, monkeypatch):
+    """The state before the sweep is kept whole, because a sweep works on a copy."""
+    X, rows = pairs_case(rng, c=50)
+    kind = {"logdet": LogDetProjected, "vonneumann": VonNeumannProjected}[divergence]
+    sweep, count = kind.sweep, itertools.count()
+
+    def broken(self, dual, *rest):
+        if next(count) == 4:
+            dual[:] = np.nan
+            raise KeyboardInterrupt
+        return sweep(self, dual, *rest)
+
+    monkeypatch.setattr(kind, "sweep", broken)
+    given = {"divergence": divergence, "slack_weight": 10.0, "tol": 1e-14}
+    with pytest.warns(RuntimeWarning, match="nearest_metric was interrupted after"):
+        result = nearest_metric(X, rows, solver="cyclic_projection", **given)
+    assert (result.exit_reason, result.n_iter) == ("INTERRUPTED", 4)
+    assert np.isfinite(result.dual).all()
+    assert np.isfinite(result.gap)
 
 
 def test_losses_have_codes():

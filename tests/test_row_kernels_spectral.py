@@ -1,4 +1,4 @@
-"""NumPy twins of the kernels that project onto single rows in spectral form, and of DefiniteBoost's steps.
+"""NumPy twins of the kernels that project onto single rows in spectral form, and DefiniteBoost's steps and exponent (Tsuda 2004).
 
 Eigen-updates have a file of their own (test_eigen_update.py); the kernels of LogDet: test_row_kernels.py.
 """
@@ -8,11 +8,18 @@ import pytest
 from scipy.linalg import expm
 from scipy.optimize import minimize_scalar
 
-from bregmat import DefiniteBoost
+from bregmat import CyclicProjection, DefiniteBoost, VonNeumann
 from bregmat._kernels import von_neumann
 from bregmat._kernels.arrays import EigenWork
+from bregmat.certificates.problem import NearestMatrix
+from bregmat.engine.loop import solve
+from bregmat.objective.losses import Hard
+from bregmat.objective.row_losses import RowLosses
+from bregmat.operators.compound import MatrixRows
 from bregmat.solvers.definite_boost import BoostRows, BoostSteps, approximate_step, log_step_bound
+from cases import Watched
 from flat_rows import EXACT, assembled, outer_rows, relaxed, root, row, row_bounds, sweep_case, vectors
+from formulas import orthogonal
 
 OUTER, DENSE, IDENTITY = von_neumann.FORMS
 
@@ -237,6 +244,112 @@ def test_choice(corrected, rng):
         assert found == (np.argmax(score), pytest.approx(largest, rel=1e-10))
         met = bounds._replace(bound=np.full(c, 1e3), sense=np.ones(c, np.int8))
         assert boosted(R, met, total, *ends).choose(p, np.zeros(c), corrected)[0] == -1
+
+
+def random_interval(rng):
+    low, high = -np.exp(rng.normal()), np.exp(rng.normal())
+    return low, high, rng.uniform(0.95 * low, 0.95 * high)
+
+
+def printed_13(r, low, high):
+    """Eq. 13 as it stands on the page."""
+    return np.log((1 + r / high) / (1 + r / low)) / (high - low)
+
+
+def test_tsuda_13(rng):
+    """The corrected step minimises the bound of Theorem 4.1; the page's does so only for an interval symmetric about 0."""
+    worse = 0
+    for _ in range(200):
+        low, high, r = random_interval(rng)
+        alpha = approximate_step(r, low, high)
+        best = minimize_scalar(
+            lambda t, args=(r, low, high): log_step_bound(*args, t),
+            bracket=(alpha - 0.5, alpha + 0.7),
+            options={"xtol": 1e-10},
+        )
+        assert alpha == pytest.approx(best.x, abs=1e-6)  # a minimum is found to the root of rounding
+        h = 1e-5
+        slope = (log_step_bound(r, low, high, alpha + h) - log_step_bound(r, low, high, alpha - h)) / (2 * h)
+        assert abs(slope) < 1e-8  # h^2 and rounding / h
+        with np.errstate(invalid="ignore"):
+            printed = printed_13(r, low, high)
+            worse += not log_step_bound(r, low, high, printed) <= best.fun + 1e-6  # undefined, or above the minimum
+    assert worse > 150
+    for r in (-0.6, 0.1, 0.9):
+        assert approximate_step(r, -2.0, 2.0) == pytest.approx(printed_13(r, -2.0, 2.0), rel=1e-12)
+
+
+def test_tsuda_14_rho(rng):
+    """At the step the bound is rho(r) as printed, which is at most 1."""
+    for _ in range(50):
+        low, high, r = random_interval(rng)
+        rho = (1 - r / high) ** (high / (high - low)) * (1 - r / low) ** (-low / (high - low))
+        assert np.exp(log_step_bound(r, low, high, approximate_step(r, low, high))) == pytest.approx(rho, rel=1e-12)
+        assert rho <= 1
+
+
+def test_printed_step_breaks_the_bound(rng):
+    """On diagonal matrices the page's step ends above rho(r) in many cases, the corrected one in none."""
+    broken = 0
+    for _ in range(300):
+        a = rng.normal(size=5) + rng.normal()
+        w = rng.dirichlet(np.ones(5))
+        low, high, r = a.min(), a.max(), a @ w
+        if not (low < 0 < high and r > 0):
+            continue
+        log_rho = log_step_bound(r, low, high, approximate_step(r, low, high))
+        assert np.log(w @ np.exp(-approximate_step(r, low, high) * a)) <= log_rho + 1e-14
+        with np.errstate(invalid="ignore"):
+            broken += not np.log(w @ np.exp(-printed_13(r, low, high) * a)) <= log_rho + 1e-14
+    assert broken > 20
+
+
+def tiny_problem(rng, relation, d=8, c=12):
+    """A prior with eigenvalues down to 1e-30, which no array could tell from 0, and rows of a matrix that is far from it."""
+    values = 10.0 ** np.array([0, -0.5, -3, -8, -15, -20, -25, -30])
+    t0 = np.log(values / values.sum())
+    Q, v = orthogonal(rng, d), rng.normal(size=(c, d))
+    A = np.concatenate([np.einsum("ij,ik->ijk", v, v), np.eye(d)[None]])
+    b = np.einsum("cij,ji->c", A, Q @ np.diag([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05]) @ Q.T)
+    sense = np.where(relation == "==", 0, np.where(np.einsum("cii,i->c", A, np.exp(t0)) > b, 1, -1)).astype(np.int8)
+    sense[-1] = 0
+    losses = RowLosses(b, sense, np.ones(c + 1), b, (Hard(),), np.zeros(c + 1, np.int8))
+    return NearestMatrix(VonNeumann(), t0, MatrixRows(A), losses, b), A
+
+
+@pytest.mark.parametrize("relation", ["==", "<>"])
+@pytest.mark.parametrize("order", ["greedy", "cyclic"])
+@pytest.mark.parametrize("projection", ["exact", "approximate"])
+def test_tsuda_3_2(projection, order, relation, rng):
+    """The exponent is kept, shifted so that its largest eigenvalue is 0: from 1e-30, over hundreds of steps, nothing is lost."""
+    problem, A = tiny_problem(rng, relation)
+    watched = Watched(DefiniteBoost(projection=projection, order=order, block=50))
+    outcome = solve(problem, watched, tol=1e-30, max_iter=20 if order == "greedy" else 100)
+    steps = len(outcome.trace["row"])
+    assert steps >= 200
+    for state in (watched.states[1], watched.states[-1]):
+        H = np.diag(problem.t0) - np.tensordot(state.dual[:-1], A[:-1], 1)
+        t, U = np.linalg.eigh(H)
+        E = (U * np.exp(t - t[-1])) @ U.T
+        F = state.iterate.factor()
+        assert np.isfinite(F).all()
+        # an exponent of size 1e2 or so is known to its rounding, 1e-14, times a few for each step
+        assert np.allclose(F @ F.T, E / np.trace(E), rtol=0, atol=1e-14 * np.abs(H).max() * steps)
+        assert np.trace(F @ F.T) == pytest.approx(1.0, abs=1e-12)
+        assert state.matrix.lam.max() == 0.0
+        assert np.linalg.norm(state.matrix.Vt @ state.matrix.Vt.T - np.eye(8)) < 1e-15 * 8 * steps
+    assert outcome.certificate.max_violation < 0.05  # on the way: tiny eigenvalues had to grow by 28 orders
+
+
+@pytest.mark.parametrize("refresh", [20, 10**6])
+def test_tsuda_3_2_sweeps(refresh, rng):
+    """The cyclic projection keeps the exponent as well."""
+    problem, A = tiny_problem(rng, "<>")
+    outcome = solve(problem, CyclicProjection(refresh=refresh), tol=1e-8, max_iter=3000)
+    assert outcome.status == "OPTIMAL"
+    t, U = np.linalg.eigh(np.diag(problem.t0) - np.tensordot(outcome.certificate.dual, A, 1))
+    M = (U * np.exp(t)) @ U.T
+    assert np.allclose(np.einsum("cij,ji->c", A, M), outcome.certificate.values, rtol=1e-3)
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -1,4 +1,7 @@
-"""The settings that MetricLearner and KernelLearner choose: rows, folds, scores, the race, and what comes out on every kind of target."""
+"""The settings that MetricLearner and KernelLearner choose: rows, folds, scores, the race, and what comes out on every kind of target.
+
+Then the priors that are computed from data.
+"""
 
 import sys
 from types import SimpleNamespace
@@ -15,22 +18,21 @@ from sklearn.metrics import jaccard_score
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
 
-from bregmat import Constraints, Factor, KernelLearner, MetricLearner, nearest_metric
+from bregmat import Constraints, Factor, KernelLearner, MetricLearner, constraints_from_labels, nearest_metric
 from bregmat.estimators import metric as metric_module
 from bregmat.estimators import selection
-from bregmat.estimators.linear_maps import in_span, inverse_within
+from bregmat.estimators.linear_maps import in_span, inverse_covariance, inverse_within
 from bregmat.estimators.selection import (
-    Candidate,
     Fold,
     Selection,
-    drawn_rows,
-    growth,
     held_out,
     judged,
     matching,
     race,
 )
-from bregmat.from_labels.groups import LabelGroups, are_numbers
+from bregmat.estimators.task import Candidate, growth
+from bregmat.from_labels.groups import LabelGroups, are_numbers, drawn_rows
+from formulas import pooled_within
 
 NOT_LEARNED = "no candidate that learns is better than not learning"
 
@@ -264,6 +266,8 @@ def test_plain_values_switch_it_off(wine):
     given = Constraints.sq_distance([0], [1], 1.0, "<=")
     learner = MetricLearner(random_state=0).fit(X, constraints=given)
     assert (learner.prior_, learner.slack_weight_, len(learner.selection_)) == ("identity", 1.0, 1)
+    learner = MetricLearner(strategy="random", metric="cosine", random_state=0).fit(X, y, constraints=given)
+    assert (learner.metric_, learner.selection_["candidate"].tolist()) == ("cosine", ["identity, random, 1, cosine"])
     for name in ("slack_weight", "strategy", "target_type"):
         with pytest.raises((TypeError, ValueError), match=name):
             MetricLearner(**{name: "automatic"}).fit(X, y)
@@ -443,8 +447,12 @@ def test_rows_of_nan_in_sets_of_labels_are_unknown(rng):
     frame = pd.DataFrame(Y).astype("Int64")  # whose missing entries are <NA>
     again = MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(X, frame)
     assert np.array_equal(again.constraints_.index, learner.constraints_.index)
-    with pytest.raises(TypeError, match="y must have rows of one length"):
-        MetricLearner().fit(X[:2], [[0, 1], [1]])
+    for learner in (MetricLearner(), KernelLearner(), MetricLearner(strategy="softmax")):
+        with pytest.raises(TypeError, match="y must have rows of one length.*MultiLabelBinarizer"):
+            learner.fit(X[:2], [[0, 1], [1]])
+        for several in ([{"a"}, {"a", "b"}], np.array([["a"], ["a", "b"]], dtype=object), [{"a": 1}, {"b": 1}]):
+            with pytest.raises(TypeError, match="y must hold one label per row; got .* in row 0.*MultiLabelBinarizer"):
+                learner.fit(X[:2], several)
     Y[7, 0] = np.nan
     with pytest.raises(ValueError, match="y must not mix NaN with labels in a row of a set of labels; see row 7"):
         MetricLearner().fit(X, Y)
@@ -496,6 +504,107 @@ def test_many_points_in_many_dimensions_are_learned_on_leading_components(rng, m
     assert MetricLearner(strategy="neighbors", n_components=5, random_state=0).fit(X, y).components_.shape == (5, 43)
     named = MetricLearner(strategy="neighbors", prior="identity", random_state=0).fit(X, y)
     assert named.components_.shape == (43, 43)
+
+
+def prior_matrix(X):
+    P = inverse_covariance(X)
+    return P @ P.T
+
+
+def test_covariance_prior_of_singular_data(wine):
+    X, _ = wine
+    wide = np.column_stack([X, np.full(178, 7.0), X[:, 0] - X[:, 1], np.full(178, 0.1)])
+    W = prior_matrix(wide)
+    assert np.all(W[[13, 15]] == 0) and np.all(W[:, [13, 15]] == 0)
+    assert inverse_covariance(wide).shape == (16, 13)
+    i, j = np.arange(100), np.arange(50, 150)
+    want = np.einsum("ij,ij->i", (X[i] - X[j]) @ prior_matrix(X), X[i] - X[j])
+    got = np.einsum("ij,ij->i", (wide[i] - wide[j]) @ W, wide[i] - wide[j])
+    assert np.allclose(got, want, rtol=1e-6)  # the same distances as without the redundant columns
+    assert np.array_equal(inverse_covariance(np.ones((5, 3))), np.eye(3))
+    assert np.array_equal(inverse_covariance(np.ones((3, 5))), np.eye(5))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_covariance_prior_with_fewer_rows_than_columns(wine, form):
+    few = np.column_stack([wine[0][:5], np.full(5, 0.1)])
+    P = inverse_covariance(form(few))
+    assert P.shape == (14, 4) and np.all(P[13] == 0)
+    q = ((few - few.mean(axis=0)) @ P) ** 2
+    assert np.isclose(q.sum(), 4 * 4)  # rank * (n - 1)
+    spread = few[:, :13].std(axis=0, ddof=1)
+    correlations = np.corrcoef(few[:, :13].T)
+    want = np.linalg.pinv(correlations, rcond=1e-9, hermitian=True) / np.outer(spread, spread)
+    assert np.allclose((P @ P.T)[:13, :13], want, rtol=1e-6, atol=1e-9 * np.abs(want).max())
+
+
+def test_prior_within_classes_is_the_inverse_covariance_within_them(rng):
+    y = np.arange(30_000) % 3
+    X = rng.normal(size=(30_000, 3)) @ np.array([[3, 1, 0], [0, 1, 0], [0, 0, 0.1]]) + 5.0 * np.eye(3)[y]
+    P = inverse_within(X, y)
+    want = np.linalg.inv(pooled_within(X, y))
+    assert np.allclose(P @ P.T, want * 3 / np.trace(want), rtol=0.05, atol=0.01)  # shrunk by hardly anything
+    turned = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    Q = inverse_within(X @ turned, y)
+    assert np.allclose(turned @ Q @ Q.T @ turned.T, P @ P.T, rtol=1e-6, atol=1e-9)
+    sparse = inverse_within(sp.csr_array(X), y)
+    assert np.allclose(sparse @ sparse.T, P @ P.T, rtol=1e-6, atol=1e-9)
+    half, some = inverse_within(X, np.where(np.arange(len(y)) % 2, y, -1)), inverse_within(X[1::2], y[1::2])
+    assert np.allclose(half @ half.T, some @ some.T, rtol=1e-9)
+
+
+def test_prior_within_classes_is_shrunk_to_the_identity_where_rows_are_few(rng):
+    X, y = rng.normal(size=(30, 20)), np.arange(30) % 3
+    values = np.linalg.eigvalsh(inverse_within(X, y) @ inverse_within(X, y).T)
+    raw = np.linalg.eigvalsh(np.linalg.inv(pooled_within(X, y)))
+    assert values[-1] / values[0] < 3 < 30 < raw[-1] / raw[0]
+
+
+def test_prior_within_classes_of_singular_data(wine):
+    X, y = wine
+    X = X / X.std(axis=0)
+    wide = np.column_stack([X, np.full(178, 7.0), X[:, 0] - X[:, 1], 9.0 * y])  # constant, combined, the class itself
+    P = inverse_within(wide, y)
+    assert P.shape == (16, 16) and np.all(P[13] == 0) and np.isfinite(P).all()
+    Z = wide @ P
+    assert KNeighborsClassifier(4).fit(Z[::2], y[::2]).score(Z[1::2], y[1::2]) == 1
+    few, codes = X[:10], np.arange(10) // 2  # fewer rows than columns
+    assert np.isfinite(inverse_within(few, codes)).all()
+    assert np.array_equal(inverse_within(few, np.arange(10)), np.eye(13))  # every point is alone in its class
+    assert np.array_equal(inverse_within(np.ones((4, 2)), np.arange(4) % 2), np.eye(2))
+
+
+def test_covariance_prior_is_the_inverse_where_there_is_one(wine):
+    X, _ = wine
+    assert np.allclose(prior_matrix(X) @ np.cov(X.T), np.eye(13), atol=1e-7)
+    assert np.allclose(prior_matrix(sp.csr_array(X)), prior_matrix(X), rtol=1e-6)
+    units = 10.0 ** np.arange(-12, 14, 2)  # whatever the units
+    c = constraints_from_labels(X, wine[1], 60, random_state=0)
+    scaled = MetricLearner(prior="covariance", n_constraints=0).fit(X * units, constraints=c)
+    want = MetricLearner(prior="covariance", n_constraints=0).fit(X, constraints=c)
+    assert np.allclose(c.values(scaled.transform(X * units)), c.values(want.transform(X)), rtol=1e-2)
+
+
+@pytest.mark.parametrize("strategy", ["neighbors", "random"])
+def test_a_learner_with_the_prior_within_classes(wine, strategy):
+    X, y = wine
+    settings = {"strategy": strategy, "n_constraints": 300, "random_state": 0}
+    learner = MetricLearner(prior="within", **settings).fit(X, y)
+    P = inverse_within(X, y)
+    want = MetricLearner(prior=P @ P.T, **settings).fit(X, y)
+    assert learner.prior_ == "within" and learner.result_.status == "OPTIMAL"
+    assert np.allclose(learner.transform(X), want.transform(X), rtol=1e-3, atol=1e-3)
+
+
+def test_prior_within_tenths_of_numbers_and_equal_sets(rng):
+    X = rng.normal(size=(200, 4))
+    tenth = np.digitize(X[:, 0], np.quantile(X[:, 0], np.linspace(0, 1, 11)[1:-1]))
+    sets = rng.integers(0, 2, (200, 2))
+    sets[0] = 1
+    for y, codes in ((X[:, 0], tenth), (sets, np.where(sets.any(axis=1), sets @ [1, 2], 0) - 1)):
+        learner = MetricLearner(prior="within", slack_weight=1e-9, random_state=0).fit(X, y)
+        P = inverse_within(X, codes)
+        assert np.allclose(learner.get_mahalanobis_matrix(), P @ P.T, rtol=1e-4, atol=1e-4)
 
 
 def test_the_html_of_a_fit_states_the_gain_over_not_learning(wine):

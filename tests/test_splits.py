@@ -5,21 +5,7 @@ import pytest
 
 from bregmat._kernels import tiles
 from bregmat.quadratic.splits import ClassBlocks, DenseSplit, margin_split, tile_size
-
-
-def twin(A, v):
-    """A+ v and A- v entry by entry."""
-    return np.maximum(A, 0) @ v, np.maximum(-A, 0) @ v
-
-
-def machine(rng, n=60, ridge=0.0):
-    """A radial kernel of two overlapping classes, labels, and the matrix of the margin machine."""
-    y = np.where(np.arange(n) < n // 3, 1.0, -1.0)
-    rng.shuffle(y)
-    X = rng.normal(size=(n, 2)) + 0.8 * y[:, None]
-    K = np.exp(-((X[:, None] - X[None]) ** 2).sum(-1))
-    return K, y, K * np.outer(y, y) + ridge * np.eye(n)
-
+from split_runs import machine, twin
 
 SIZES = [1, 2, 3, 5, 17, 40, 255, 256, 257, 300, 700]
 

@@ -20,7 +20,6 @@ from bregmat import (
     shrink_correlation,
     verify,
 )
-from bregmat.applications.correlation.rank import factor_bound
 from test_correlation import broken, correlations
 
 
@@ -191,12 +190,12 @@ def test_the_bound_sees_what_no_factor_reaches(rng):
     C = np.eye(4)
     C[:2, 2:] = 0.5 * np.array([[1.0, -1.0], [1.0, 1.0]])
     C[2:, :2] = C[:2, 2:].T
-    assert factor_bound(C, 1) == pytest.approx(0.5)  # singular values are 0.707 twice
+    assert factor_correlation(C, 1).dual_bound == pytest.approx(0.5)  # singular values are 0.707 twice
     two = np.kron(np.eye(2), np.ones((3, 3)))  # eigenvalues 3, 3, 0: a block of its own for each half
-    assert factor_bound(two, 1) == pytest.approx(2.0)  # (3 - 1)^2 / 2
-    assert factor_bound(two, 2) == pytest.approx(0.0, abs=1e-25)
+    assert factor_correlation(two, 1).dual_bound == pytest.approx(2.0)  # (3 - 1)^2 / 2
+    assert factor_correlation(two, 2).dual_bound == pytest.approx(0.0, abs=1e-25)
     for k in (1, 2, 5):
-        assert factor_bound(planted(rng, 40, k), k) == pytest.approx(0.0, abs=1e-25)
+        assert factor_correlation(planted(rng, 40, k), k).dual_bound == pytest.approx(0.0, abs=1e-25)
         result = factor_correlation(broken(rng, 40, 0.3), k)
         assert result.dual_bound > 0.3 * result.objective  # no small part, as the bound of any form would be
         assert_has_factors(result, k)

@@ -1,6 +1,9 @@
 """The short form of the suite (``make suite``): a few seeds of every family, without a false word."""
 
 from dataclasses import replace
+from fractions import Fraction
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import pytest
 import bregmat
 import formulas
 from suite.judge import judge
+from suite.matrices import Draw
 from suite.run import COUNTS, DEFAULT, FAMILIES, is_good, main, run, table
 
 SHORT = 0.02  # share of the problems of the long form, at most ten seeds a family
@@ -46,6 +50,7 @@ def test_no_false_word(family):
         "duplicates_repeated:61842",  # a difference of equal points as a vector, which is rounding of the prior's eigenvectors
         "wide_bounds_repeated:61017",  # a point whose part in the prior's range misses a row by 0.7 of its bound
         "wide_bounds_repeated:61595",
+        "larger_repeated:80680",  # a difference of two equal columns of the prior, which `verify` did not count as 0
         "machines:282",  # weights of two classes whose sums differ by 1e-10
     ],
 )
@@ -125,3 +130,20 @@ def test_the_independent_judge_confirms_contradictions_alone():
     result = bregmat.nearest_kernel(np.eye(3), rows)
     assert result.status == "INFEASIBLE" and formulas.what_is_wrong(arguments, result) is None
     assert formulas.what_is_wrong(arguments, replace(result, dual=np.array([1.0, 0.0, 0.0]))) is not None
+
+
+@pytest.mark.parametrize("kind", ["metric", "wide", "factor"])
+def test_the_planted_matrix_meets_comparisons_of_copies(kind):
+    """A pair that is nearly equal was asked to be at most as far apart as one that is equal, which no LogDet metric meets."""
+    seen = 0
+    for seed in range(16):
+        draw = Draw(np.random.default_rng(seed), priors=(kind,), sizes=(20, 26), repeats=True)
+        draw.draw_rows(40)
+        truth = [[Fraction(float(x)) for x in row] for row in draw.truth]
+        rows = reduce(add, draw.rows)
+        comparisons = [rows.relations[code].name == "comparison" for code in rows.relation]
+        for where, bound in zip(rows.index[comparisons], rows.bound[comparisons]):
+            near, far = (sum((x - y) ** 2 for x, y in zip(truth[i], truth[j])) for i, j in (where[:2], where[2:]))
+            assert float(near - far - Fraction(float(bound))) <= 1e-9 * abs(bound) + 1e-11 * float(near)
+            seen += near == 0 < far
+    assert seen

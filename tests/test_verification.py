@@ -5,13 +5,15 @@ import pickle
 import re
 from copy import copy
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import bregmat
-from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, verify
+from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, nearest_metric, verify
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.pairs.base import calibrated
@@ -19,6 +21,7 @@ from bregmat.quadratic import MultiplicativeUpdates
 from bregmat.verification import extended
 from bregmat.verification.matrices import Recomputation
 from bregmat.verification.saved import verify_saved
+from formulas import NAMES
 from suite.matrices import objective_at
 
 
@@ -112,6 +115,55 @@ def test_own_slack_near_its_bound_does_not_cancel():
     found = Recomputation(arguments | {"constraints": Constraints.sq_distance([0], [1], [b], "<=")}, result)
     value = np.array([b * (1 + 2.0**-28)]).astype(found.real)
     assert found.losses.cost(value) == pytest.approx(1e3 * b * 2.0**-57, rel=1e-6, abs=0)
+
+
+def test_rows_that_copies_make_0_hold():
+    """Columns a and b of the prior are equal, so ``K_ka - K_kb`` is 0 at every matrix in its range, whose small eigenvalues hid it."""
+    rng, n = np.random.default_rng(0), 38
+    G = np.linalg.qr(rng.normal(size=(n, n)))[0] * np.logspace(0, -3, n)
+    first = np.arange(n)
+    first[[5, 9, 13]] = [1, 2, 3]
+    G[20] = G[30] * (1.0 + 6e-3 * rng.normal(size=n))
+    K = (G @ G.T)[first][:, first]
+    K = (K + K.T) / 2
+    assert (K[:, [5, 9, 13]] == K[:, [1, 2, 3]]).all()
+    k, a, b = (np.array(x) for x in zip(*[(k, a, b) for k in range(16, n) for a, b in ((5, 1), (2, 9), (3, 13))]))
+    i, j = rng.integers(14, 26, 20), rng.integers(26, n, 20)
+    rows = Constraints.similarity_comparison(k, a, k, b, margin=0.0)
+    rows += Constraints.sq_distance(i, j, 0.8 * (np.diag(K)[i] + np.diag(K)[j] - 2 * K[i, j]), "<=")
+    result = nearest_kernel(K, rows, divergence="vonneumann")
+    assert result.status is Status.OPTIMAL
+    assert verify(result).holds
+
+
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann"])
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
+def test_weights_that_cancel_do_not_excuse_a_bound(rng, divergence, size):
+    """Weights of a constraint and its opposite prove what their sums prove; their rounding allowed a bound of 1.5 times the objective."""
+    G = rng.normal(size=(7, 3))
+    R = G @ (0.8 * np.eye(3) + 0.2 * rng.normal(size=(3, 3)))
+    i, j = np.array([0, 1, 2]), np.array([3, 4, 5])
+    bound = ((R[i] - R[j]) ** 2).sum(axis=1)
+    rows = Constraints.sq_distance(i, j, bound, "<=") + Constraints.sq_distance(i, j, bound, ">=")
+    arguments = {"prior": G @ G.T, "constraints": rows, "divergence": divergence}
+    result = solved(arguments)
+    assert result.status is Status.OPTIMAL
+    for share in (0.7, 1.0):  # of the weights, which prove less or as much
+        dual = share * result.dual + size * np.repeat([1.0, -1.0], 3)
+        false = replace(result, dual=dual, dual_bound=1.5 * result.objective, gap=0.0, status=Status.FEASIBLE)
+        found = verify(false, **arguments)
+        assert any("as dual_bound" in text for text in found.problems)
+
+
+def test_weights_that_cancel_do_not_excuse_a_bound_of_a_semidefinite_program():
+    """The minimum of the trace with a trace of 1 is 1, whatever the weights."""
+    rows = Constraints.trace(1.0) + Constraints.linear([np.eye(3), -np.eye(3)], [1.0, -1.0], "<=")
+    arguments = {"C": np.eye(3), "constraints": rows}
+    result = bregmat.semidefinite_program(**arguments)
+    assert result.status is Status.OPTIMAL
+    dual = result.dual + np.array([0.0, 1e16, 1e16])
+    false = replace(result, dual=dual, dual_bound=1.5, gap=0.0, status=Status.FEASIBLE)
+    assert any("as dual_bound" in text for text in verify(false, **arguments).problems)
 
 
 @pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
@@ -609,6 +661,74 @@ def test_another_row_is_no_multiple():
     assert result.status == "OPTIMAL"
     claim = {"status": Status.INFEASIBLE, "dual": np.array([1.0, -1.0]), "conflict": np.arange(2), "gap": np.inf}
     assert not verify(replace(result, **claim), prior=np.eye(2), constraints=rows).holds
+
+
+def near_copies(seed):
+    """A dense kernel or points, two of which are nearly equal, and a hard row about their difference with its matrix."""
+    rng = np.random.default_rng(seed)
+    n, apart = int(rng.integers(4, 7)), 10.0 ** rng.uniform(-16, -6)
+    X = rng.normal(size=(n, n + 2))
+    X[1] = X[0] * (1.0 + apart * rng.normal(size=n + 2))
+    e = np.eye(n)[0] - np.eye(n)[1]
+    bound = float(((X[0] - X[1]) ** 2).sum()) * rng.uniform(0.3, 3.0)
+    sense = str(rng.choice(["<=", ">=", "=="]))
+    rows = [
+        Constraints.sq_distance(0, 1, bound, sense),
+        Constraints.linear([(e[:, None], np.ones(1))], [bound], sense),
+        Constraints.linear([np.outer(e, e)], [bound], sense),
+    ][int(rng.integers(3))]
+    return X, (X @ X.T + (X @ X.T).T) / 2, rows, bound, sense
+
+
+def exact_miss(points, bound, sense):
+    """Violation of the row at the factor ``points`` (n, k) of fractions, relative to the bound."""
+    over = (sum((a - b) ** 2 for a, b in zip(points[0], points[1])) - Fraction(bound)) / Fraction(bound)
+    return float({"<=": over, ">=": -over, "==": abs(over)}[sense])
+
+
+def near_copies_solved(divergence, seeds):
+    """Results of rows about near copies that are not refused, the arguments for verify, and exact violations."""
+    for seed in seeds:
+        X, K, rows, bound, sense = near_copies(seed)
+        is_metric = seed % 3 == 0
+        given = {"X": X} if is_metric else {"prior": K}
+        arguments = given | {"constraints": rows, "divergence": divergence}
+        try:
+            result = (nearest_metric if is_metric else nearest_kernel)(
+                X if is_metric else K, rows, divergence=divergence
+            )
+        except ValueError as error:
+            assert "row 0" in str(error) or "constraint 0" in str(error)
+            continue
+        factor = [[Fraction(float(x)) for x in row] for row in (result.B if is_metric else result.factor)]
+        if is_metric:  # the learned metric is B B', and differences of the data are exact
+            points = [[Fraction(float(x)) for x in row] for row in X[:2]]
+            factor = [[sum(x * b for x, b in zip(row, column)) for column in zip(*factor)] for row in points]
+        yield result, arguments, exact_miss(factor, bound, sense)
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_rows_about_near_copies_are_met_or_not_claimed(divergence):
+    """A difference of points is only as exact as the points: OPTIMAL with a violation of 0 was said of rows missed by 7e-4."""
+    met = 0
+    for result, arguments, missed in near_copies_solved(divergence, range(40)):
+        claims = result.status in ("OPTIMAL", "FEASIBLE")
+        assert not claims or missed <= 1e-6
+        met += claims
+        assert verify(result, **arguments).status == result.status
+    assert met >= 5
+
+
+@pytest.mark.parametrize("divergence", NAMES)
+def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
+    """The claims of a certificate that takes differences of points as exact."""
+    monkeypatch.setattr(NearestMatrix, "_rounding_of_values", lambda self, *_: np.zeros(self.c))
+    false = 0
+    for result, arguments, missed in near_copies_solved(divergence, range(40)):
+        if result.status in ("OPTIMAL", "FEASIBLE") and missed > 1e-6:
+            false += 1
+            assert verify(result, **arguments).status == "UNKNOWN"
+    assert false
 
 
 @pytest.mark.parametrize(

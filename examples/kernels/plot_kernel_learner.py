@@ -18,12 +18,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 from bregmat import Constraints
 from bregmat.estimators import KernelKMeans, KernelLearner
-from bregmat_papers.datasets import load_digits389
+from bregmat_papers.datasets import load_dataset
 
 plt.style.use("bregmat.plots.bregmat")
 
 GAMMA = 0.05
-digits = load_digits389()
+digits = load_dataset("digits389")
 X, y = digits.X[::2] / 16, digits.y[::2]
 X_new, y_new = digits.X[1::2] / 16, digits.y[1::2]
 K0 = rbf_kernel(X, gamma=GAMMA)

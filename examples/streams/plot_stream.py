@@ -20,8 +20,7 @@ The setting is that of Figure 2 of the paper, with a simulated kernel of the sam
 import matplotlib.pyplot as plt
 import numpy as np
 
-from bregmat.online import MatrixExponentiatedGradient
-from bregmat.online.stream import bound_against, run_stream
+from bregmat.online import MatrixExponentiatedGradient, run_stream
 from bregmat.plots import OnlineLossDisplay
 
 plt.style.use("bregmat.plots.bregmat")
@@ -47,8 +46,8 @@ half = squared_distances(target)[a, b] / 2
 # One pass
 # --------
 # Every 500 examples the callback measures nearest neighbours with the kernel of the moment: 26 points name the class of the
-# other 26, averaged over 10 divisions. ``bound_against(target)`` is the bound of Lemma 3.2 for a comparison matrix that
-# fits every distance; without it the bound holds for any matrix, and is larger.
+# other 26, averaged over 10 divisions. ``learner.loss_bound(target)`` is the bound of Lemma 3.2 for a comparison matrix that
+# fits every distance; without a matrix the bound holds for any, and is larger.
 
 halves = [np.array_split(rng.permutation(d), 2) for _ in range(10)]
 
@@ -64,7 +63,7 @@ run = run_stream(
     learner,
     [(np.column_stack([a, b]), half)],
     every=500,
-    bound=bound_against(target),
+    bound=lambda learner: learner.loss_bound(target),
     callback=lambda record: errors.append(neighbours_error(learner.matrix())),
 )
 print(f"total loss {run.loss:.4f}, bound {run.bound:.4f}: {run.bound / run.loss:.2f} times the loss")

@@ -83,13 +83,13 @@ from .nearest import nearest_kernel as nearest_kernel
 from .nearest import nearest_metric as nearest_metric
 from .objective.divergences import Frobenius as Frobenius
 from .objective.divergences import LogDet as LogDet
+from .objective.divergences import SpectralDivergence as SpectralDivergence
 from .objective.divergences import VonNeumann as VonNeumann
 from .objective.losses import DivergenceSlack as DivergenceSlack
 from .objective.losses import RelativeSlack as RelativeSlack
 from .objective.losses import ScalarLoss as ScalarLoss
 from .objective.losses import Squared as Squared
 from .objective.losses import SquaredHinge as SquaredHinge
-from .objective.spectral import SpectralDivergence as SpectralDivergence
 from .online import (
     MatrixExponentiatedGradient as MatrixExponentiatedGradient,
 )

@@ -11,8 +11,9 @@ import numpy as np
 
 from bregmat.base.arrays import ArraySpace, working_space
 from bregmat.base.checks import check_limits
-from bregmat.base.points import CheckedPoints, copied_to_host
-from bregmat.certificates.nearest_matrix import build_reduced_problem, singular_rows_of
+from bregmat.base.points import CheckedPoints, as_points, copied_to_host
+from bregmat.certificates.faces import ReducedProblem, hard_faces, reduced_problem, singular_rows_of
+from bregmat.certificates.problem import build_problem
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, kernel_coordinates, metric_coordinates
@@ -22,7 +23,7 @@ from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.losses import Loss
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.sources import LazyConstraints, LazyPoints, is_collection
-from bregmat.solvers.plan import Options, plan_of
+from bregmat.solvers.base import Options, plan_of
 from bregmat.typing import DivergenceName, LossName, Points, SolverName, Table, Values
 
 ELIMINATION_GAP = 8e-7  # largest gap that the finite multipliers of eliminated rows cause, as measured
@@ -84,8 +85,7 @@ def nearest_kernel(
     warm_start : MatrixResult, optional
         An earlier result. Its dual weights are reused; new constraints at the end start with weight 0.
     callback : callable, optional
-        Called once per iteration with a Record; returning True stops the run. With sharded constraints it may be a
-        :class:`bregmat.io.ModelCheckpoint`, which writes the model so far to a file.
+        Called once per iteration with a Record; returning True stops the run.
     executor, block_size
         As in :func:`nearest_metric`, for a prior that is a Factor: with LogDet a kernel ``G0 M G0'`` is as far from ``G0 G0'`` as M is
         from the identity. G0 is an array, points in files (:func:`bregmat.io.open_points`), or an array or data frame of Dask.
@@ -176,8 +176,8 @@ def nearest_metric(
     block_size : int, optional
         Maximum number of constraints of a shard; memory is proportional to it. By default its difference vectors have 2^25 entries.
         Constraints are sharded if ``block_size`` or ``executor`` is given, or if constraints or points are in files
-        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints must be all
-        soft or all hard. Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
+        (:func:`bregmat.io.open_constraints`, :func:`bregmat.io.open_points`) or collections of Dask. Sharded constraints are soft.
+        Then ``dual``, ``values`` and ``violation`` of the result stay with the shards; ``numpy.asarray`` fetches them.
 
     Returns
     -------
@@ -214,8 +214,12 @@ def nearest_metric(
         from bregmat.sharded.nearest import nearest_sharded
 
         return nearest_sharded(X, constraints, prior, options)
-    X, space = (X, X.space) if isinstance(X, CheckedPoints) else copied_to_host("X", X)
-    return _nearest(metric_coordinates(X, prior, options.divergence), constraints, space, options)
+    if isinstance(X, CheckedPoints):
+        points, space = X.points, X.space
+    else:
+        X, space = copied_to_host("X", X)
+        points = as_points("X", X)
+    return _nearest(metric_coordinates(points, prior, options.divergence), constraints, space, options)
 
 
 def is_for_blocks(executor: Any, block_size: int | None, *data: Any) -> bool:
@@ -239,7 +243,16 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
     n_warm = 0 if warm_start is None else len(warm_start.dual)
     if n_warm > c:
         raise ValueError(f"warm_start has {n_warm} constraints but there are {c}; new ones go to the end.")
-    reduced = build_reduced_problem(coordinates, constraints, D, options.loss, options.slack_weight, space)
+    settings = constraints, options.loss, options.slack_weight
+    place, operator, errors = coordinates.bind(constraints)
+    whole = build_problem(D, place.t0, operator, *settings, scale=place.scale, place=place, errors=errors, space=space)
+    reduced = ReducedProblem(whole, whole, place, place)
+    if not (D.keeps_rank or whole.is_always_feasible) and (faces := hard_faces(constraints, whole.losses.hard)):
+        if place.span is not None:  # directions are eliminated in the columns of the data
+            place, operator, errors = coordinates.bind(constraints, in_span=False)
+            how: dict[str, Any] = {"scale": place.scale, "place": place, "errors": errors, "space": space}
+            whole = build_problem(D, place.t0, operator, *settings, **how)
+        reduced = reduced_problem(whole, place, constraints, faces)
     while True:  # the smaller problem first, if directions were eliminated
         problem, start, aim = reduced.problem, None, tol
         if reduced.elimination is not None:
@@ -248,15 +261,15 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
             start = np.zeros(c)
             start[:n_warm] = warm_start.dual * (problem.scale / problem.objective_scale)
         units = None if problem.objective_scale == 1.0 else problem.record_in_units
-        log = RunLog(options.callback, options.max_seconds, units)
+        log = RunLog(options.callback, options.max_seconds, units, clock=clock)
         plan = plan_of(problem, options.solver, options.max_iter, start is not None)
         outcome = solve_sequence(problem, plan, tol=aim, start=start, log=log)
         if reduced.elimination is None or outcome.conflict is None:
             break
         reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
     if reduced.elimination is not None:
-        found = reduced.certificate(outcome.certificate, tol)
-        outcome = replace(outcome, certificate=found, status=found.status(tol), tol=tol)
+        certificate = reduced.certificate(outcome.certificate, tol)
+        outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)
     return problem.result(
         MatrixResult,

@@ -41,12 +41,16 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         return {name: _matrix(name) for name in DIVERGENCES}
     X, y = digits(data, unit["data"], unit["sample"])
     rows = pair_bounds(X, y, *draw_pairs(X, unit["count"], unit["seed"]))
-    found: Outcome = {}
+    outcome: Outcome = {}
     for name in DIVERGENCES:
         best = nearest_kernel(Factor(X), rows, divergence=name)
         stopped = nearest_kernel(Factor(X), rows, divergence=name, solver=CyclicProjection(corrected=False))
-        found[name] = {"optimum": best.objective, "uncorrected": stopped.objective, "violation": stopped.max_violation}
-    return found
+        outcome[name] = {
+            "optimum": best.objective,
+            "uncorrected": stopped.objective,
+            "violation": stopped.max_violation,
+        }
+    return outcome
 
 
 def _end(corrected: bool, order: list[int], cycles: int | None = None) -> Any:
@@ -105,8 +109,8 @@ def table(findings: list[Finding]) -> list[Row]:
         )
         rows.append(Row(f"{words} divergence from I, one projection without corrections", matrix[name]["projected"]))
     for name, words in DIVERGENCES.items():
-        above = [100 * (found[name]["uncorrected"] / found[name]["optimum"] - 1) for _, found in real]
-        worst = max(found[name]["violation"] for _, found in real)
+        above = [100 * (outcome[name]["uncorrected"] / outcome[name]["optimum"] - 1) for _, outcome in real]
+        worst = max(outcome[name]["violation"] for _, outcome in real)
         what = f"{words} divergence above the optimum, {real[0][0]['count']} constraints on digits, without corrections"
         rows.append(
             averaged(what, above, real, unit="%", note=f"Constraints are violated by at most {worst:.0e} there.")

@@ -14,15 +14,14 @@ from sklearn.model_selection import StratifiedKFold, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 
 from bregmat import Constraints, CyclicProjection, Factor, KernelKMeans, nearest_kernel
-from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.coordinates.priors import kernel_coordinates
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.typing import DivergenceName
 from bregmat_papers.experiments import DataHome, Finding, Row
 
-MARGIN = 0.25  # the paper's epsilon: bounds are (1 -/+ MARGIN) times the distance that a pair has
+EPSILON = 0.25  # the paper's epsilon: bounds are (1 -/+ EPSILON) times the distance that a pair has
 TOLERANCE = 1e-3  # the paper's convergence tolerance
-SIZE = 317  # digits in the paper's sample
 
 
 def standardized(X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -33,9 +32,10 @@ def standardized(X: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def digits(data: DataHome, name: str, sample: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Points and labels of a sample; 0 is the one that ``load_dataset`` gives, others are drawn like it."""
+    size = 317  # digits in the paper's sample
     if name != "pendigits389":
         table = data.table(name)
-        rows = np.sort(np.random.default_rng(sample).choice(len(table.X), min(SIZE, len(table.X)), replace=False))
+        rows = np.sort(np.random.default_rng(sample).choice(len(table.X), min(size, len(table.X)), replace=False))
         return table.X[rows], table.y[rows]
     table = data.table("pendigits389")
     if sample == 0:
@@ -67,7 +67,7 @@ def pair_bounds(
     i: NDArray[np.int64],
     j: NDArray[np.int64],
     *,
-    margin: float = MARGIN,
+    margin: float = EPSILON,
 ) -> Constraints:
     """``d <= (1 - margin) b`` for pairs of a class, ``d >= (1 + margin) b`` for others; b is their d in X."""
     same = y[i] == y[j]
@@ -148,23 +148,23 @@ RULES = {
 
 
 def stopping_cycles(
-    run: Iterator[Cycle], most: int, *, rules: Sequence[str] = tuple(RULES), least: int = 0
+    run: Iterator[Cycle], max_cycles: int, *, rules: Sequence[str] = tuple(RULES), least: int = 0
 ) -> dict[str, Any]:
-    """The cycle at which each rule stops the run, None if not within ``most``, and the share met after every cycle.
+    """The cycle at which each rule stops the run, None if not within ``max_cycles``, and the share met after every cycle.
 
     It goes on until all rules have, and for at least ``least`` cycles.
     """
-    found: dict[str, Any] = dict.fromkeys(rules)
+    stops: dict[str, Any] = dict.fromkeys(rules)
     share: list[float] = []
     for k, cycle in enumerate(run, start=1):
         share.append(round(cycle.met, 4))
         for rule in rules:
             reached = cycle.met == 1.0 if rule == "met" else getattr(cycle, rule) <= TOLERANCE
-            if reached and found[rule] is None:
-                found[rule] = k
-        if k >= most or (k >= least and None not in found.values()):
+            if reached and stops[rule] is None:
+                stops[rule] = k
+        if k >= max_cycles or (k >= least and None not in stops.values()):
             break
-    return found | {"share": share}
+    return stops | {"share": share}
 
 
 def averaged(
@@ -172,17 +172,21 @@ def averaged(
     values: Sequence[float | None],
     some: Sequence[Finding],
     *,
-    most: int | None = None,
+    max_cycles: int | None = None,
     paper: float | None = None,
     unit: str = "",
     note: str = "",
 ) -> Row:
-    """A row of the mean over runs. Given ``most``, None counts as that; then the note says how many, and the median."""
-    numbers = [float("nan" if most is None else most) if value is None else float(value) for value in values]
-    if most is not None:
+    """A row of the mean over runs. Given ``max_cycles``, None counts as that; then the note says how many, and the median."""
+    numbers = [
+        float("nan" if max_cycles is None else max_cycles) if value is None else float(value) for value in values
+    ]
+    if max_cycles is not None:
         short = sum(value is None for value in values)
         note = f"Median {np.median(numbers):,.0f}. {note}".strip()
         note += (
-            f" {short} of {len(values)} runs had not stopped after {most:,} cycles and count as that." if short else ""
+            f" {short} of {len(values)} runs had not stopped after {max_cycles:,} cycles and count as that."
+            if short
+            else ""
         )
     return Row.mean(quantity, numbers, paper=paper, unit=unit, seed=some[0][0]["seed"], note=note)

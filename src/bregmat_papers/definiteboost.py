@@ -34,7 +34,6 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 PROJECTIONS = {"approximate": SIMILAR, "exact": DISSIMILAR}
 CROWD = 45  # objects; 980 of their 990 pairs
 WORDS = (1, 2, 3, 4, 5, 6, 7, 8)
-TIED = 1e-6  # relative difference below which distances tie: far above the accuracy of the nearest kernel
 
 
 def units(size: Size) -> list[Unit]:
@@ -88,12 +87,13 @@ def _facts(goal: Target, pairs: Pairs, unit: Unit) -> Outcome:
 
 def _tied_error(K: NDArray[np.float64], goal: Target, unit: Unit) -> float:
     """Error of the nearest kernel, whose active rows tie at the bound: the mean over all ways to choose between neighbours that tie."""
+    tied = 1e-6  # relative difference below which distances tie: far above the accuracy of the nearest kernel
     distances, errors = sq_distances(K), []
     for seed in unit["seeds"]:
         for k in range(unit["divisions"]):
             training, test = random_halves(len(K), seed, k)
             near = distances[np.ix_(test, training)]
-            ties = near <= (1.0 + TIED) * near.min(axis=1, keepdims=True)
+            ties = near <= (1.0 + tied) * near.min(axis=1, keepdims=True)
             wrong = ties & (goal.y[test][:, None] != goal.y[training])
             errors.append(np.mean(wrong.sum(axis=1) / ties.sum(axis=1)))
     return float(np.mean(errors))
@@ -153,13 +153,13 @@ def table(findings: list[Finding]) -> list[Row]:
         rows.append(Row(f"smallest possible dual objective, {where}", facts["limit"], note=note))
         note = "Its close pairs tie at the bound: the mean over all ways to choose between neighbours that tie."
         rows.append(Row(f"1-NN error, {where}", facts["limit_error"], note=note))
-    for _, found in select(findings, part="crowd"):
-        what, steps = f"{CLOSE} pairs among {CROWD} of 52 objects, no kernel", len(found["dual"]) - 1
+    for _, outcome in select(findings, part="crowd"):
+        what, steps = f"{CLOSE} pairs among {CROWD} of 52 objects, no kernel", len(outcome["dual"]) - 1
         note = "The paper's axis begins at 15."
-        rows.append(Row(f"dual objective after {steps} iterations, {what}", found["dual"][-1], note=note))
-        rows.append(Row(f"smallest possible dual objective, {what}", found["limit"], note="Proven by a duality gap."))
-    for unit, found in select(findings, part="words"):
-        for word, close in zip(unit["words"], found["close"], strict=True):
+        rows.append(Row(f"dual objective after {steps} iterations, {what}", outcome["dual"][-1], note=note))
+        rows.append(Row(f"smallest possible dual objective, {what}", outcome["limit"], note="Proven by a duality gap."))
+    for unit, outcome in select(findings, part="words"):
+        for word, close in zip(unit["words"], outcome["close"], strict=True):
             what = f"pairs with sq_distance <= 0.4/d, words of {word} letters; {TITLES[GENES]}"
             rows.append(Row(what, close, float(CLOSE), "pairs", note=NOT_PUBLIC))
     return rows
@@ -196,21 +196,21 @@ def _end_rows(some: list[Finding]) -> list[Row]:
     """Where the runs with one kind of projection ended."""
     unit = some[0][0]
     where = f"after {unit['iterations']} iterations, {unit['projection']} projections"
-    title, runs = TITLES[unit["kernel"]], [found for _, found in select(some, order="random")]
-    lengths = [len(found["dual"]) - 1 for found in runs]
+    title, runs = TITLES[unit["kernel"]], [outcome for _, outcome in select(some, order="random")]
+    lengths = [len(outcome["dual"]) - 1 for outcome in runs]
     all_met = "" if max(lengths) == unit["iterations"] else f"All constraints were met after {max(lengths)} at most."
     above = "In the paper, too, above the target's; its axis is 0 to .8."
     rows = [
-        Row.mean(f"{quantity} {where}; {title}", [found[key][-1] for found in runs], seed=unit["seed"], note=note)
+        Row.mean(f"{quantity} {where}; {title}", [outcome[key][-1] for outcome in runs], seed=unit["seed"], note=note)
         for quantity, key, note in (
             ("dual objective", "dual", all_met),
             ("bound of Theorem 4.1", "bound", ""),
             ("1-NN error", "error", above),
         )
     ]
-    for _, found in select(some, order="by class"):
+    for _, outcome in select(some, order="by class"):
         note = "A check: ties between violated pairs then tell classes."
-        rows.append(Row(f"1-NN error {where}, pairs in order of the classes; {title}", found["error"][-1], note=note))
+        rows.append(Row(f"1-NN error {where}, pairs in order of the classes; {title}", outcome["error"][-1], note=note))
     return rows
 
 
@@ -221,20 +221,20 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     for (left, right), (unit, facts) in zip(axes, known, strict=True):
         for projection, color in PROJECTIONS.items():
             chosen = {"part": "boost", "kernel": unit["kernel"], "projection": projection, "order": "random"}
-            runs = [found for _, found in select(findings, **chosen)]
+            runs = [outcome for _, outcome in select(findings, **chosen)]
             label, dual, bound = f"{projection} projections", runs[0]["dual"], runs[0]["bound"]
             left.plot(np.arange(len(dual)), dual, color=color, label=label)
             if projection == "approximate":
                 left.plot(np.arange(len(bound)), bound, color=color, linestyle=":", label="its bound")
             mean, error = np.array(
-                [mean_and_error(at) for at in zip(*(found["error"] for found in runs), strict=True)]
+                [mean_and_error(at) for at in zip(*(outcome["error"] for outcome in runs), strict=True)]
             ).T
             position = runs[0]["position"]
             right.plot(position, mean, color=color, label=label)
             right.fill_between(position, mean - error, mean + error, color=color, alpha=0.2, linewidth=0)
-        for _, found in select(findings, part="crowd"):
+        for _, outcome in select(findings, part="crowd"):
             label = f"{CLOSE} pairs among {CROWD} objects"
-            left.plot(np.arange(len(found["dual"])), found["dual"], color=NEUTRAL, linestyle="-.", label=label)
+            left.plot(np.arange(len(outcome["dual"])), outcome["dual"], color=NEUTRAL, linestyle="-.", label=label)
         right.axhline(float(np.mean(facts["target_errors"])), color=NEUTRAL, linestyle="--", label="target kernel")
         left.set(ylabel="Dual Obj", ylim=(0.0, 55.0 / 52.0 * facts["d"]))
         right.set(ylabel="Classification Error", ylim=(0.0, 0.8))

@@ -64,20 +64,20 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     if unit["part"] == "feasible":
         return {name: _infeasible(prepare(X), y, margin, unit) for name, (prepare, margin) in VARIANTS.items()}
     i, j = draw_pairs(X, max(unit["counts"]), unit["seed"], labelled=POOLS[unit["pool"]])
-    found: dict[str, list[Any]] = {rule: [] for rule in RULES} | {"status": [], "share_stopped": []}
+    outcome: dict[str, list[Any]] = {rule: [] for rule in RULES} | {"status": [], "share_stopped": []}
     for count in unit["counts"]:
         rows = pair_bounds(X, y, i[:count], j[:count])
         least = AXIS if count == unit["curve"] else 0
         seen = stopping_cycles(bregman_cycles(X, rows, unit["divergence"]), max(unit["most"], least), least=least)
         for rule in RULES:
-            found[rule].append(seen[rule])
-        found["status"].append(str(nearest_kernel(Factor(X), rows, divergence=unit["divergence"], tol=1e-4).status))
-        found["share_stopped"].append(seen["share"][(seen["movement"] or unit["most"]) - 1])
+            outcome[rule].append(seen[rule])
+        outcome["status"].append(str(nearest_kernel(Factor(X), rows, divergence=unit["divergence"], tol=1e-4).status))
+        outcome["share_stopped"].append(seen["share"][(seen["movement"] or unit["most"]) - 1])
         if count == unit["curve"]:
-            found["curve"] = (seen["share"] + seen["share"][-1:] * AXIS)[
+            outcome["curve"] = (seen["share"] + seen["share"][-1:] * AXIS)[
                 :AXIS
             ]  # a run that broke off stays where it was
-    return found
+    return outcome
 
 
 def _infeasible(X: Any, y: Any, margin: float, unit: Unit) -> bool:
@@ -90,22 +90,22 @@ def table(findings: list[Finding]) -> list[Row]:
     """Cycles at the ends of the paper's range, the share met on the way, and which draws can be met at all."""
     rows: list[Row] = []
     first = findings[0][0]
-    counts, most = first["counts"], first["most"]
+    counts, max_cycles = first["counts"], first["most"]
     for pool in dict.fromkeys(unit["pool"] for unit, _ in select(findings, part="cycles")):
         for divergence, words in DIVERGENCES.items():
             some = select(findings, pool=pool, divergence=divergence)
             for k in (0, len(counts) - 1):
                 for rule, meaning in RULES.items():
                     what = f"cycles, {words}, {counts[k]} constraints of {pool}, until {meaning}"
-                    values = [found[rule][k] for _, found in some]
+                    values = [outcome[rule][k] for _, outcome in some]
                     paper = PAPER.get((divergence, counts[k]))
-                    rows.append(averaged(what, values, some, most=most, paper=paper, unit="cycles"))
-                rows.append(_median(rows[-1], [found["met"][k] or most for _, found in some]))
+                    rows.append(averaged(what, values, some, max_cycles=max_cycles, paper=paper, unit="cycles"))
+                rows.append(_median(rows[-1], [outcome["met"][k] or max_cycles for _, outcome in some]))
             for after in (1, 10, 50, AXIS):
-                values = [100 * found["curve"][after - 1] for _, found in some]
+                values = [100 * outcome["curve"][after - 1] for _, outcome in some]
                 what = f"share of {first['curve']} constraints of {pool} met after cycle {after}, {words}"
                 rows.append(averaged(what, values, some, unit="%"))
-            values = [100 * found["share_stopped"][-1] for _, found in some]
+            values = [100 * outcome["share_stopped"][-1] for _, outcome in some]
             rows.append(
                 averaged(
                     f"share of {counts[-1]} constraints of {pool} met when the first rule stops, {words}",
@@ -116,12 +116,12 @@ def table(findings: list[Finding]) -> list[Row]:
             )
         some = select(findings, pool=pool, divergence="logdet")
         for k in sorted({counts.index(first["curve"]), len(counts) - 1}):
-            values = [100.0 * (found["status"][k] == "INFEASIBLE") for _, found in some]
+            values = [100.0 * (outcome["status"][k] == "INFEASIBLE") for _, outcome in some]
             what = f"draws of {counts[k]} constraints of {pool} that no kernel of that rank meets"
             rows.append(averaged(what, values, some, unit="%", note="Proven by the library."))
     some = select(findings, part="feasible")
     for name in VARIANTS:
-        values = [100.0 * found[name] for _, found in some]
+        values = [100.0 * outcome[name] for _, outcome in some]
         what = f"draws of {counts[-1]} constraints of any two points that no kernel of that rank meets, {name}"
         rows.append(averaged(what, values, some, unit="%", note="Proven by the library."))
     return rows
@@ -144,9 +144,9 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
         for pool, (line, alpha) in looks.items():
             some = select(findings, pool=pool, divergence=divergence)
             style = {"color": COLORS[divergence], "linestyle": line, "alpha": alpha, "label": f"{words}, {pool}"}
-            share = np.mean([found["curve"] for _, found in some], axis=0)
+            share = np.mean([outcome["curve"] for _, outcome in some], axis=0)
             left.plot(x, 100 * share, **style)
-            values = np.array([[c or first["most"] for c in found["met"]] for _, found in some], dtype=float)
+            values = np.array([[c or first["most"] for c in outcome["met"]] for _, outcome in some], dtype=float)
             low, median, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
             style["marker"] = MARKERS[divergence]
             right.errorbar(first["counts"], median, (median - low, high - median), capsize=2, markersize=4, **style)

@@ -37,7 +37,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     labelled, centred = READINGS[unit["reading"]]
     X = X - X.mean(axis=0) if centred else X
     i, j = draw_pairs(X, max(unit["counts"]), unit["seed"], labelled=labelled)
-    found: Outcome = {}
+    outcome: Outcome = {}
     for divergence in DIVERGENCES:
         parts: dict[str, list] = {name: [] for name in ("best", "single", "knn", "status", "gap")}
         for count in unit["counts"]:
@@ -48,8 +48,8 @@ def run(unit: Unit, data: DataHome) -> Outcome:
             accuracy = knn_accuracy(features, y, unit["seed"])
             for part, value in zip(parts.values(), (best, single, accuracy, status, gap), strict=True):
                 part.append(value)
-        found[divergence] = parts
-    return found
+        outcome[divergence] = parts
+    return outcome
 
 
 def table(findings: list[Finding]) -> list[Row]:
@@ -66,31 +66,31 @@ def table(findings: list[Finding]) -> list[Row]:
                 paper = {0: 0.45, 140: 0.85}.get(counts[k]) if reading == MAIN else None
                 what = f"NMI, {words}, {counts[k]} constraints" if k else "NMI, no constraints"
                 note = "" if paper is None else "The paper's value is read off its plot."
-                values = [found[divergence]["best"][k] for _, found in some]
+                values = [outcome[divergence]["best"][k] for _, outcome in some]
                 rows.append(averaged(_named(what, reading), values, some, paper=paper, note=note))
     some = select(findings, reading=MAIN)
-    last, original = some[0][0]["counts"][-1], [found["logdet"] for _, found in some]
-    single = [found["single"][0] for found in original]
+    last, original = some[0][0]["counts"][-1], [outcome["logdet"] for _, outcome in some]
+    single = [outcome["single"][0] for outcome in original]
     rows.append(averaged("NMI, no constraints, a single start of k-means", single, some, paper=0.45))
     for divergence, words in DIVERGENCES.items():
-        single = [found[divergence]["single"][-1] for _, found in some]
+        single = [outcome[divergence]["single"][-1] for _, outcome in some]
         what = f"NMI, {words}, {last} constraints, a single start of k-means"
         rows.append(averaged(what, single, some, paper=0.85 if last == 140 else None))
-    start = [found["best"][0] for found in original]
+    start = [outcome["best"][0] for outcome in original]
     for word, value in (("lowest", min(start)), ("highest", max(start))):
         rows.append(Row(f"NMI, no constraints, {word} of the samples of digits", value, repeats=len(start)))
-    accuracy = [100 * found["knn"][0] for found in original]
+    accuracy = [100 * outcome["knn"][0] for outcome in original]
     rows.append(averaged("5-NN accuracy, no constraints", accuracy, some, paper=94.0, unit="%"))
     for word, value in (("lowest", min(accuracy)), ("highest", max(accuracy))):
         rows.append(Row(f"5-NN accuracy, no constraints, {word} of the samples", value, unit="%", repeats=len(start)))
     for divergence, words in DIVERGENCES.items():
-        values = [100 * found[divergence]["knn"][-1] for _, found in some]
+        values = [100 * outcome[divergence]["knn"][-1] for _, outcome in some]
         note = "The paper does not say how many constraints its value belongs to."
         rows.append(
             averaged(f"5-NN accuracy, {words}, {last} constraints", values, some, paper=97.0, unit="%", note=note)
         )
-    short = sum(found[d]["status"].count("INFEASIBLE") for _, found in findings for d in DIVERGENCES)
-    total = sum(len([s for s in found[d]["status"] if s]) for _, found in findings for d in DIVERGENCES)
+    short = sum(outcome[d]["status"].count("INFEASIBLE") for _, outcome in findings for d in DIVERGENCES)
+    total = sum(len([s for s in outcome[d]["status"] if s]) for _, outcome in findings for d in DIVERGENCES)
     note = "Proven; these were solved with slack weight 100."
     rows.append(Row("sets of constraints that no kernel of that rank meets", short, repeats=total, note=note))
     return rows
@@ -108,10 +108,10 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     for divergence, words in DIVERGENCES.items():
         style = {"color": COLORS[divergence], "marker": MARKERS[divergence]}
         for ax, part in ((left, "best"), (right, "knn")):
-            values = np.array([found[divergence][part] for _, found in some])
+            values = np.array([outcome[divergence][part] for _, outcome in some])
             mean_line(ax, counts, 100 * values if part == "knn" else values, label=f"{words} Divergence", **style)
         other = select(findings, reading="two of 25 labelled points")
-        values = np.array([found[divergence]["best"] for _, found in other])
+        values = np.array([outcome[divergence]["best"] for _, outcome in other])
         style["color"], style["linestyle"] = COLORS[divergence], ":"
         mean_line(left, counts, values, label=f"{words}, pairs of 25 labelled points", alpha=0.7, **style)
     left.plot(

@@ -185,4 +185,6 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
 
 def select(findings: Sequence[Finding], **wanted: Any) -> list[Finding]:
     """The findings whose unit has these values, in order."""
-    return [(unit, found) for unit, found in findings if all(unit.get(key) == value for key, value in wanted.items())]
+    return [
+        (unit, outcome) for unit, outcome in findings if all(unit.get(key) == value for key, value in wanted.items())
+    ]

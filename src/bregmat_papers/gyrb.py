@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOVEMENT = 1e-3  # length of the change of all multipliers over a cycle at which Bregman's algorithm stops
-ROWS = 1e-3  # relative violation up to which a constraint counts as met
 SHOWN = (100, 300, 500, 1000)  # constraints, of the rows in the table
 # how DefiniteBoost projects; a common interval has to hold the eigenvalues of all rows, 0 and 2 less a bound, and their negatives
 STEPS: dict[str, dict[str, Any]] = {
@@ -59,19 +58,20 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     """One of the two kinds of work."""
+    met_tol = 1e-3  # relative violation up to which a constraint counts as met
     goal = target_of(unit, data)
     if unit["part"] == "boost":
         return _boost(goal, unit)
-    found: Outcome = {"original": _accuracy(goal.K, goal, unit)}
+    outcome: Outcome = {"original": _accuracy(goal.K, goal, unit)}
     for divergence in DIVERGENCES:
         results = [bregman(goal, divergence, count, unit["seed"]) for count in unit["counts"]]
-        found[divergence] = {
+        outcome[divergence] = {
             "accuracy": [_accuracy(result.kernel(), goal, unit) for result in results],
             "cycles": [_first(result.trace["movement"] <= MOVEMENT) for result in results],
-            "cycles_rows": [_first(result.trace["violation"] <= ROWS) for result in results],
+            "cycles_rows": [_first(result.trace["violation"] <= met_tol) for result in results],
         }
     inner = [_training_pairs_only(goal, divergence, unit) for divergence in DIVERGENCES]
-    return found | {"training_only": dict(zip(DIVERGENCES, inner, strict=True))}
+    return outcome | {"training_only": dict(zip(DIVERGENCES, inner, strict=True))}
 
 
 def draw_pairs(goal: Target, count: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -151,13 +151,13 @@ def table(findings: list[Finding]) -> list[Row]:
 
 def _learned(name: str, some: list[Finding]) -> list[Row]:
     """Accuracy and cycles of Bregman's algorithm."""
-    title, found = TITLES[name], [outcome for _, outcome in some]
+    title, outcomes = TITLES[name], [outcome for _, outcome in some]
     counts, note = some[0][0]["counts"], "Calibrated to this." if name == SYNTHETIC else ""
     shown = [(k, count) for k, count in enumerate(counts) if count in SHOWN or len(counts) < len(SHOWN)]
-    original = [f["original"] for f in found]
+    original = [f["original"] for f in outcomes]
     rows = [substitute_row(f"5-NN accuracy, original kernel; {title}", original, some, paper=0.948, note=note)]
     for divergence, words in DIVERGENCES.items():
-        accuracy = np.array([f[divergence]["accuracy"] for f in found])
+        accuracy = np.array([f[divergence]["accuracy"] for f in outcomes])
         for k, count in shown:
             what = f"5-NN accuracy, {words}, {count} constraints; {title}"
             rows.append(substitute_row(what, list(accuracy[:, k]), some))
@@ -167,22 +167,24 @@ def _learned(name: str, some: list[Finding]) -> list[Row]:
         rows.append(Row(what, enough, note='The paper: "a sufficient number".'))
         what = f"5-NN accuracy, {words}, only pairs of two training objects told, of {counts[-1]}; {title}"
         rows.append(
-            substitute_row(what, [f["training_only"][divergence] for f in found], some, note="A check; see the text.")
+            substitute_row(
+                what, [f["training_only"][divergence] for f in outcomes], some, note="A check; see the text."
+            )
         )
     for divergence, words in DIVERGENCES.items():
-        cycles = np.array([f[divergence]["cycles"] for f in found], dtype=float)
-        by_rows = np.array([f[divergence]["cycles_rows"] for f in found], dtype=float)
+        cycles = np.array([f[divergence]["cycles"] for f in outcomes], dtype=float)
+        by_rows = np.array([f[divergence]["cycles_rows"] for f in outcomes], dtype=float)
         for k, count in shown:
             paper = 11.0 if divergence == "vonneumann" and count == 100 else None
             what = f"cycles, {words}, {count} constraints; {title}"
             rows.append(substitute_row(what, list(cycles[:, k]), some, paper=paper, unit="cycles"))
         note = "An upper limit in the paper."
-        most = Row(
+        longest = Row(
             f"most cycles of any run, {words}; {title}", cycles.max(), 600.0, "cycles", note=f"{NOT_PUBLIC} {note}"
         )
         what = f"cycles until every constraint holds to 1e-3 at its turn, {words}, {counts[-1]} constraints; {title}"
         rows += [
-            most,
+            longest,
             substitute_row(what, list(by_rows[:, -1]), some, unit="cycles", note="Another reading of the tolerance."),
         ]
     return rows
@@ -193,16 +195,18 @@ def _projections(name: str, some: list[Finding]) -> list[Row]:
     rows = []
     for steps in STEPS:
         runs = select(some, steps=steps)
-        count, most = runs[0][0]["count"], runs[0][0]["most"]
-        arrived = [found for _, found in runs if found["cycles"] is not None]
+        count, max_cycles = runs[0][0]["count"], runs[0][0]["most"]
+        arrived = [outcome for _, outcome in runs if outcome["cycles"] is not None]
         what = f"at trace one, {steps}, {count} constraints; {TITLES[name]}"
         note = (
-            "" if len(arrived) == len(runs) else f"{len(arrived)} of {len(runs)} runs stopped within {most:,} cycles."
+            ""
+            if len(arrived) == len(runs)
+            else f"{len(arrived)} of {len(runs)} runs stopped within {max_cycles:,} cycles."
         )
-        cycles = [float(found["cycles"]) for found in arrived] or [float("nan")]
+        cycles = [float(outcome["cycles"]) for outcome in arrived] or [float("nan")]
         paper = (11.0 if steps == "exact" else 3220.0) if count == 100 else None
         rows.append(substitute_row(f"cycles {what}", cycles, runs, paper=paper, unit="cycles", note=note))
-        violation = [100.0 * found["violation"] for found in arrived] or [float("nan")]
+        violation = [100.0 * outcome["violation"] for outcome in arrived] or [float("nan")]
         rows.append(substitute_row(f"largest violation of a constraint then, {what}", violation, runs, unit="%"))
     return rows
 
@@ -217,8 +221,8 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
         for divergence, words in DIVERGENCES.items():
             style = {"color": COLORS[divergence], "marker": MARKERS[divergence], "label": words}
             for ax, quantity in ((left, "accuracy"), (right, "cycles")):
-                mean_line(ax, counts, [found[divergence][quantity] for _, found in some], **style)
-        original = float(np.mean([found["original"] for _, found in some]))
+                mean_line(ax, counts, [outcome[divergence][quantity] for _, outcome in some], **style)
+        original = float(np.mean([outcome["original"] for _, outcome in some]))
         left.axhline(original, color=NEUTRAL, linestyle="--", label="original kernel (substitute)")
         left.axhline(0.948, color=NEUTRAL, linestyle=":", label="original kernel, gyrB (.948, paper)")
         right.axhline(600, color=NEUTRAL, linestyle=":", label="never above 600 (gyrB, paper)")

@@ -70,12 +70,12 @@ def kernel(family: str, parameter: float, X: np.ndarray, Y: np.ndarray) -> np.nd
 def coefficients_after(K: np.ndarray, y: np.ndarray, stops: Iterable[int]) -> dict[int, np.ndarray]:
     """Coefficients of the hard-margin machine after each of so many updates (eq. 7), from ones, without clamping."""
     program, settings = SplitProgram(margin_split(K, y), -np.ones(len(y))), MultiplicativeUpdates(clamp=0.0)
-    found, x, done = {}, np.ones(len(y)), 0
+    coefficients, x, done = {}, np.ones(len(y)), 0
     for stop in stops:
         if stop > done:
             x = run_updates(program, settings, x, tol=0.0, max_iter=stop - done).certificate.x
-        found[stop], done = x.copy(), stop
-    return found
+        coefficients[stop], done = x.copy(), stop
+    return coefficients
 
 
 def exact_machine(K: np.ndarray, y: np.ndarray, *, tol: float = 1e-8) -> MarginResult:

@@ -32,19 +32,19 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     K = kernel("radial", SIGMA, part.X, part.X)
     K_test = kernel("radial", SIGMA, part.X_test, part.X)
     steps = coefficients_after(K, part.y, STOPS)
-    found: Outcome = {
+    outcome: Outcome = {
         "training": [n_errors(K, alpha, part.y, part.y) / len(part.y) for alpha in steps.values()],
         "test": [n_errors(K_test, alpha, part.y, part.y_test) / len(part.y_test) for alpha in steps.values()],
         "objective": [float(0.5 * (a * part.y) @ K @ (a * part.y) - a.sum()) for a in steps.values()],
     }
     if unit["seed"] == 0:  # the split that is drawn
         best = exact_machine(K, part.y)
-        found |= {
+        outcome |= {
             "coefficients": [np.round(alpha, 8).tolist() for alpha in steps.values()],
             "support": (best.alpha > 0).tolist(),
             "gap": best.gap,
         }
-    return found
+    return outcome
 
 
 def table(findings: list[Finding]) -> list[Row]:
@@ -52,7 +52,7 @@ def table(findings: list[Finding]) -> list[Row]:
     seed, paper = findings[0][0]["seed"], findings[0][0]["data"] == "breast cancer"
     for part in ("training", "test"):
         for k, stop in enumerate(STOPS):
-            percent = [100.0 * found[part][k] for _, found in findings]
+            percent = [100.0 * outcome[part][k] for _, outcome in findings]
             theirs = PAPER[part][k] if paper else None
             rows.append(Row.mean(f"{part} error after {stop} updates", percent, paper=theirs, unit="%", seed=seed))
     first = findings[0][1]
@@ -63,12 +63,12 @@ def table(findings: list[Finding]) -> list[Row]:
 
 def draw(figure: Figure, findings: list[Finding]) -> None:
     """One panel per number of updates, support vectors on the left; the first split."""
-    found = findings[0][1]
-    coefficients, support = np.array(found["coefficients"]), np.array(found["support"])
+    outcome = findings[0][1]
+    coefficients, support = np.array(outcome["coefficients"]), np.array(outcome["support"])
     order = np.lexsort((-coefficients[-1], ~support))
     colors = np.where(support, SIMILAR, NEUTRAL)[order]
     axes = figure.subplots(len(STOPS), 1, sharex=True)
-    for panel, stop, alpha, training, test in zip(axes, STOPS, coefficients, found["training"], found["test"]):
+    for panel, stop, alpha, training, test in zip(axes, STOPS, coefficients, outcome["training"], outcome["test"]):
         panel.vlines(np.arange(len(order)), 0.0, alpha[order], colors=colors, linewidth=0.6)
         panel.set_title(f"iteration {stop}", loc="left", fontsize="medium")
         panel.set_title(f"train error {training:.1%}, test error {test:.1%}", loc="right", fontsize="medium")

@@ -27,21 +27,28 @@ def units(size: Size) -> list[Unit]:
 
 def run(unit: Unit, data: DataHome) -> Outcome:
     part = train_test(data, unit["data"], unit["seed"])
-    found: Outcome = {"n_test": len(part.y_test), "updates": {}, "optimum": [], "gap": [], "objective": {}, "gain": {}}
+    outcome: Outcome = {
+        "n_test": len(part.y_test),
+        "updates": {},
+        "optimum": [],
+        "gap": [],
+        "objective": {},
+        "gain": {},
+    }
     for family, parameter in KERNELS:
         K = kernel(family, parameter, part.X, part.X)
         K_test = kernel(family, parameter, part.X_test, part.X)
         for stop, alpha in coefficients_after(K, part.y, STOPS).items():
-            found["updates"].setdefault(str(stop), []).append(n_errors(K_test, alpha, part.y, part.y_test))
-            found["objective"].setdefault(str(stop), []).append(_objective(K, part.y, alpha))
-            found["gain"].setdefault(str(stop), []).append(_gain(K, part.y, alpha))
+            outcome["updates"].setdefault(str(stop), []).append(n_errors(K_test, alpha, part.y, part.y_test))
+            outcome["objective"].setdefault(str(stop), []).append(_objective(K, part.y, alpha))
+            outcome["gain"].setdefault(str(stop), []).append(_gain(K, part.y, alpha))
         best = exact_machine(K, part.y)
-        found["optimum"].append(n_errors(K_test, best.alpha, part.y, part.y_test))
-        found["gap"].append(best.gap)
-        found["objective"].setdefault("optimum", []).append(_objective(K, part.y, best.alpha))
-        found["gain"].setdefault("optimum", []).append(_gain(K, part.y, best.alpha))
-    found["variance"] = [_errors_by_variance(part, value) for value in VARIANCES]
-    return found
+        outcome["optimum"].append(n_errors(K_test, best.alpha, part.y, part.y_test))
+        outcome["gap"].append(best.gap)
+        outcome["objective"].setdefault("optimum", []).append(_objective(K, part.y, best.alpha))
+        outcome["gain"].setdefault("optimum", []).append(_gain(K, part.y, best.alpha))
+    outcome["variance"] = [_errors_by_variance(part, value) for value in VARIANCES]
+    return outcome
 
 
 def _errors_by_variance(part: TrainTest, value: float) -> int:
@@ -77,7 +84,7 @@ def _loss_rows(data: str, chosen: list[Finding]) -> list[Row]:
     rows = []
     for k, (family, parameter) in enumerate(KERNELS):
         gains = [(f["gain"][str(STOPS[-1])][k], f["gain"]["optimum"][k]) for _, f in chosen]
-        below = [100.0 * (1.0 - gain / most) for gain, most in gains]
+        below = [100.0 * (1.0 - gain / best) for gain, best in gains]
         quantity = (
             f"gain at the best length, below its maximum, {data}, {label(family, parameter)}, {STOPS[-1]} updates"
         )
@@ -100,9 +107,9 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     names = list(dict.fromkeys(unit["data"] for unit, _ in findings))
     axes = figure.subplots(1, len(names), squeeze=False, sharey=True)[0]
     for ax, data in zip(axes, names):
-        chosen = [found for _, found in select(findings, data=data)]
-        series = {f"{stop} updates": [found["updates"][str(stop)] for found in chosen] for stop in STOPS}
-        series["optimum"] = [found["optimum"] for found in chosen]
+        chosen = [outcome for _, outcome in select(findings, data=data)]
+        series = {f"{stop} updates": [outcome["updates"][str(stop)] for outcome in chosen] for stop in STOPS}
+        series["optimum"] = [outcome["optimum"] for outcome in chosen]
         width, place = 0.2, np.arange(len(KERNELS), dtype=float)
         if data in PAPER:
             ax.bar(place - 1.5 * width, PAPER[data], width, label="paper, 512 updates", color="0.6")

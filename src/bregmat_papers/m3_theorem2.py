@@ -45,10 +45,10 @@ def run(unit: Unit, data: DataHome) -> Outcome:
 
 def table(findings: list[Finding]) -> list[Row]:
     rows = []
-    for unit, found in findings:
+    for unit, outcome in findings:
         where = f"{unit['data']}, sigma = {unit['sigma']:g}"
-        rate, bound, together = (np.array(found[name]) for name in ("rate", "bound", "together"))
-        note = f"{len(rate)} of {found['n']} coefficients; certified gap {found['gap']:.0e}"
+        rate, bound, together = (np.array(outcome[name]) for name in ("rate", "bound", "together"))
+        note = f"{len(rate)} of {outcome['n']} coefficients; certified gap {outcome['gap']:.0e}"
         rows += [
             Row(
                 f"largest rate minus bound, {where}", float((rate - bound).max()), note=f"Theorem 2: at most 0; {note}"
@@ -72,8 +72,8 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     """
     axes = figure.subplots(1, len(findings), squeeze=False, sharey=True)[0]
     lowest = 1.0
-    for ax, (unit, found) in zip(axes, findings):
-        promised, one, all_ = (1.0 - np.array(found[name]) for name in ("bound", "rate", "together"))
+    for ax, (unit, outcome) in zip(axes, findings):
+        promised, one, all_ = (1.0 - np.array(outcome[name]) for name in ("bound", "rate", "together"))
         ax.loglog(promised, all_, "o", color="0.6", markersize=5, mfc="none", label="all updated together")
         ax.loglog(promised, one, ".", markersize=4, label="one perturbed, 1 - gamma (eq. 8)")
         ends = [float(promised[promised > ROUNDING].min()), float(promised.max())]

@@ -1,4 +1,4 @@
-"""What Sha, Saul and Lee 2002 prove with: the auxiliary function, and Theorem 2 on how fast coefficients of non-support vectors vanish."""
+"""Theorem 2 of Sha, Saul and Lee 2002: how fast coefficients of non-support vectors vanish."""
 
 from __future__ import annotations
 
@@ -8,39 +8,6 @@ import numpy as np
 
 from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.updates import factors
-
-
-def auxiliary(
-    u: np.ndarray,
-    v: np.ndarray,
-    *,
-    b: np.ndarray,
-    positive: np.ndarray,
-    negative: np.ndarray,
-) -> float:
-    """``G(u, v) >= F(u)``, with equality at ``u = v``, which a step of the updates minimises over ``u`` (eq. 12).
-
-    ``G = 1/2 sum (A+v)_i u_i^2 / v_i - 1/2 sum A-_ij v_i v_j (1 + log(u_i u_j / (v_i v_j))) + b'u``; the double sum is
-    ``v'A-v + 2 sum v_i (A-v)_i log(u_i / v_i)`` because ``A-`` is symmetric.
-
-    Parameters
-    ----------
-    u, v, b, positive, negative : ndarray, shape (n,)
-        ``positive`` and ``negative`` are ``A+ v`` and ``A- v``. ``u_i`` must be 0 where ``v_i`` is.
-
-    Returns
-    -------
-    float
-        In the units of the objective; inf where ``u_i = 0 < v_i (A-v)_i``.
-    """
-    on = v > 0
-    if (u[~on] > 0).any():
-        raise ValueError("u must be 0 where v is 0: a variable at zero stays there.")
-    u, v, b, p, q = u[on], v[on], b[on], positive[on], negative[on]
-    weight = v * q
-    with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(weight > 0, weight * np.log(u / v), 0.0)
-    return float(0.5 * (p @ (u**2 / v)) - 0.5 * (v @ q) - logs.sum() + b @ u)
 
 
 @dataclass(frozen=True, eq=False)

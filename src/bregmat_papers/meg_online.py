@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat import MatrixExponentiatedGradient
-from bregmat.online import StreamRecord, bound_against, run_stream
+from bregmat.online import StreamRecord, run_stream
 from bregmat_papers.drawing import DISSIMILAR, SIMILAR, tidy
 from bregmat_papers.experiments import DataHome, Experiment, Finding, Outcome, Row, Size, Unit, select
 from bregmat_papers.gyrb_targets import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-NEAR = 0.02  # an error this far from the target's counts as its level: half of one test object of 26
+LEVEL_TOL = 0.02  # an error this far from the target's counts as its level: half of one test object of 26
 
 
 def units(size: Size) -> list[Unit]:
@@ -59,7 +59,7 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         [(np.column_stack([a, b]), 0.5 * goal.sq_distances[a, b])],
         every=unit["every"],
         callback=look,
-        bound=bound_against(goal.K),
+        bound=lambda learner: learner.loss_bound(goal.K),
     )
     return {
         "position": [0, *(record.position for record in done.history)],
@@ -70,12 +70,12 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     }
 
 
-def settling_position(found: list[Outcome]) -> float:
-    """Examples after which the mean error stays within NEAR of the target's, or below; NaN if it does not by the end."""
-    excess = np.mean([np.array(f["error"]) - f["target_error"] for f in found], axis=0)
-    away = np.flatnonzero(excess > NEAR)
+def settling_position(outcomes: list[Outcome]) -> float:
+    """Examples after which the mean error stays within LEVEL_TOL of the target's, or below; NaN if it does not by the end."""
+    excess = np.mean([np.array(f["error"]) - f["target_error"] for f in outcomes], axis=0)
+    away = np.flatnonzero(excess > LEVEL_TOL)
     first = int(away[-1]) + 1 if len(away) else 0
-    return float(found[0]["position"][first]) if first < len(excess) else float("nan")
+    return float(outcomes[0]["position"][first]) if first < len(excess) else float("nan")
 
 
 def table(findings: list[Finding]) -> list[Row]:
@@ -84,32 +84,34 @@ def table(findings: list[Finding]) -> list[Row]:
 
 
 def _block(name: str, some: list[Finding]) -> list[Row]:
-    found = [outcome for _, outcome in some]
+    outcomes = [outcome for _, outcome in some]
     n = some[0][0]["examples"]
 
     def row(quantity: str, values: list[float], *, paper: float | None = None, note: str) -> Row:
         return substitute_row(f"{quantity}; {TITLES[name]}", values, some, paper=paper, note=note)
 
     return [
-        row(f"total loss after {n:,} examples", [f["loss"][-1] for f in found], note="The paper's axis ends at 1.8."),
-        row("loss bound (Lemma 3.2)", [f["bound"] for f in found], note="Half the target's divergence from I/d."),
+        row(
+            f"total loss after {n:,} examples", [f["loss"][-1] for f in outcomes], note="The paper's axis ends at 1.8."
+        ),
+        row("loss bound (Lemma 3.2)", [f["bound"] for f in outcomes], note="Half the target's divergence from I/d."),
         row(
             "bound over total loss",
-            [f["bound"] / f["loss"][-1] for f in found],
+            [f["bound"] / f["loss"][-1] for f in outcomes],
             paper=2.0,
             note='The paper: "about twice".',
         ),
         row(
             "1-NN error of the target kernel",
-            [f["target_error"] for f in found],
+            [f["target_error"] for f in outcomes],
             note="The paper's axis is .05 to .45.",
         ),
-        row(f"1-NN error after {n:,} examples", [f["error"][-1] for f in found], note="Mean over random halves."),
+        row(f"1-NN error after {n:,} examples", [f["error"][-1] for f in outcomes], note="Mean over random halves."),
         row(
-            f"examples until the mean 1-NN error stays within {NEAR:g} of the target's",
-            [settling_position(found)],
+            f"examples until the mean 1-NN error stays within {LEVEL_TOL:g} of the target's",
+            [settling_position(outcomes)],
             paper=2e5,
-            note=f'The paper: "about 2 x 10^5", by eye. Mean over {len(found)} streams.',
+            note=f'The paper: "about 2 x 10^5", by eye. Mean over {len(outcomes)} streams.',
         ),
     ]
 
@@ -119,15 +121,15 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
     kernels = kernels_of(findings)
     axes = figure.subplots(len(kernels), 2, squeeze=False)
     for (left, right), name in zip(axes, kernels, strict=True):
-        found = [outcome for _, outcome in select(findings, kernel=name)]
-        x = np.array(found[0]["position"]) / 1e5
-        loss, bound = np.mean([f["loss"] for f in found], axis=0), float(np.mean([f["bound"] for f in found]))
+        outcomes = [outcome for _, outcome in select(findings, kernel=name)]
+        x = np.array(outcomes[0]["position"]) / 1e5
+        loss, bound = np.mean([f["loss"] for f in outcomes], axis=0), float(np.mean([f["bound"] for f in outcomes]))
         left.plot(x, loss, color=SIMILAR, label="total loss")
         left.axhline(bound, color=DISSIMILAR, linestyle="--", label="loss bound")
         left.set(ylabel="Total Loss", ylim=(0.0, max(1.8, 1.05 * bound)))
-        error = np.mean([f["error"] for f in found], axis=0)
+        error = np.mean([f["error"] for f in outcomes], axis=0)
         right.plot(x, error, color=SIMILAR, label="learned kernel")
-        level = float(np.mean([f["target_error"] for f in found]))
+        level = float(np.mean([f["target_error"] for f in outcomes]))
         right.axhline(level, color=DISSIMILAR, linestyle="--", label="target kernel")
         right.set(ylabel="Classification Error", ylim=(0.0, max(0.45, 1.05 * float(error.max()))))
         for ax in (left, right):

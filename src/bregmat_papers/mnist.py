@@ -83,12 +83,12 @@ def run(unit: Unit, data: DataHome) -> Outcome:
     part, held_out = train[rows[:n_learn]], train[rows[n_learn : n_learn + n_held_out]]
     pairs = _pairs(part, unit)
     tried = [_learned(part, held_out, pairs, unit, weight) for weight in unit["weights"]]
-    chosen = int(np.argmin([found["error"] for found in tried]))  # the smallest of equals
+    chosen = int(np.argmin([outcome["error"] for outcome in tried]))  # the smallest of equals
     pairs, shown = _pairs(train, unit), range(chosen, chosen + 1)
     if unit["pairs"] == "random" and unit["preparation"] == NEAREST:
         shown = range(len(tried))  # all of them are shown; the test images choose none
     final = {k: _learned(train, test, pairs, unit, unit["weights"][k]) for k in shown}
-    by_weight = [{key: found[key] for key in ("slack_weight", "error")} for found in final.values()]
+    by_weight = [{key: outcome[key] for key in ("slack_weight", "error")} for outcome in final.values()]
     return final[chosen] | {"tried": tried, "held_out": error(part, held_out), "by_weight": by_weight}
 
 
@@ -135,9 +135,9 @@ def _learned(train: Points, test: Points, pairs: Constraints, unit: Unit, weight
 # ---------------------------------------------------------------------- table and picture
 def table(findings: list[Finding]) -> list[Row]:
     rows = []
-    for unit, found in select(findings, kind="euclidean"):
+    for unit, outcome in select(findings, kind="euclidean"):
         paper = PAPER_EUCLIDEAN if unit["data"] == "mnist" else None
-        rows.append(Row(f"1-NN error, Euclidean, {unit['preparation']}", found["error"], paper, "%"))
+        rows.append(Row(f"1-NN error, Euclidean, {unit['preparation']}", outcome["error"], paper, "%"))
     for unit, _ in _first_seeds(findings):
         rows += _solve_rows(unit, _repeats(findings, unit), select(findings, kind="euclidean"))
     return rows
@@ -150,7 +150,7 @@ def _first_seeds(findings: list[Finding]) -> list[Finding]:
 def _repeats(findings: list[Finding], unit: Unit) -> list[Outcome]:
     """Outcomes of all seeds."""
     same = {key: value for key, value in unit.items() if key != "seed"}
-    return [found for _, found in select(findings, **same)]
+    return [outcome for _, outcome in select(findings, **same)]
 
 
 def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -> list[Row]:
@@ -158,17 +158,17 @@ def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -
     setting = f"{DIVERGENCES[unit['divergence']]}, {unit['n_pairs']:,} {_KINDS[unit['pairs']]}, {unit['preparation']}"
     is_papers = unit["data"] == "mnist" and unit["pairs"] == "random" and unit["preparation"] == NEAREST
     key = (unit["divergence"], unit["n_pairs"])
-    before = next(found["error"] for other, found in euclidean if other["preparation"] == unit["preparation"])
-    weights = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes)
+    before = next(outcome["error"] for other, outcome in euclidean if other["preparation"] == unit["preparation"])
+    weights = ", ".join(f"{outcome['slack_weight']:.3g}" for outcome in outcomes)
     held_out = ", ".join(f"{np.mean(errors):.2f}" for errors in _by_weight(outcomes, "tried"))
-    before_held_out = np.mean([found["held_out"] for found in outcomes])
+    before_held_out = np.mean([outcome["held_out"] for outcome in outcomes])
 
     def row(quantity: str, field: str, paper: float | None, unit: str, note: str) -> Row:
-        values = [found[field] for found in outcomes]
+        values = [outcome[field] for outcome in outcomes]
         return Row.mean(f"{quantity}, {setting}", values, paper=paper, unit=unit, seed=SEED, note=note)
 
     chosen = f"slack weight {weights}"
-    grid = ", ".join(f"{found['slack_weight']:.3g}" for found in outcomes[0]["tried"])
+    grid = ", ".join(f"{outcome['slack_weight']:.3g}" for outcome in outcomes[0]["tried"])
     return [
         row(
             "1-NN error",
@@ -183,12 +183,12 @@ def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -
             "seconds",
             60 * PAPER_MINUTES[key] if is_papers else None,
             "s",
-            f"{chosen}; wall time; {np.mean([found['cpu_seconds'] for found in outcomes]):.2f} s of processor time; "
+            f"{chosen}; wall time; {np.mean([outcome['cpu_seconds'] for outcome in outcomes]):.2f} s of processor time; "
             f"{outcomes[0]['steps']} steps of {outcomes[0]['solver']}; {outcomes[0]['pairs']:,} pairs",
         ),
         Row(
             f"largest gap, {setting}",
-            max(found["gap"] for found in outcomes),
+            max(outcome["gap"] for outcome in outcomes),
             repeats=len(outcomes),
             seed=SEED,
             note=chosen,
@@ -199,7 +199,7 @@ def _solve_rows(unit: Unit, outcomes: list[Outcome], euclidean: list[Finding]) -
 
 def _by_weight(outcomes: list[Outcome], field: str) -> list[list[float]]:
     """Errors of each weight of the grid, one a draw."""
-    return [[run["error"] for run in runs] for runs in zip(*(found[field] for found in outcomes))]
+    return [[run["error"] for run in runs] for runs in zip(*(outcome[field] for outcome in outcomes))]
 
 
 def _weight_rows(outcomes: list[Outcome], setting: str) -> list[Row]:
@@ -208,13 +208,13 @@ def _weight_rows(outcomes: list[Outcome], setting: str) -> list[Row]:
         return []
     return [
         Row.mean(
-            f"1-NN error, {setting}, slack weight {found['slack_weight']:.3g}",
+            f"1-NN error, {setting}, slack weight {outcome['slack_weight']:.3g}",
             errors,
             unit="%",
             seed=SEED,
             note=f"from {min(errors):.2f} to {max(errors):.2f}; the test images choose no weight",
         )
-        for found, errors in zip(outcomes[0]["by_weight"], _by_weight(outcomes, "by_weight"))
+        for outcome, errors in zip(outcomes[0]["by_weight"], _by_weight(outcomes, "by_weight"))
     ]
 
 
@@ -233,7 +233,9 @@ def draw(figure: Figure, findings: list[Finding]) -> None:
 
 def _draw_preparations(ax: Any, findings: list[Finding], is_papers: bool) -> None:
     euclidean = select(findings, kind="euclidean")
-    ax.barh([unit["preparation"] for unit, _ in euclidean], [found["error"] for _, found in euclidean], color=NEUTRAL)
+    ax.barh(
+        [unit["preparation"] for unit, _ in euclidean], [outcome["error"] for _, outcome in euclidean], color=NEUTRAL
+    )
     ax.invert_yaxis()
     if is_papers:
         ax.axvline(PAPER_EUCLIDEAN, color="black", linestyle=":", linewidth=1.2)
@@ -302,7 +304,7 @@ def _counts(findings: list[Finding]) -> list[int]:
 
 
 def _mean(findings: list[Finding], field: str) -> float:
-    return float(np.mean([found[field] for _, found in findings]))
+    return float(np.mean([outcome[field] for _, outcome in findings]))
 
 
 EXPERIMENT = Experiment(

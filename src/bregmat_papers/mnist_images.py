@@ -151,10 +151,10 @@ def _neighbours(points: Points, anchors: np.ndarray, k: int, is_same: bool) -> t
         pool = np.flatnonzero((points.y == label) == is_same)
         search = NearestNeighbors(n_neighbors=min(k + is_same, len(pool)), algorithm="brute").fit(points.X[pool])
         if len(own):
-            distance, found = search.kneighbors(points.X[own])
-            keep = (pool[found] != own[:, None]) & (distance > 0)
-            first.append(np.broadcast_to(own[:, None], found.shape)[keep])
-            second.append(pool[found][keep])
+            distance, nearest = search.kneighbors(points.X[own])
+            keep = (pool[nearest] != own[:, None]) & (distance > 0)
+            first.append(np.broadcast_to(own[:, None], nearest.shape)[keep])
+            second.append(pool[nearest][keep])
     a, b = np.concatenate(first), np.concatenate(second)
     pairs = np.unique(np.sort(np.stack([a, b], axis=1), axis=1), axis=0)
     return pairs[:, 0], pairs[:, 1]

@@ -223,10 +223,10 @@ def read_entry(page: Path, name: str) -> tuple[float, str, list[Row]]:
         if cells[0] == "quantity":
             columns = cells
         elif set(line) - set("- |"):
-            found = dict(zip(columns, cells))
-            ours, _, error = found["ours"].replace(",", "").partition(" ± ")
-            values = float(ours or "nan"), None, found.get("unit", ""), float(error or "nan")
-            rows.append(Row(found["quantity"], *values))
+            by_column = dict(zip(columns, cells))
+            ours, _, error = by_column["ours"].replace(",", "").partition(" ± ")
+            values = float(ours or "nan"), None, by_column.get("unit", ""), float(error or "nan")
+            rows.append(Row(by_column["quantity"], *values))
     return float(head[1]), head[2], rows
 
 
@@ -238,12 +238,12 @@ def digest(rows: Iterable[Row]) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
-def differing_rows(found: Iterable[Row], printed: Iterable[Row]) -> list[str]:
+def differing_rows(computed: Iterable[Row], printed: Iterable[Row]) -> list[str]:
     """One line for each row of a rerun that is not what a page says: another name, or a number beyond the tolerance.
 
     The tolerance is two percent or two standard errors of the mean, whichever is larger. Rows in seconds need the name alone.
     """
-    new, old = ({row.quantity: row for row in rows} for rows in (found, printed))
+    new, old = ({row.quantity: row for row in rows} for rows in (computed, printed))
     lines = [f"{quantity}: only on the page" for quantity in old if quantity not in new]
     for quantity, row in new.items():
         if quantity not in old:

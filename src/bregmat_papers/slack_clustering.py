@@ -116,9 +116,16 @@ def _units(study: Study, size: Size) -> list[Unit]:
         runs = 2 if size is Size.DEFAULT else 5
         grid += [(weight, counts[size][-1:], runs, 1_000) for weight in sorted(others - {study.weight})]
     return [
-        {**plan, "preparation": preparation, "divergence": divergence, "weight": weight, "counts": each, "most": most}
+        {
+            **plan,
+            "preparation": preparation,
+            "divergence": divergence,
+            "weight": weight,
+            "counts": each,
+            "most": max_cycles,
+        }
         | {"seed": seed}
-        for weight, each, runs, most in grid
+        for weight, each, runs, max_cycles in grid
         for preparation in study.preparations
         for divergence in DIVERGENCES
         for seed in range(runs)
@@ -131,7 +138,7 @@ def _outcome(study: Study, unit: Unit, data: DataHome) -> Outcome:
     X, y = study.preparations[unit["preparation"]](table.X), table.y
     weight = weight_of(unit["weight"], divergence, X.shape)
     i, j = draw_pairs(X, max(unit["counts"]), unit["seed"])
-    found: dict[str, list[Any]] = {name: [] for name in ("best", "single", "gap", *STOPS)}
+    outcome: dict[str, list[Any]] = {name: [] for name in ("best", "single", "gap", *STOPS)}
     for count in unit["counts"]:
         features, gap, seen = X, 0.0, dict.fromkeys(STOPS, 0)
         if count:
@@ -140,9 +147,9 @@ def _outcome(study: Study, unit: Unit, data: DataHome) -> Outcome:
             seen = stopping_cycles(bregman_cycles(X, rows, divergence, weight), unit["most"], rules=STOPS)
         best, single = nmi(features, y, unit["starts"], unit["seed"])
         values = (best, single, gap, *(seen[rule] for rule in STOPS))
-        for part, value in zip(found.values(), values, strict=True):
+        for part, value in zip(outcome.values(), values, strict=True):
             part.append(value)
-    return found
+    return outcome
 
 
 def _table(study: Study, findings: list[Finding]) -> list[Row]:
@@ -151,16 +158,16 @@ def _table(study: Study, findings: list[Finding]) -> list[Row]:
     for preparation in study.preparations:
         for divergence, words in DIVERGENCES.items():
             some = select(findings, preparation=preparation, divergence=divergence, weight=study.weight)
-            counts, most = some[0][0]["counts"], some[0][0]["most"]
+            counts, max_cycles = some[0][0]["counts"], some[0][0]["most"]
             for k in (0, len(counts) // 2, len(counts) - 1):
                 if k == 0 and divergence != "logdet":
                     continue
                 for part, start in (("best", "best start"), ("single", "a single start")):
                     what = f"NMI, {words}, {counts[k]} constraints" if k else "NMI, no constraints"
                     what = f"{what}, {start} of k-means; {preparation}"
-                    values = [found[part][k] for _, found in some]
+                    values = [outcome[part][k] for _, outcome in some]
                     rows.append(averaged(what, values, some, note=study.notes.get(what, "")))
-            rows += _cycle_rows(study, some, f"{words}", preparation, most)
+            rows += _cycle_rows(study, some, f"{words}", preparation, max_cycles)
     for weight in sorted({unit["weight"] for unit, _ in findings} - {study.weight}):
         for preparation in study.preparations:
             for divergence, words in DIVERGENCES.items():
@@ -169,20 +176,20 @@ def _table(study: Study, findings: list[Finding]) -> list[Row]:
                 count = some[0][0]["counts"][-1]
                 for part, start in (("best", "best start"), ("single", "a single start")):
                     what = f"NMI, {end}, {count} constraints, {start} of k-means; {preparation}"
-                    rows.append(averaged(what, [found[part][-1] for _, found in some], some))
+                    rows.append(averaged(what, [outcome[part][-1] for _, outcome in some], some))
                 rows += _cycle_rows(study, some, end, preparation, some[0][0]["most"])
     return rows
 
 
-def _cycle_rows(study: Study, some: list[Finding], words: str, preparation: str, most: int) -> list[Row]:
+def _cycle_rows(study: Study, some: list[Finding], words: str, preparation: str, max_cycles: int) -> list[Row]:
     count = some[0][0]["counts"][-1]
     paper = study.paper_cycles.get((some[0][0]["divergence"], count))
     return [
         averaged(
             f"cycles, {words}, {count} constraints, until {RULES[rule]}; {preparation}",
-            [found[rule][-1] for _, found in some],
+            [outcome[rule][-1] for _, outcome in some],
             some,
-            most=most,
+            max_cycles=max_cycles,
             paper=paper,
             unit="cycles",
         )

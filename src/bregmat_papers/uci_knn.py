@@ -152,15 +152,15 @@ def _parts(y: np.ndarray, n_parts: int, seed: int) -> np.ndarray:
 
 def _error(X: np.ndarray, y: np.ndarray, unseen: np.ndarray, truth: np.ndarray) -> float:
     """Share of wrong labels, %."""
-    found = KNeighborsClassifier(NEIGHBOURS).fit(X, y).predict(unseen)
-    return 100 * float(np.mean(found != truth))
+    predicted = KNeighborsClassifier(NEIGHBOURS).fit(X, y).predict(unseen)
+    return 100 * float(np.mean(predicted != truth))
 
 
 # ---------------------------------------------------------------------- table and picture
 def _errors(findings: list[Finding], data: str, columns: str, method: str) -> list[float]:
     """Mean over the two halves, one value a repeat."""
     chosen = select(findings, data=data, columns=columns)
-    return [float(np.mean(found["errors"][method])) for _, found in chosen]
+    return [float(np.mean(outcome["errors"][method])) for _, outcome in chosen]
 
 
 def _sets(findings: list[Finding]) -> list[str]:
@@ -186,8 +186,8 @@ def table(findings: list[Finding]) -> list[Row]:
 def _note(findings: list[Finding], method: str) -> str:
     if method not in LEARNED:
         return RIVALS.get(method, "")
-    weights = Counter(weight for _, found in findings for weight in found["weights"][method])
-    gap = max(gap for _, found in findings for gap in found["gaps"][method])
+    weights = Counter(weight for _, outcome in findings for weight in outcome["weights"][method])
+    gap = max(gap for _, outcome in findings for gap in outcome["gaps"][method])
     chosen = ", ".join(f"{weight:g} ({times})" for weight, times in sorted(weights.items()))
     rows = f"{findings[0][1]['pairs']} pairs" if LEARNED[method][1] == "random" else "comparisons"
     return f"{rows}; slack weight (times chosen): {chosen}; largest gap {gap:.0e}"

@@ -195,9 +195,11 @@ class Draw:
         relation = relation or str(rng.choice(RELATIONS, p=[0.34, 0.16, 0.14, 0.08, 0.1, 0.05, 0.13]))
         if relation in ("comparison", "similarity_comparison"):
             where = self.two_pairs()
-            p = float(self.value(getattr(C, relation)(*where))[0])
-            size = self.truth[where] if self.repeats else self.truth
-            p = 0.0 if abs(p) <= 1e-12 * float((size**2).sum()) else p  # equal but for rounding
+            (a, b), (c, d) = self.truth[where[:2]], self.truth[where[2:]]
+            if relation == "comparison":
+                a, b, c, d = a - b, a - b, c - d, c - d
+            p, terms = float(a @ b - c @ d), float(np.sqrt(a @ a * (b @ b)) + np.sqrt(c @ c * (d @ d)))
+            p = 0.0 if abs(p) <= 1e-12 * terms else p  # equal but for rounding
             if p > 0:
                 where, p = where[2:] + where[:2], -p
             share = 1.0 if rng.random() < tight else rng.uniform(0.2, 1.0)
@@ -287,7 +289,7 @@ def planted_in(problem, factor):
     """The problem with another matrix in the place of the result's, given by a factor as a result gives its own."""
     other = copy(problem)
     other.__dict__.pop("F", None)
-    other.given, other.B = factor.astype(problem.real), None
+    other.claimed, other.B = factor.astype(problem.real), None
     return other
 
 
@@ -298,7 +300,7 @@ def objective_at(problem, factor):
     """
     other = planted_in(problem, factor)
     if problem.divergence.keeps_range:  # rounding of a dense prior turns its range, by more than short rows are worth
-        other.given = problem.P @ other.F
+        other.claimed = problem.P @ other.F
     p, _ = other.rows.values(other.lifted())
     if (other.losses.excess(p) > FEASIBLE * problem.unit)[problem.hard].any():
         return np.inf

@@ -507,14 +507,15 @@ def is_missing(value: Any) -> bool:
 def nearest_hint(name: str, *, definite: bool = False) -> str:
     """The end of a message that a matrix is indefinite: the call that gives the nearest matrix that is not."""
     low = ", min_eig=1e-6" if definite else ""
-    return f" If its diagonal is positive, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
+    sign = "positive" if definite else "not negative"
+    return f" If its diagonal is {sign}, nearest_correlation({name}, scale=True{low}).covariance is a near one with this diagonal."
 
 
-def rows_text(rows: np.ndarray, noun: str = "row", most: int = 5) -> str:
+def rows_text(rows: np.ndarray, noun: str = "row", max_rows: int = 5) -> str:
     """The first few of the given numbers of rows, or of what the noun says: "rows 0, 3 and 2 more"."""
-    head = ", ".join(map(str, rows[:most].tolist()))
+    head = ", ".join(map(str, rows[:max_rows].tolist()))
     return f"{noun}{'s' if len(rows) > 1 else ''} {head}" + (
-        f" and {len(rows) - most} more" if len(rows) > most else ""
+        f" and {len(rows) - max_rows} more" if len(rows) > max_rows else ""
     )
 
 
@@ -529,8 +530,8 @@ def similar_name(name: Any, known: Any) -> str:
     if not isinstance(name, str) or len(known) > 50_000:  # which would take over a second
         return ""
     plain = {str(other).strip().casefold(): str(other) for other in known}
-    found = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
-    return f"; is it {plain[found[0]]!r}?" if found else ""
+    matches = get_close_matches(name.strip().casefold(), plain, n=1, cutoff=0.75)
+    return f"; is it {plain[matches[0]]!r}?" if matches else ""
 
 
 def given_text(value: Any) -> str:
@@ -541,16 +542,16 @@ def given_text(value: Any) -> str:
     return type(value).__name__ + (f" with dtype {dtype}" if dtype is not None else "")
 
 
-def _not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
+def _not_numbers_text(values: Any, array: np.ndarray, max_entries: int = 5) -> str:
     """The first columns of a table with an entry that is no number, with the first such entry of each; that entry of a column."""
     if array.ndim not in (1, 2):
         return ""
-    names, found = list(getattr(values, "columns", range(array.shape[-1]))), []
+    names, entries = list(getattr(values, "columns", range(array.shape[-1]))), []
     hint = ""
     for name, column in zip(names, array.T if array.ndim == 2 else [array]):
         for row, value in enumerate(column):
             if not isinstance(value, Real | Decimal | np.bool_) and not is_missing(value):
-                found.append(f"{name!r} ({value!r} in row {row})" if array.ndim == 2 else f"{value!r} in row {row}")
+                entries.append(f"{name!r} ({value!r} in row {row})" if array.ndim == 2 else f"{value!r} in row {row}")
                 if isinstance(value, str) and hasattr(values, "columns"):
                     hint = "; encode columns of words, for example with sklearn.preprocessing.OneHotEncoder"
                 elif isinstance(value, np.datetime64 | np.timedelta64 | date | timedelta):
@@ -558,6 +559,10 @@ def _not_numbers_text(values: Any, array: np.ndarray, most: int = 5) -> str:
                 break
     hint = hint or OBJECTS
     if array.ndim == 1:
-        return f": {found[0]}{hint}" if found else ""
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return f", in column{'s' if len(found) > 1 else ''} {', '.join(found[:most])}{more}{hint}" if found else ""
+        return f": {entries[0]}{hint}" if entries else ""
+    more = f" and {len(entries) - max_entries} more" if len(entries) > max_entries else ""
+    return (
+        f", in column{'s' if len(entries) > 1 else ''} {', '.join(entries[:max_entries])}{more}{hint}"
+        if entries
+        else ""
+    )

@@ -72,10 +72,10 @@ def measured(value: Any) -> str:
     return f"{value:.3f}" if is_share else number(value)
 
 
-def listed(items: Iterable[Any], most: int = 8) -> str:
+def listed(items: Iterable[Any], max_items: int = 8) -> str:
     """The first items as text, and how many more there are."""
     names = [str(item) for item in items]
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(names[:max_items]) + (f" and {len(names) - max_items} more" if len(names) > max_items else "")
 
 
 def _is_float(value: Any) -> bool:

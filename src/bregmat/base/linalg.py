@@ -58,7 +58,10 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows divided by their lengths, in the library of X, also if X is sparse; rows of zeros stay zeros."""
+    """Rows divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    largest = float(abs(X).max()) if min(X.shape) else 0.0
+    if largest > 0 and np.isfinite(largest):
+        X = X / 2.0 ** float(np.frexp(largest)[1] - 1)  # exact, and squares stay finite
     if sp.issparse(X):
         sq_length = sq_norms(X)
         return sp.diags_array(1.0 / np.sqrt(sq_length + (sq_length == 0)), format="csr") @ X
@@ -218,9 +221,9 @@ def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         columns = np.broadcast_to(np.arange(n), values.shape)
         if k < n:
             columns = np.sort(np.argpartition(values, k - 1, axis=1)[:, :k], axis=1)
-        found = np.take_along_axis(values, columns, axis=1)
-        order = np.argsort(found, axis=1, kind="stable")  # of equal entries the one in the lower column is first
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(columns, order, axis=1)
+        nearest = np.take_along_axis(values, columns, axis=1)
+        order = np.argsort(nearest, axis=1, kind="stable")  # of equal entries the one in the lower column is first
+        return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(columns, order, axis=1)
     minima = values[:, : n_sets * size].reshape(m, size, n_sets).min(axis=1)
     bound = np.partition(minima, k - 1, axis=1)[:, k - 1]
     rows, columns = np.nonzero(values <= bound[:, None])
@@ -228,15 +231,15 @@ def smallest(values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     order = np.lexsort((entries, rows))
     first = np.searchsorted(rows, np.arange(m + 1))
     kept = order[first[:-1, None] + np.arange(k)]
-    found, columns = entries[kept], columns[kept]
+    nearest, columns = entries[kept], columns[kept]
     # rows in which the k-th entry is infinite or occurs again are partitioned, so that the choice does not depend on their length
     following = np.append(entries[order], np.inf)[first[:-1] + k]
-    is_tied = (first[1:] - first[:-1] > k) & (following == found[:, -1])
+    is_tied = (first[1:] - first[:-1] > k) & (following == nearest[:, -1])
     for row in np.flatnonzero(is_tied | np.isinf(bound)):
         some = np.sort(np.argpartition(values[row], k - 1)[:k])
         columns[row] = some[np.argsort(values[row, some], kind="stable")]
-        found[row] = values[row, columns[row]]
-    return found, columns
+        nearest[row] = values[row, columns[row]]
+    return nearest, columns
 
 
 # ---------------------------------------------------------------------- conjugate gradients
@@ -259,7 +262,7 @@ def conjugate_gradients(
     b: np.ndarray,
     *,
     goal: float,
-    most: int,
+    max_iter: int,
     precondition: Callable[[np.ndarray], np.ndarray] | None = None,
     is_euclidean: bool = False,
     blocked: Blocked | None = None,
@@ -274,7 +277,7 @@ def conjugate_gradients(
         Of any shape; matrices count as the vectors of their entries.
     goal : float
         Stops when the norm of the residual is at most this (absolute).
-    most : int
+    max_iter : int
         Limit on steps; a :func:`bregmat.base.threads.time_limit` ends them, too.
     precondition : callable, optional
         ``M^-1 v`` for a positive definite M that approximates H; a new array.
@@ -292,7 +295,7 @@ def conjugate_gradients(
     d, rho = z.copy(), float(np.vdot(r, z))
     norm = _norm(r, rho, is_euclidean)
     steps = 0
-    while norm > goal and steps < most and rho > 0 and seconds_left() > 0:
+    while norm > goal and steps < max_iter and rho > 0 and seconds_left() > 0:
         H = product(d)
         curvature = float(np.vdot(d, H))
         if not curvature > 0 or (blocked is not None and blocked(steps, x, d, curvature, rho)):
@@ -322,7 +325,7 @@ def armijo(
     *,
     rounding: float,
     first: float = 1.0,
-    most: int = 40,
+    max_trials: int = 40,
     outside: float = 0.5,
     is_parabolic: bool = False,
 ) -> tuple[Point, float] | None:
@@ -340,7 +343,7 @@ def armijo(
         Rounding error of the cost.
     first : float
         First step length.
-    most : int
+    max_trials : int
         Limit on trials.
     outside : float
         Factor on the step length after a trial that is outside the domain or has no finite cost.
@@ -349,14 +352,14 @@ def armijo(
         half of the last length.
     """
     alpha = first
-    for _ in range(most):
-        found = trial(alpha)
-        if found is not None and found[1] <= cost + 1e-4 * alpha * slope + rounding:
-            return found[0], alpha
-        if found is None or not np.isfinite(found[1]):
+    for _ in range(max_trials):
+        candidate = trial(alpha)
+        if candidate is not None and candidate[1] <= cost + 1e-4 * alpha * slope + rounding:
+            return candidate[0], alpha
+        if candidate is None or not np.isfinite(candidate[1]):
             alpha *= outside
         elif is_parabolic:
-            curved = -slope * alpha * alpha / (2.0 * (found[1] - cost - slope * alpha))
+            curved = -slope * alpha * alpha / (2.0 * (candidate[1] - cost - slope * alpha))
             alpha = min(max(curved, 0.1 * alpha), 0.5 * alpha)
         else:
             alpha *= 0.5

@@ -47,7 +47,7 @@ def pivot_in_box(
     *,
     unit: np.ndarray | float = 1.0,
     noise: tuple[float, float] = (1e-12, 0.0),
-    most: int = 60,
+    max_iter: int = 60,
     watch: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray | None:
     """``minimize q . d + d' H d / 2`` over ``lower <= d <= upper`` for positive definite H; None if it gives up.
@@ -69,13 +69,13 @@ def pivot_in_box(
         Factor on gradients before they are compared.
     noise : pair of float
         Gradients, times unit, count as zero up to these multiples of the largest entries of q and of ``H d``.
-    most : int
+    max_iter : int
         Limit on solves.
     watch : callable, optional
         Called with every point (c,), which may be outside the box, and its product with H.
     """
     fixed, size = lower >= upper, float(np.abs(q * unit).max(initial=0.0))
-    for _ in range(most):
+    for _ in range(max_iter):
         d = np.where(side < 0, lower, np.where(side > 0, upper, 0.0))
         free = np.flatnonzero(side == 0)
         if len(free):

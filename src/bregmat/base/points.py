@@ -42,13 +42,13 @@ def check_numeric(name: str, X: Any) -> None:
         _name_missing(name, X, numbers)
 
 
-def _name_missing(name: str, frame: Any, numbers: np.ndarray, most: int = 5) -> NoReturn:
+def _name_missing(name: str, frame: Any, numbers: np.ndarray, max_columns: int = 5) -> NoReturn:
     """Raise for a data frame with NaN or infinities, naming its columns."""
     bad = ~np.isfinite(numbers)
     counts = [f"{column!r} ({n})" for column, n in zip(frame.columns, bad.sum(axis=0)) if n]
-    more = f" and {len(counts) - most} more" if len(counts) > most else ""
+    more = f" and {len(counts) - max_columns} more" if len(counts) > max_columns else ""
     raise ValueError(
-        f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:most])}{more}: "
+        f"{name} must be finite; got NaN or infinity in column{'s' if len(counts) > 1 else ''} {', '.join(counts[:max_columns])}{more}: "
         f"{rows_text(np.flatnonzero(bad.any(axis=1)))}, counted from 0. Leave these rows out (dropna), or fill these cells "
         "(sklearn.impute.SimpleImputer)."
     )

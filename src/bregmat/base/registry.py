@@ -90,11 +90,10 @@ class Registry(Mapping[str, Any]):
             if value not in self._classes:
                 like = similar_name(value, self)
                 raise ValueError(f"{self.kind} must be {self._choices()}; got {value!r}{like or '.'}")
-            found = self._classes[value]
-            value = found() if isinstance(found, type) else found
-        lacks = self.missing(value)
-        if isinstance(value, type) or lacks:
-            lack = f", which has no {', '.join(lacks)}" if lacks and not isinstance(value, type) else ""
+            registered = self._classes[value]  # which was checked when it was added
+            value = registered() if isinstance(registered, type) else registered
+        elif isinstance(value, type) or (lacks := self.missing(value)):
+            lack = "" if isinstance(value, type) else f", which has no {', '.join(lacks)}"
             got = f"the class {value.__name__} itself" if isinstance(value, type) else repr(value)
             raise TypeError(f"{self.kind} must be {self._choices()}; got {got}{lack}.")
         if self.check is not None and not type(value).__module__.startswith("bregmat."):
@@ -127,8 +126,8 @@ class Registry(Mapping[str, Any]):
             raise ValueError(
                 f"the file has the {self.kind} {name!r}, which is not known here; import the module that registers it."
             )
-        found = self._classes[name]
-        return found(**settings) if isinstance(found, type) else found
+        registered = self._classes[name]
+        return registered(**settings) if isinstance(registered, type) else registered
 
     def _choices(self) -> str:
         return f"{self.before}one of {', '.join(self)} or an object such as {self.example}"
@@ -142,14 +141,6 @@ def _called(cls: Any) -> str:
 def registry_of(value: Any) -> Registry | None:
     """The registry of the kind that an object is of; None for an object of no kind."""
     return next((registry for registry in _KINDS if not registry.missing(value)), None)
-
-
-def registry_of_kind(kind: str) -> Registry:
-    """The registry of a kind by its name; ``ValueError`` where there is no such kind."""
-    for registry in _KINDS:
-        if registry.kind == kind:
-            return registry
-    raise ValueError(f"there is no kind {kind!r} of registered classes")
 
 
 def register(cls: T) -> T:

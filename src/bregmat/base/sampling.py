@@ -112,18 +112,18 @@ class PairGroups:
         self, size: int, rng: np.random.Generator, wanted: Callable[[np.ndarray, np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
         """``size`` different pairs with ``wanted(i, j)`` (fewer if there are no more), as two arrays of row numbers."""
-        seen = found = np.zeros(0, np.int64)
+        seen = chosen = np.zeros(0, np.int64)
         sizes = np.diff(self.offset)
         for turn in range(40):
-            need = size - len(found)
+            need = size - len(chosen)
             unseen = sizes - np.bincount(self.group(seen), minlength=len(sizes))
             if need <= 0 or not unseen.any():
                 break
             keys = self._distinct(_shares(max(need, min(2**turn, 10_000)), unseen, rng), seen, rng)
             good = wanted(*self.rows(keys))
-            found = np.concatenate([found, rng.permutation(keys[good])[:need]])
+            chosen = np.concatenate([chosen, rng.permutation(keys[good])[:need]])
             seen = np.union1d(seen, keys)
-        return self.rows(np.sort(found))
+        return self.rows(np.sort(chosen))
 
     def _distinct(self, counts: np.ndarray, seen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """``counts[g]`` different pair numbers of every group g, none of them in ``seen`` (sorted)."""
@@ -194,19 +194,19 @@ def _offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def _shares(total: int, most: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Split ``total`` into shares as equal as the limits ``most`` allow; the remainder goes to random groups."""
-    total = min(total, int(most.sum()))
-    low, high = 0, int(most.max(initial=0))
+def _shares(total: int, limits: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Split ``total`` into shares as equal as ``limits`` allow; the remainder goes to random groups."""
+    total = min(total, int(limits.sum()))
+    low, high = 0, int(limits.max(initial=0))
     while low < high:  # the largest level with sum(min(most, level)) <= total
         level = (low + high + 1) // 2
-        if int(np.minimum(most, level).sum()) <= total:
+        if int(np.minimum(limits, level).sum()) <= total:
             low = level
         else:
             high = level - 1
-    share = np.minimum(most, low)
+    share = np.minimum(limits, low)
     left = total - int(share.sum())
-    share[rng.permutation(np.flatnonzero(most > low))[:left]] += 1
+    share[rng.permutation(np.flatnonzero(limits > low))[:left]] += 1
     return share
 
 

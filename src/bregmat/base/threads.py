@@ -1,4 +1,4 @@
-"""Public calls: BLAS on one thread, Ctrl-C, time limits, loops in parts that threads share, cached properties without locks.
+"""Public calls: BLAS on one thread, Ctrl-C, memory maps, time limits, loops in parts that threads share, cached properties without locks.
 
 BLAS runs on one thread because the order of its sums depends on the number of threads. The threads for loops are Python's; kernels start
 no OpenMP threads, since a process forked after that can hang at its next loop.
@@ -18,14 +18,16 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache, wraps
 from types import FunctionType
 from typing import Any, NoReturn, ParamSpec, TypeVar
+
+import numpy as np
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -133,7 +135,7 @@ _call: ContextVar[Call | None] = ContextVar("bregmat_call", default=None)
 
 @contextmanager
 def call_under_way() -> Iterator[tuple[Call, bool]]:
-    """The outermost running call, and whether the block starts it."""
+    """The outermost running call, and whether the block starts it; BLAS has one thread until the outermost call ends."""
     outer = _call.get()
     if outer is not None:
         yield outer, False
@@ -141,7 +143,8 @@ def call_under_way() -> Iterator[tuple[Call, bool]]:
     call = Call()
     token = _call.set(call)
     try:
-        yield call, True
+        with single_thread_blas():
+            yield call, True
     finally:
         _call.reset(token)
 
@@ -162,18 +165,29 @@ def is_interrupted() -> bool:
     return call is not None and call.is_interrupted
 
 
-def warns_if_interrupted(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``."""
+def warns_if_interrupted(function: Callable[P, R], unrecorded: frozenset[str] | None = None) -> Callable[P, R]:
+    """Decorator: one BLAS thread, and a warning if Ctrl-C ended the function early. Its result has ``progress`` and ``advice``.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call. With ``unrecorded``, the attribute ``call`` of
+    the result holds all arguments by name, except those of these names.
+    """
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
 
     @wraps(function)
-    def telling(*arguments: P.args, **named: P.kwargs) -> R:
-        with call_under_way() as (call, is_outermost), single_thread_blas():
+    def public(*arguments: P.args, **named: P.kwargs) -> R:
+        with call_under_way() as (call, is_outermost), unchanged_files([*arguments, *named.values()]):
             result: Any = function(*arguments, **named)
         if is_outermost and call.is_interrupted:
-            warn_of_interrupt(f"{function.__name__} was interrupted {result.progress}. {result.advice}")
+            warn_of_interrupt(
+                f"{function.__name__} was interrupted {result.progress}. {result.advice} Continue with warm_start=result."
+            )
+        if unrecorded is not None:
+            by_name = dict(zip(names, arguments, strict=False)) | named
+            result.call = {name: value for name, value in by_name.items() if name not in unrecorded}
         return result
 
-    return telling
+    return public
 
 
 def raise_interrupt(text: str, *, warn: bool) -> NoReturn:
@@ -250,6 +264,33 @@ def held_interrupts() -> Iterator[None]:
             previous(signal.SIGINT, held[0])
 
 
+# ---------------------------------------------------------------------- files of memory maps
+@contextmanager
+def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
+    """Context that raises ``ValueError`` at its end if the file of a memory map among the arguments has changed."""
+    before = _mapped_files(arguments)
+    yield
+    changed = {*before.items()} ^ {*_mapped_files(arguments).items()} if before else ()
+    if changed:
+        name = min(changed)[0]
+        raise ValueError(f"{name}: the file has changed during the call; what was computed holds for neither version.")
+
+
+def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
+    """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
+    found = {}
+    for argument in arguments:
+        is_object = is_dataclass(argument) and hasattr(argument, "__dict__") and not isinstance(argument, type)
+        for value in vars(argument).values() if is_object else (argument,):
+            while isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
+                value = value.base
+            if isinstance(value, np.memmap) and value.filename is not None:
+                with suppress(OSError):
+                    stat = os.stat(value.filename)
+                    found[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return found
+
+
 # ---------------------------------------------------------------------- time limits
 _deadline: ContextVar[float] = ContextVar("bregmat_deadline", default=float("inf"))
 
@@ -303,9 +344,9 @@ def in_parts(run: Callable[[int, int], Any], size: int, work: float, unit: int =
     unit : int
         Parts are cut at multiples of this.
     """
-    grain, most = 1e6, 256  # operations in a part, about a millisecond; number of parts
+    grain, max_parts = 1e6, 256  # operations in a part, about a millisecond; number of parts
     units = -(-size // unit)
-    parts = min(units, int(work / grain), most)
+    parts = min(units, int(work / grain), max_parts)
     helpers = min(n_threads(), parts) - 1 if parts >= 4 else 0
     if helpers < 1:
         run(0, size)

@@ -9,15 +9,36 @@ dimensions than there are points less one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bregmat.base.linalg import eigh
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, dual_bound
 from bregmat.constraints.constraints import Constraints
+from bregmat.coordinates.elimination import Elimination, eliminate
+from bregmat.coordinates.priors import Coordinates
+from bregmat.engine.status import Status
+from bregmat.objective.row_losses import RowLosses
 from bregmat.operators.linear_maps import Operator
 
+ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 GONE = 1e-12  # norm of A*(y) of a clique, relative to its terms, below which the range of the prior excludes it already
 FLAT = 1e-12  # eigenvalue of the Gram matrix of a clique, relative to the largest, that counts as 0
+
+
+class HardFaces(NamedTuple):
+    """What forces matrices to be singular: numbers of must-link rows, and rows with weights of cliques."""
+
+    linked: np.ndarray
+    cliques: list[tuple[np.ndarray, np.ndarray]]
+
+
+def hard_faces(constraints: Constraints, hard: np.ndarray) -> HardFaces | None:
+    """What forces matrices that meet the hard rows (a mask) to be singular; None if nothing does."""
+    faces = HardFaces(must_link_rows(constraints, hard), clique_weights(constraints, hard))
+    return faces if len(faces.linked) or faces.cliques else None
 
 
 def must_link_rows(constraints: Constraints, hard: np.ndarray) -> np.ndarray:
@@ -48,7 +69,7 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
     for row in rows:
         i, j = (int(k) for k in constraints.index[row, :2])
         row_of.setdefault(i, {})[j] = row_of.setdefault(j, {})[i] = int(row)
-    found = []
+    weights = []
     for clique in _cliques(row_of):
         k, l = np.triu_indices(len(clique), 1)
         own = np.array([row_of[clique[a]][clique[b]] for a, b in zip(k, l, strict=True)])
@@ -59,8 +80,8 @@ def clique_weights(constraints: Constraints, hard: np.ndarray) -> list[tuple[np.
         flat = np.abs(values) <= FLAT * values[-1]
         if flat.any() and values[0] >= -FLAT * values[-1]:
             outer = U[:, flat] @ U[:, flat].T
-            found.append((own, -outer[k, l]))
-    return found
+            weights.append((own, -outer[k, l]))
+    return weights
 
 
 def exposed(
@@ -77,12 +98,118 @@ def exposed(
 
 def _cliques(neighbours: dict[int, dict[int, int]]) -> list[list[int]]:
     """One maximal clique of at least three points from every point, found greedily; none is inside another."""
-    found: list[set[int]] = []
+    cliques: list[set[int]] = []
     for start in sorted(neighbours, key=lambda k: -len(neighbours[k])):
         clique = [start]
         for other in sorted(neighbours[start], key=lambda k: -len(neighbours[k].keys() & neighbours[start].keys())):
             if all(other in neighbours[k] for k in clique):
                 clique.append(other)
-        if len(clique) > 2 and not any(known.issuperset(clique) for known in found):
-            found.append(set(clique))
-    return [sorted(clique) for clique in found]
+        if len(clique) > 2 and not any(known.issuperset(clique) for known in cliques):
+            cliques.append(set(clique))
+    return [sorted(clique) for clique in cliques]
+
+
+# ---------------------------------------------------------------------- the problem that is solved
+@dataclass(frozen=True, eq=False)
+class ReducedProblem:
+    """Problem (P) as it was asked for, and the problem that is solved in its place.
+
+    They differ only if hard rows force M to be singular and the divergence allows that: the smaller problem has the directions
+    that are left. On these, the Lagrange multipliers of the other rows are finite.
+
+    Attributes
+    ----------
+    whole, problem : NearestMatrix
+        As asked for, and as solved.
+    coordinates : Coordinates
+        Of ``problem``.
+    whole_coordinates : Coordinates
+    elimination : Elimination or None
+        How ``problem`` came from ``whole``; None if they are the same.
+    """
+
+    whole: NearestMatrix
+    problem: NearestMatrix
+    coordinates: Coordinates
+    whole_coordinates: Coordinates
+    elimination: Elimination | None = None
+
+    def unreduced(self) -> ReducedProblem:
+        """The same, with nothing eliminated."""
+        return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
+
+    def certificate(self, inner: MatrixCertificate, tol: float) -> MatrixCertificate:
+        """The certificate for all rows, from one of the problem that was solved."""
+        certificate = self._with_eliminated_rows(inner)
+        if certificate.status(tol) is not Status.FEASIBLE:
+            return certificate
+        # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
+        exact = self.problem.certify(inner, allowed=ROUNDED)
+        return certificate.joined(self._with_eliminated_rows(exact))
+
+    def _with_eliminated_rows(self, inner: MatrixCertificate) -> MatrixCertificate:
+        """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
+
+        The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
+        to violations by rounding. So several sizes are tried.
+        """
+        assert self.elimination is not None
+        whole, weights = self.whole, self.elimination.weights
+        own = inner.dual.copy()
+        own[self.elimination.met] = 0.0  # rows that are met have another bound and sense in the smaller problem
+        size = max(1.0, float(np.abs(whole.operator.adjoint(own)).max()))
+        tried = []
+        for factor in 10.0 ** np.arange(3.0, 12.0, 0.25):
+            bound, dual = dual_bound(whole, own + factor * size * weights)
+            tried.append(inner.with_dual(dual, min(bound, inner.dual_bound)))
+        return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
+
+
+def reduced_problem(
+    whole: NearestMatrix, place: Coordinates, constraints: Constraints, faces: HardFaces
+) -> ReducedProblem:
+    """The problem without the directions in which hard rows force M to be 0.
+
+    Parameters
+    ----------
+    whole : NearestMatrix
+        Of a divergence that allows singular matrices.
+    place : Coordinates
+        Of the columns of the data, not of a span.
+    constraints : Constraints
+        In row numbers of the points.
+    faces : HardFaces
+    """
+    linked, exposing = faces.linked, list(exposed(whole.operator, faces.cliques))
+    # rows that hold if their value is 0: b >= 0 for "<=", b <= 0 for ">=", b = 0 for "=="
+    holds = constraints.sense * constraints.bound >= np.where(constraints.sense == 0, np.abs(constraints.bound), 0.0)
+    if len(linked):
+        whole = replace(whole, linked=linked)
+    elimination = None
+    if len(linked) or exposing:
+        elimination = eliminate(place, whole.operator, linked, whole.divergence, holds, exposing)
+    if elimination is None:
+        return ReducedProblem(whole, whole, place, place)
+    return ReducedProblem(whole, _on_face(whole, elimination), elimination.coordinates, place, elimination)
+
+
+def _on_face(whole: NearestMatrix, elimination: Elimination) -> NearestMatrix:
+    """The problem in the directions that are left; rows that are 0 there get a bound that never binds."""
+    L = whole.losses
+    bound, sense = L.bound.copy(), L.sense.copy()
+    bound[elimination.met], sense[elimination.met] = 1.0, 1
+    return replace(
+        whole,
+        t0=elimination.coordinates.t0,
+        operator=elimination.operator,
+        losses=RowLosses(bound, sense, L.gamma, L.scale, L.kinds, L.kind),
+        offset=elimination.offset,
+        linked=None,
+        errors=None if whole.errors is None else whole.errors._replace(mapped=None),
+    )
+
+
+def singular_rows_of(problem: NearestMatrix, constraints: Constraints) -> np.ndarray | None:
+    """Ascending numbers of the hard rows that, up to rounding, only singular matrices meet; None if there are none."""
+    faces = list(exposed(problem.operator, clique_weights(constraints, problem.losses.hard)))
+    return np.unique(np.concatenate([rows for rows, _, _ in faces])) if faces else None

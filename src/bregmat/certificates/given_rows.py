@@ -1,4 +1,4 @@
-"""Values of rows at the prior, from the data as given: refuse rows whose value is lost when points are rounded."""
+"""Rows that are refused: no matrix that can be computed meets them, or their values are lost when points are rounded."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from bregmat.base.tolerances import FEASIBLE
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES, Relation
 from bregmat.coordinates.priors import Coordinates
+from bregmat.objective.row_losses import RowLosses
+from bregmat.operators.linear_maps import Operator
 
-UNCERTAIN = 1e-9  # largest relative rounding of the value of an inner product
+MAX_SIZE = 1e150  # of eigenvalues, values and units, so that their squares do not overflow
+PRODUCT_ROUNDING = 1e-9  # largest relative rounding of the value of an inner product
 UNBALANCED = 1e3  # ratio of two lengths from which |z_a + z_b|^2 - |z_a - z_b|^2 loses digits of the inner product
 EPS, LONG_EPS = float(np.finfo(float).eps), float(np.finfo(np.longdouble).eps)
 SIGNS = {"-": -1, "+": 1}
@@ -46,12 +49,12 @@ def check_given_rows(place: Coordinates, prior: np.ndarray, constraints: Constra
         if place.dropped is not None:
             for part in _parts(np.flatnonzero(constraints.relation == code), place):
                 value, size, is_lost = _outside(place, place.dropped, relation, constraints.index[part])
-                _refuse(constraints, part, is_lost & (size > UNCERTAIN * bound[part]), value)
+                _refuse(constraints, part, is_lost & (size > PRODUCT_ROUNDING * bound[part]), value)
         if "." in "".join(relation.form):  # an inner product
             for part in _parts(_unbalanced(place, constraints, code), place):
                 value, size, squares = _given_values(place, root, relation, constraints.index[part])
                 unit = np.where(bound[part] > 0, bound[part], size)
-                _refuse(constraints, part, (EPS * squares > UNCERTAIN * unit) & (size > 0), value)
+                _refuse(constraints, part, (EPS * squares > PRODUCT_ROUNDING * unit) & (size > 0), value)
 
 
 def _refuse(constraints: Constraints, rows: np.ndarray, is_lost: np.ndarray, value: np.ndarray) -> None:
@@ -91,7 +94,7 @@ def _outside(
     for key, coef in relation.form.items():
         a, b = (_points(place, index[:, SAMPLES.index(k)]) for k in (key[0], key[-1]))
         first, second = (a, b) if key[1:2] == "." else (a + SIGNS[key[1]] * b if key[1:2] else a,) * 2
-        leaves = [sq_norms(v @ dropped) > UNCERTAIN * sq_norms(v) for v in (first, second)]
+        leaves = [sq_norms(v @ dropped) > PRODUCT_ROUNDING * sq_norms(v) for v in (first, second)]
         is_lost |= leaves[0] & leaves[1]
         value += coef * (first * second).sum(axis=1)
         size += abs(coef) * np.sqrt(sq_norms(first) * sq_norms(second))
@@ -130,3 +133,37 @@ def _mapped(place: Coordinates, root: np.ndarray | None, vectors: np.ndarray) ->
     out = np.zeros((len(vectors), mapped.shape[1]), dtype=vectors.dtype)
     out[on] = mapped
     return out
+
+
+def check_reachable(operator: Operator, losses: RowLosses, constraints: Constraints, size: np.ndarray) -> None:
+    """Raise for rows whose values at the identity overflow, and for rows that are 0 although their bound excludes 0.
+
+    Parameters
+    ----------
+    operator : Operator
+    losses : RowLosses
+        With the bounds.
+    constraints : Constraints
+        In row numbers.
+    size : ndarray, shape (c,)
+        Absolute values at the identity.
+    """
+    bad = np.flatnonzero(~((size < MAX_SIZE) & ((size > 1.0 / MAX_SIZE) | (size == 0))))
+    if len(bad):
+        raise ValueError(
+            f"{rows_text(bad, 'constraint')}: {constraints.describe(int(bad[0]))} has the value {size[bad[0]]:.3g} at the identity, too "
+            f"{'small' if size[bad[0]] < 1 else 'large'} to compute with. Scale the data and the bounds."
+        )
+    too_low = (losses.bound > 0) & (losses.sense <= 0) & (losses.hard | losses.is_positive)
+    too_high = (losses.bound < 0) & (losses.sense >= 0) & losses.hard
+    bad = np.flatnonzero((size == 0) & (too_low | too_high))
+    if len(bad):
+        bad = bad[operator.restrict(bad).norms() == 0]
+    if len(bad):
+        first = constraints.select(bad[:1])
+        why = "the points are identical" if first.where("is_sq_distance")[0] else "its value is 0 for every matrix"
+        raise ValueError(
+            f"{rows_text(bad, 'constraint')}: {first.describe(0)} can never hold, because {why} in the range of the prior, up to "
+            "rounding (eigenvalues of a prior below 1e-12 of the largest count as 0). Drop these constraints, use "
+            "loss=SquaredHinge(), or open the null space of a kernel's prior with Factor.widened."
+        )

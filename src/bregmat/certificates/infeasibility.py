@@ -12,9 +12,10 @@ import numpy as np
 
 from bregmat.base.linalg import eigh, eigvalsh, symmetrize
 from bregmat.base.threads import seconds_left
-from bregmat.certificates.phase_one import MOST_ROWS, MOST_WORK, phase_one, work
+from bregmat.base.tolerances import VANISHING
+from bregmat.certificates.phase_one import MAX_HARD_ROWS, MOST_WORK, phase_one, work
 from bregmat.engine.problem import CLEAR, Proof
-from bregmat.operators.linear_maps import VANISHING, Operator
+from bregmat.operators.linear_maps import Operator
 
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix
@@ -24,10 +25,8 @@ DEPENDENT, INDEPENDENT = 1e-14, 1e-4
 MAX_PRUNED_LINKS = 200  # must-links that are tried to be left out of a proof
 MAX_PRUNING = 300  # attempts to leave rows out of a proof
 PART = 1e-12  # a sum S of rows counts as semidefinite if S + PART (sum of their absolute parts) is
-DISTINCT = 1e-11  # singular values of the positive part of a sum, relative to the largest, that are not rounding
 MAX_STACKED = 4  # rows over columns of vectors that are factorised
-MARGIN = 1e-6  # share by which negative weights of a proof are reduced at most
-NOISE = 1e3  # factor of safety over rounding errors
+SAFETY_FACTOR = 1e3  # factor of safety over rounding errors
 
 
 def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
@@ -39,7 +38,7 @@ def infeasibility(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
 def contradiction_of_few(problem: NearestMatrix, mu: np.ndarray) -> Proof | None:
     """A proof from a search over the hard rows, or over those with the largest multipliers if there are many; None if it fails."""
     rows = np.flatnonzero(problem.losses.hard)
-    rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MOST_ROWS]])
+    rows = np.sort(rows[np.argsort(-np.abs(mu * problem.unit)[rows])[:MAX_HARD_ROWS]])
     if work(problem, rows) > MOST_WORK:
         return None
     proof = _searched(problem, rows)
@@ -76,7 +75,7 @@ def _searched(problem: NearestMatrix, rows: np.ndarray) -> Proof | None:
 
 def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     """A proof with as few rows as possible: each row is left out if the others still contradict each other, with other weights."""
-    L, few = problem.losses, proof.rows[:MOST_ROWS]
+    L, few = problem.losses, proof.rows[:MAX_HARD_ROWS]
     for row in few[L.sense[few] * L.bound[few] <= 0] if len(proof.rows) > 1 else few[:0]:
         y = np.zeros(problem.c)
         y[row] = -np.sign(L.bound[row])
@@ -87,7 +86,7 @@ def irreducible(problem: NearestMatrix, proof: Proof) -> Proof:
     for row in proof.rows[np.argsort(np.abs(proof.dual * problem.unit)[proof.rows])]:
         rest = proof.rows[proof.rows != row]
         left -= work(problem, rest)
-        if not 1 < len(rest) <= MOST_ROWS or left < 0 or seconds_left() <= 0:
+        if not 1 < len(rest) <= MAX_HARD_ROWS or left < 0 or seconds_left() <= 0:
             break
         if row in proof.rows:
             proof = _searched(problem, rest) or proof
@@ -99,12 +98,13 @@ def _with_margin(problem: NearestMatrix, proof: Proof) -> Proof:
 
     The sum becomes ``(1 - s) A*(y) + s A*(y+)``, and s is at most half of the share at which ``y . b`` would be 0.
     """
+    margin = 1e-6  # share by which negative weights of a proof are reduced at most
     y, b = proof.dual, problem.losses.bound
     minus = np.minimum(y, 0.0)
     if not minus.any() or not (y > 0).any():
         return proof
-    given = max(-float(minus @ b), 1e-300)
-    return _checked(problem, y - min(MARGIN, 0.5 * -float(y @ b) / given) * minus) or proof
+    gain = max(-float(minus @ b), 1e-300)
+    return _checked(problem, y - min(margin, 0.5 * -float(y @ b) / gain) * minus) or proof
 
 
 def _mended(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
@@ -154,10 +154,10 @@ def impossible_rows(problem: NearestMatrix, linked: np.ndarray) -> Proof | None:
 
     sign = np.where(L.sense == 0, -np.sign(L.bound), L.sense)
     wrong = np.flatnonzero(L.hard & (sign * L.bound < 0) & (before > 0))
-    found = vanishing(linked, wrong) if len(linked) and len(wrong) else wrong[:0]
-    if not len(found):
+    vanished = vanishing(linked, wrong) if len(linked) and len(wrong) else wrong[:0]
+    if not len(vanished):
         return None
-    row = found[:1]
+    row = vanished[:1]
     for one in linked[:MAX_PRUNED_LINKS]:
         rest = linked[linked != one]
         if len(rest) and len(vanishing(rest, row)):
@@ -220,6 +220,7 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
 
     With ``P = A*(y+)`` on its range and ``N = -A*(y-)``, the sum ``P - theta N`` is PSD for ``theta <= 1 / lambda_max(P^-1/2 N P^-1/2)``.
     """
+    distinct = 1e-11  # singular values of the positive part of a sum, relative to the largest, that are not rounding
     plus, minus = np.where(y > 0, y, 0.0), np.where(y < 0, y, 0.0)
     if not minus.any() or not plus.any():
         return None
@@ -228,7 +229,7 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
         return None  # y . b < 0 needs larger negative weights
     op = _in_own_units(problem.operator, y)
     s, V = _positive_part(op, plus)
-    keep = s > DISTINCT * max(s[0], 1e-300)
+    keep = s > distinct * max(s[0], 1e-300)
     if not keep.any():
         return None
     rows = np.flatnonzero(minus)
@@ -241,8 +242,8 @@ def _ray(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
             return None
     inside = op.congruence(V[:, keep] / s[keep])
     top = max(float(eigvalsh(symmetrize(inside.adjoint(-minus)))[-1]), 1e-300)
-    given = float(minus @ b)
-    slack = 1.0 + top * float(plus @ b) / given if given < 0 else 1.0
+    gain = float(minus @ b)
+    slack = 1.0 + top * float(plus @ b) / gain if gain < 0 else 1.0
     return _checked(problem, plus + min(1.0, (1.0 - _correction(slack)) / top) * minus)
 
 
@@ -316,12 +317,12 @@ def _checked(problem: NearestMatrix, y: np.ndarray) -> Proof | None:
     A = symmetrize(op.adjoint(weight))[np.ix_(used, used)] * scale * scale[:, None]
     noise = 8.0 * len(extents) * np.finfo(float).eps
     values = eigvalsh(A) if len(used) else np.zeros(1)
-    if values[0] < -noise or (strict and not values[-1] > NOISE * noise):
+    if values[0] < -noise or (strict and not values[-1] > SAFETY_FACTOR * noise):
         return None
     # <A*(y), M> >= -noise tr M does not contradict <A*(y), M> <= y . b if rounding of huge weights outweighs the bounds
-    if not strict and -total <= NOISE * noise * float(problem.prior @ extents):
+    if not strict and -total <= SAFETY_FACTOR * noise * float(problem.prior @ extents):
         return None
-    if values[0] < NOISE * noise and not _is_semidefinite_in_parts(op, weight):
+    if values[0] < SAFETY_FACTOR * noise and not _is_semidefinite_in_parts(op, weight):
         return None
     return Proof(y, rows)
 

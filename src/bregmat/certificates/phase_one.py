@@ -26,23 +26,22 @@ from bregmat.operators.linear_maps import Operator, svec
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix
 
-MOST_ROWS = 50
+MAX_HARD_ROWS = 50
 MOST_WORK = 2e9  # operations of all searches for one proof
 TRACE = 1e4  # R, in units in which rows and bounds have size 1
 LAST = 1e13  # weight t of the objective against the barrier at which the search ends
-MET = 1e9  # t from which rows count as met if the objective is not negative: it is within (number of unknowns) / t of its minimum
 GROWTH = 30.0  # factor by which t grows
 RANK = 4  # largest rank of rows of the built-in relations between points; a given matrix may have a larger one
-STEPS = 40  # factorisations of one search, as measured
 MAX_NEWTON_STEPS = 12  # for one t
 
 
 def work(problem: NearestMatrix, rows: np.ndarray) -> float:
     """Floating point operations of one search."""
+    max_factorisations = 40  # factorisations of one search, as measured
     extents = problem.operator.restrict(rows).extents(1.0 / problem.unit[rows])
     c = float(len(rows))
     r = min(float((extents > 0).sum()), RANK * c)
-    return STEPS * r**2 * (r + c * (c + 2.0 * r) / 2.0)
+    return max_factorisations * r**2 * (r + c * (c + 2.0 * r) / 2.0)
 
 
 def phase_one(problem: NearestMatrix, rows: np.ndarray) -> Iterator[np.ndarray]:
@@ -50,6 +49,7 @@ def phase_one(problem: NearestMatrix, rows: np.ndarray) -> Iterator[np.ndarray]:
 
     A barrier method in ``len(rows) + 1`` unknowns. The caller checks whether corrected weights are a proof.
     """
+    met_from = 1e9  # t from which rows count as met if the objective is not negative: it is within (number of unknowns) / t of its minimum
     unit = problem.unit[rows]
     op = _on_range(problem.operator.restrict(rows), 1.0 / unit)
     if op.r == 0:
@@ -59,15 +59,15 @@ def phase_one(problem: NearestMatrix, rows: np.ndarray) -> Iterator[np.ndarray]:
     x = np.append((lower + upper) / 2.0, 0.0)
     x[-1] = 1.0 + float(np.abs(op.adjoint(x[:-1] / unit)).sum(axis=1).max())
     barrier = _Barrier(op, unit, np.append(b, TRACE), np.append(lower, 0.0), np.append(upper, np.inf))
-    t, found = 1.0, np.zeros(problem.c)
+    t, dual = 1.0, np.zeros(problem.c)
     while t < LAST:
         x = barrier.centred(x, t)
-        if t >= MET and float(barrier.costs @ x) >= 0:
+        if t >= met_from and float(barrier.costs @ x) >= 0:
             return
         t *= GROWTH
         if float(b @ x[:-1]) < 0:
-            found[rows] = x[:-1] / unit
-            yield found.copy()
+            dual[rows] = x[:-1] / unit
+            yield dual.copy()
 
 
 def _on_range(op: Operator, weight: np.ndarray) -> Operator:
@@ -112,10 +112,10 @@ class _Barrier:
             d, decrement = newton
             here = self.value(x, C, t)
             trial = partial(self._trial, x, d, t)
-            found = armijo(trial, here, -decrement, rounding=1e-12 * abs(here), most=20)
-            if found is None:
+            accepted = armijo(trial, here, -decrement, rounding=1e-12 * abs(here), max_trials=20)
+            if accepted is None:
                 break
-            x, C = found[0]
+            x, C = accepted[0]
             if decrement < 0.1:
                 break
         return x

@@ -1,4 +1,4 @@
-"""Problem (P), the nearest matrix to a prior under weighted bounds: its data, certificates of its points, and proofs of infeasibility.
+"""Problem (P), the nearest matrix to a prior under weighted bounds: built from arguments, certificates of its points.
 
 ``minimize over M >= 0:  D(M, M0) + sum_i loss_i(p_i),  p = A(M)``, in coordinates where the prior is diagonal.
 
@@ -13,24 +13,29 @@ eigenvalues of a matrix T are wrong by at most ``E``, a few roundings of its nor
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from bregmat.base.linalg import add_diagonal, eigvalsh
+from bregmat.base.arrays import ArraySpace
+from bregmat.base.checks import as_column, rows_text
+from bregmat.base.linalg import add_diagonal, eigh, eigvalsh
 from bregmat.base.threads import cached_property
-from bregmat.base.tolerances import EPS, FEASIBLE
+from bregmat.base.tolerances import EPS, FEASIBLE, VANISHING
+from bregmat.certificates.given_rows import MAX_SIZE, check_given_rows, check_reachable
 from bregmat.certificates.infeasibility import contradiction_of_few, impossible_rows, infeasibility, singular_rows
-from bregmat.certificates.restoration import restore
-from bregmat.constraints.rows import excess_of
-from bregmat.coordinates.priors import Iterate
+from bregmat.certificates.restoration import MetRows, with_met_rows
+from bregmat.constraints.constraints import Constraints, excess_of
+from bregmat.coordinates.priors import Coordinates, Iterate
 from bregmat.engine.loop import Outcome, compose
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result
 from bregmat.engine.status import Record
-from bregmat.objective.row_losses import RowLosses
+from bregmat.objective.losses import LOSSES, OWN_SLACK
+from bregmat.objective.row_losses import RowLosses, WeightedBounds
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.operators.binding import RowErrors
+from bregmat.operators.foreign import on_space
 from bregmat.operators.linear_maps import Operator
 from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
@@ -61,15 +66,6 @@ class MatrixCertificate(Certificate):
             values=self.values * scale,
             missed=None if self.missed is None else self.missed * scale,
         )
-
-
-class MetRows(NamedTuple):
-    """A matrix after restoration, with the fields that its certificate takes over."""
-
-    iterate: Iterate
-    values: np.ndarray
-    max_violation: float = 0.0
-    missed: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +149,8 @@ class NearestMatrix(Problem):
         for seed in range(2):  # <kappa I, M> = kappa tr M for every M, here for two random ones
             X = np.random.default_rng(seed).normal(size=(self.r, self.r))
             same &= np.abs(some.values(X @ X.T) - kappa * np.vdot(X, X)) <= 1e-6 * kappa * np.vdot(X, X)
-        found = np.flatnonzero(same)
-        return (int(rows[found[0]]), float(kappa[found[0]])) if len(found) else None
+        trace_rows = np.flatnonzero(same)
+        return (int(rows[trace_rows[0]]), float(kappa[trace_rows[0]])) if len(trace_rows) else None
 
     def violation(self, p: np.ndarray) -> np.ndarray:
         """Relative violation of each row."""
@@ -211,10 +207,10 @@ class NearestMatrix(Problem):
             if met.missed is None:
                 upper = objective + rounding
             else:
-                noise = self._rounding_of_values(iterate, p, norms, norm)
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
                 # a hard row may be missed if it holds by less than noise that is not small beside its unit
-                if not (L.hard & (noise > UNCERTAIN * self.unit) & (slack <= noise)).any():
+                limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack), np.inf)
+                if (self._rounding_of_values(iterate, p, norms, norm, limit) <= limit).all():
                     upper = objective + float(np.abs(mu) @ met.missed) + rounding
         return MatrixCertificate(
             **met._asdict(), dual=mu, objective=objective, dual_bound=bound, upper=upper, size=self.size
@@ -226,16 +222,27 @@ class NearestMatrix(Problem):
         inside = 1.0 - 1e-12  # leaves infinite ends infinite
         return np.minimum(np.maximum(mu, inside * lower), inside * upper)
 
-    def _rounding_of_values(self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float) -> np.ndarray:
-        """Largest rounding of the value of each hard row at a matrix of this norm; ``norms`` (c,) are those of the rows."""
+    def _rounding_of_values(
+        self, iterate: Iterate, p: np.ndarray, norms: np.ndarray, norm: float, limit: np.ndarray
+    ) -> np.ndarray:
+        """Largest rounding of the value of each row at a matrix of this norm, with more care where it is above ``limit`` (c,).
+
+        ``norms`` (c,) are those of the rows.
+        """
         # the entries of F'a are wrong by eps |F| |a|, and the value p = |F'a|^2 by twice that times sqrt(p)
         op, terms = self.operator, np.abs(p)
         if not op.is_rank_one:
             terms = np.maximum(terms, op.absolute().congruence(iterate.F).values_diagonal(iterate.x))
-        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit) * norm)
-        if self.errors is None:
-            return root * np.sqrt(norms)
-        return root * np.maximum(np.sqrt(norms), self.errors.lengths) + norm * self.errors.constant
+        root = 2.0 * self.rounding_share * np.sqrt(np.maximum(terms, self.unit))
+        lengths, errors = np.sqrt(norm * norms), self.errors
+        if errors is None:
+            return root * lengths
+        constant, crude = norm * errors.constant, np.maximum(lengths, np.sqrt(norm) * errors.lengths)
+        vague = np.flatnonzero(root * crude + constant > limit)
+        if errors.mapped is not None and len(vague):
+            sharp = errors.mapped(vague, np.abs(iterate.factor()))
+            crude[vague] = np.minimum(crude[vague], np.maximum(lengths[vague], sharp))
+        return root * crude + constant
 
     # ------------------------------------------------------------------ what the loop asks
     @property
@@ -290,25 +297,42 @@ def dual_bound(problem: NearestMatrix, mu: np.ndarray) -> tuple[float, np.ndarra
         return -np.inf, mu
     t = eigvalsh(T)
     norms = rows.norms()
-    terms = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms)
-    if problem.errors is not None:
-        terms += float(np.abs(mu[on]) @ RowErrors(*(part[on] for part in problem.errors)).of_matrices(norms))
-    error = terms + problem.rounding_share * float(np.linalg.norm(t))
+    known = (MODEST + len(on)) * EPS * float(np.abs(mu[on]) @ norms) + problem.rounding_share * float(np.linalg.norm(t))
+    of_points = 0.0 if problem.errors is None else float(np.abs(mu[on]) @ problem.errors.of_matrices(norms, on))
+    error = known + of_points
     if not D.in_domain(t + error):
         theta = _share_in_domain(problem, A)
         if theta == 0.0:
             return -np.inf, mu
         mu, A = theta * mu, theta * A
-        t = eigvalsh(add_diagonal(-A, t0))
+        T = add_diagonal(-A, t0)
+        t = eigvalsh(T)
         if not D.in_domain(t + error):
             return -np.inf, mu
     # g(mu) = (phi*(T0) - phi*(T)) - sum loss*(mu), and the largest rounding of its terms
-    rounding = error * float(np.linalg.norm(D.inverse_link(t + error)))
+    size = float(np.linalg.norm(D.inverse_link(t + error)))
+    rounding = error * size
+    if problem.errors is not None and problem.errors.mapped is not None and of_points > known:
+        rounding = min(rounding, known * size + _rounding_of_points(problem, rows, on, mu[on], T, error))
     gain, size = D.dual_gain(t0, A, t)
     conjugate, conjugate_size = L.conjugate_sum(mu)
     rounding += MODEST * EPS * float(abs(problem.offset) + size + conjugate_size)
     bound = problem.offset + gain - float(conjugate) - rounding
     return bound if np.isfinite(bound) else -np.inf, mu
+
+
+def _rounding_of_points(
+    problem: NearestMatrix, rows: Operator, on: np.ndarray, mu: np.ndarray, T: np.ndarray, error: float
+) -> float:
+    """Change of ``<A*(mu), M>`` at ``M = F F' = psi(T)`` by the rounding e_t of mapped points: ``2 sum |mu_i coef_t| |F'v_t| |F'e_t|``."""
+    errors = problem.errors
+    assert errors is not None and errors.mapped is not None
+    t, U = eigh(T)
+    x = problem.divergence.inverse_link(t + error)
+    pulled = np.sqrt(np.abs(rows.absolute().congruence(U).values_diagonal(x)))
+    moved = 2.0 * EPS * errors.mapped(on, np.abs(U * np.sqrt(x)))
+    constant = float(np.linalg.norm(x)) * errors.constant[on]
+    return 2.0 * float(np.abs(mu) @ (2.0 * pulled * moved + moved * moved + constant))
 
 
 def _share_in_domain(problem: NearestMatrix, A: np.ndarray) -> float:
@@ -324,30 +348,107 @@ def _share_in_domain(problem: NearestMatrix, A: np.ndarray) -> float:
     return min(1.0, 0.999 / top) if top > 0 else 0.0
 
 
-def with_met_rows(
-    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
-) -> MetRows:
-    """The matrix with its values and violations, after restoration of hard rows to feasibility if that is needed and succeeds.
+# ---------------------------------------------------------------------- the problem of constraints and a prior
+def build_problem(
+    divergence: SpectralDivergence,
+    t0: np.ndarray,
+    operator: Operator,
+    constraints: Constraints,
+    loss: Any,
+    slack_weight: Any,
+    *,
+    scale: float = 1.0,
+    place: Coordinates | None = None,
+    errors: RowErrors | None = None,
+    space: ArraySpace | None = None,
+) -> NearestMatrix:
+    """The problem of constraints: each row's scalar loss and unit are chosen, and bounds brought to the units of the prior.
 
     Parameters
     ----------
-    problem : NearestMatrix
-    iterate : Iterate
-        The matrix.
-    p, mu : ndarray, shape (c,)
-        Values of the rows at the matrix, and signed dual weights.
-    allowed : float
-        Relative violation above which rows are restored.
+    divergence, t0, operator
+        As in :class:`bregmat.certificates.problem.NearestMatrix`.
+    constraints : Constraints
+        In row numbers, in the operator's order.
+    loss : None, Loss or str
+        What a violated bound costs; None is the divergence's own slack.
+    slack_weight : float or array-like, shape (c,)
+        Positive, dimensionless; inf is hard.
+    scale : float
+        The learned matrix over M (:class:`bregmat.coordinates.priors.Coordinates`).
+    place : Coordinates, optional
+        Of the points, if rows are to be compared with the data as given.
+    errors : RowErrors, optional
+        Errors of the rows of the operator, beside the rounding of products.
+    space : ArraySpace, optional
+        Where the points are, if that is not the host's memory.
+
+    Raises
+    ------
+    ValueError
+        For slack weights that are not positive, rows that no finite matrix can meet, and rows whose values are lost by rounding.
+    TypeError
+        For a loss that is neither None nor a loss nor the name of one.
     """
-    hard = problem.losses.hard
-    if not problem.losses.has_hard:
-        return MetRows(iterate, p)
-    violation = problem.violation(p)
-    worst = float(violation[hard].max(initial=0.0))
-    if allowed < worst < 0.5:
-        restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
-        if restored is not None:
-            iterate, p = restored
-            violation = problem.violation(p)
-            worst = float(violation[hard].max(initial=0.0))
-    return MetRows(iterate, p, worst, np.where(hard, violation * problem.unit, 0.0))
+    if space is not None:
+        operator = on_space(operator, space)
+    gamma = as_column(
+        "slack_weight",
+        slack_weight,
+        len(constraints.bound),
+        per="constraint",
+        scalar=True,
+        infinite=True,
+        positive=True,
+        hint=" (inf = hard)",
+    )
+    gamma = gamma * constraints.weight
+    objective_scale = scale ** (divergence.degree or 0)
+    if (
+        not divergence.in_domain(t0)
+        or not (np.abs(t0) < MAX_SIZE).all()
+        or not 1.0 / MAX_SIZE < objective_scale < MAX_SIZE
+    ):
+        largest = scale * np.abs(divergence.inverse_link(t0)).max()
+        raise ValueError(
+            f"the prior has eigenvalues up to {largest:.3g}, which {divergence.name} cannot compute with. Scale the data and the bounds."
+        )
+    bound, sense = constraints.bound.copy(), constraints.sense.copy()
+    # violations are relative to the bound, and to tr(|A_i| M0) where the bound is 0
+    unit = np.abs(bound)
+    zero = np.flatnonzero(bound == 0)
+    if len(zero):
+        unit[zero] = scale * _natural_sizes(operator.restrict(zero), divergence.inverse_link(t0))
+    weighted = WeightedBounds(divergence, bound, sense, gamma, unit, scale, objective_scale)
+    losses = (OWN_SLACK if loss is None else LOSSES.resolve(loss)).bind(weighted)
+    bad = np.flatnonzero(~np.isfinite(losses.gamma))
+    if len(bad):
+        raise ValueError(
+            f"{rows_text(bad, 'constraint')}: the weight of {constraints.describe(int(bad[0]))} over its bound overflows. Scale the "
+            "data and the bounds."
+        )
+    size = np.abs(operator.values_diagonal(None))
+    # points that were computed from a prior are as exact as the prior's eigenvectors
+    if place is not None and not place.owns_base and place.base is not None:
+        zero = np.flatnonzero(size == 0)
+        if len(zero):
+            zero = zero[operator.restrict(zero).norms() == 0]
+        # differences of the given points are accurate, unless they vanish or leave the range of the prior
+        if len(zero) or place.dropped is not None or not constraints.where("is_difference").all():
+            check_given_rows(place, scale * divergence.inverse_link(t0), constraints, zero)
+    if not ((size > 1.0 / MAX_SIZE) & (size < MAX_SIZE)).all():
+        check_reachable(operator, losses, constraints, size)
+    soft = gamma[np.isfinite(gamma)]
+    span = float(soft.max() / soft.min()) if len(soft) else 1.0
+    return NearestMatrix(divergence, t0, operator, losses, unit / scale, scale=scale, weight_span=span, errors=errors)
+
+
+def _natural_sizes(rows: Operator, prior: np.ndarray) -> np.ndarray:
+    """``tr(|A_i| M0)``, the unit of violations of rows with bound 0.
+
+    A row that vanishes on the range of the prior, which the matrix may leave, has a rounding error there instead. Its unit is
+    ``tr |A_i|`` times the largest eigenvalue of M0. The unit of a row that is 0 is 1.
+    """
+    at_prior, whole = rows.sizes(prior), rows.sizes(np.full(len(prior), prior.max(initial=0.0) or 1.0))
+    size = np.where(at_prior > VANISHING * whole, at_prior, whole)
+    return np.where(size > 0, size, 1.0)

@@ -7,27 +7,65 @@ rows to their bounds, so that the certificate is about a feasible matrix.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, conjugate_gradients, symmetrize
 from bregmat.base.threads import seconds_left
 from bregmat.base.tolerances import FEASIBLE
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.coordinates.priors import Iterate
 from bregmat.operators.linear_maps import Operator, weighted_by
 
 if TYPE_CHECKING:  # problems use this module
     from bregmat.certificates.problem import NearestMatrix
 
-EXACT = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
+RESTORED_TOL = 1e-4  # margin of restored rows over the largest violation, and relative accuracy of the linear systems
 TYPICAL_CG_STEPS, MAX_CG_STEPS = 55.0, 1000.0  # conjugate gradient steps of a restoration: measured, and the limit
 STEP_OVERHEAD = 3e5  # operations in the time of the function calls of one conjugate gradient step
 MAX_GRAM_ROWS = 6000  # rows whose Gram matrix is formed, 288 MB
 SLOWEST = 2e9  # operations per second that a Gram matrix and its factor reach at least, to keep time limits
 MAX_ROUNDS, GOAL = 8, 0.1 * FEASIBLE  # steps, and the relative violation at which they end
 Move = Callable[["NearestMatrix", Iterate, np.ndarray, np.ndarray], Iterate | None]
+
+
+class MetRows(NamedTuple):
+    """A matrix after restoration, with the fields that its certificate takes over."""
+
+    iterate: Iterate
+    values: np.ndarray
+    max_violation: float = 0.0
+    missed: np.ndarray | None = None
+
+
+def with_met_rows(
+    problem: NearestMatrix, iterate: Iterate, p: np.ndarray, mu: np.ndarray, allowed: float = FEASIBLE
+) -> MetRows:
+    """The matrix with its values and violations, after restoration of hard rows to feasibility if that is needed and succeeds.
+
+    Parameters
+    ----------
+    problem : NearestMatrix
+    iterate : Iterate
+        The matrix.
+    p, mu : ndarray, shape (c,)
+        Values of the rows at the matrix, and signed dual weights.
+    allowed : float
+        Relative violation above which rows are restored.
+    """
+    hard = problem.losses.hard
+    if not problem.losses.has_hard:
+        return MetRows(iterate, p)
+    violation = problem.violation(p)
+    worst = float(violation[hard].max(initial=0.0))
+    if allowed < worst < 0.5:
+        restored = restore(problem, iterate, p, mu, goal=0.1 * allowed)
+        if restored is not None:
+            iterate, p = restored
+            violation = problem.violation(p)
+            worst = float(violation[hard].max(initial=0.0))
+    return MetRows(iterate, p, worst, np.where(hard, violation * problem.unit, 0.0))
 
 
 def restore(
@@ -75,7 +113,7 @@ def _restored(
         worst = float(np.max(excess[hard] / problem.unit[hard], initial=0.0))
         if worst <= goal:
             break
-        margin = (EXACT * max(worst, 0.0) + 1e-13) * problem.unit
+        margin = (RESTORED_TOL * max(worst, 0.0) + 1e-13) * problem.unit
         on = active | (hard & (excess > -margin))
         if k == 0:  # a redundant row holds if the tighter row with the same matrix holds
             on[problem.parallel_rows.idle] = False
@@ -123,9 +161,11 @@ def _by_newton(problem: NearestMatrix, iterate: Iterate, rows: np.ndarray, want:
     def product(v: np.ndarray) -> np.ndarray:
         return X.values(weighted_by(Psi, X.adjoint(v)))
 
-    goal = EXACT * float(np.sqrt(want @ (want / D)))
-    most = int(min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS))
-    end = conjugate_gradients(product, want, goal=goal, most=most, precondition=lambda r: r / D)
+    goal = RESTORED_TOL * float(np.sqrt(want @ (want / D)))
+    max_products = int(
+        min(max(2.0 * TYPICAL_CG_STEPS, _equivalent_cg_steps(problem.operator, len(rows))), MAX_CG_STEPS)
+    )
+    end = conjugate_gradients(product, want, goal=goal, max_iter=max_products, precondition=lambda r: r / D)
     if not end.norm <= goal:
         return None
     A = X.adjoint(end.x)

@@ -16,8 +16,7 @@ from bregmat.engine.result import Result
 from bregmat.engine.wording import Kind
 from bregmat.typing import Points
 
-WIDE = 1e8  # ratio of slack weights whose square is below rounding relative to 1
-ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
+BOUND_ROUNDINGS = 1e3  # a gap of fewer roundings of the terms of the bound is attributed to rounding
 
 
 @on_one_blas_thread
@@ -88,12 +87,13 @@ class MatrixResult(Result):
         return f"Hard constraint {k} is missed most: its value {self.values[k]:.6g} is off its bound by {self.max_violation:.2g} of it."
 
     def _why_not_optimal(self) -> str:
+        wide = 1e8  # ratio of slack weights whose square is below rounding relative to 1
         text = super()._why_not_optimal()
         terms = abs(self.objective) + float(np.abs(self.dual * self.values).sum())
         roundings = self.gap * self.unit / (np.finfo(float).eps * terms) if terms > 0 else np.inf
-        if roundings <= ROUNDINGS:
+        if roundings <= BOUND_ROUNDINGS:
             text += f" Rounding limits it: these are {roundings:.2g} roundings of the terms of the bound, {terms:.2g} in sum."
-        if self.weight_span > WIDE:
+        if self.weight_span > wide:
             text += (
                 f" Slack weights span a factor of {self.weight_span:.2g}: squares of their ratios are below rounding."
             )

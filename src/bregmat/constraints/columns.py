@@ -164,19 +164,19 @@ def similar(y: Any, c: int) -> np.ndarray:
 def sense_codes(sense: Any, c: int) -> np.ndarray:
     """Codes +1, -1, 0 of "<=", ">=", "==", shape (c,)."""
     try:
-        given = [sense] if isinstance(sense, str) else list(sense)
+        symbols = [sense] if isinstance(sense, str) else list(sense)
     except TypeError as error:
         raise TypeError(
             f'sense must be "<=", ">=" or "==", one string or one per constraint; got {sense!r}.'
         ) from error
-    if len(given) not in (1, c):
-        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(given)}.")
-    bad = [k for k, s in enumerate(given) if s not in SENSES]
+    if len(symbols) not in (1, c):
+        raise ValueError(f"sense must be one string or one per constraint ({c}); got {len(symbols)}.")
+    bad = [k for k, s in enumerate(symbols) if s not in SENSES]
     if bad:
         raise ValueError(
-            f'sense must be "<=", ">=" or "=="; got {given[bad[0]]!r} in {rows_text(np.array(bad), "constraint")}.'
+            f'sense must be "<=", ">=" or "=="; got {symbols[bad[0]]!r} in {rows_text(np.array(bad), "constraint")}.'
         )
-    return np.broadcast_to(np.array([SENSES[s] for s in given], dtype=np.int8), (c,)).copy()
+    return np.broadcast_to(np.array([SENSES[s] for s in symbols], dtype=np.int8), (c,)).copy()
 
 
 def index_table(columns: dict[str, Any]) -> tuple[np.ndarray, np.ndarray | None]:

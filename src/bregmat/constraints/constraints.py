@@ -1,37 +1,31 @@
-"""Constraints on the learned kernel: constructors of rows from samples, matrices, pairs, triplets and data frames."""
+"""Constraints as data: facts, joining and selecting them, names of samples, and values at points."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
-from bregmat.base.checks import as_column, as_matrix, as_numbers, as_percentiles, generator, rows_text
-from bregmat.base.points import as_points, row_names
-from bregmat.base.sampling import sq_distance_percentiles, sq_distances
-from bregmat.constraints.columns import as_tuples, index_table, sense_codes, similar, symmetric_matrix
-from bregmat.constraints.relations import (
-    BUILT_IN,
-    COMPARISON,
-    DIAGONAL,
-    LINEAR,
-    RELATIONS,
-    SAMPLES,
-    SIMILARITY,
-    SIMILARITY_COMPARISON,
-    SQ_DISTANCE,
-    TRACE,
-    Relation,
-)
-from bregmat.constraints.rows import ConstraintRows
-from bregmat.constraints.tables import frame_columns, table_rows, warn_of_left_out
-from bregmat.typing import Labels, Matrices, Points, RandomState, Senses, Table, Values
-
-_HARD = " (inf makes a constraint hard; leave out constraints that should not count)"
+from bregmat.base.checks import check_finite, check_positive, rows_text
+from bregmat.base.points import as_points
+from bregmat.constraints import constructors
+from bregmat.constraints.columns import SYMBOLS, as_row, as_rows, positions, stacked_indices
+from bregmat.constraints.relations import BUILT_IN, SAMPLES, Relation, table_of
+from bregmat.constraints.summary import summary_html, summary_text
+from bregmat.constraints.tables import Row, columns_of, data_frame
+from bregmat.constraints.terms import ResolvedRows, Terms, whole_value
+from bregmat.typing import FrameLibrary, Labels
 
 
-class Constraints(ConstraintRows):
+def excess_of(p: np.ndarray, bound: np.ndarray, sense: np.ndarray) -> np.ndarray:
+    """Signed violation: how far values exceed their bounds; negative if a row holds with slack, ``|p - b|`` for "==" rows; shape (c,)."""
+    return np.where(sense == 0, np.abs(p - bound), sense * (p - bound))
+
+
+@dataclass(frozen=True, eq=False)
+class Constraints:
     """Constraints ``<A_i, K> <sense> bound`` on a kernel ``K``; immutable.
 
     Use the constructors (:meth:`sq_distance`, :meth:`similarity`, ..., :meth:`of` for a relation of your own), join with ``+``,
@@ -70,394 +64,319 @@ class Constraints(ConstraintRows):
     3
     """
 
-    # ------------------------------------------------------------------ constructors
-    @staticmethod
-    def _build(
+    relation: np.ndarray
+    index: np.ndarray
+    bound: np.ndarray
+    sense: np.ndarray
+    weight: np.ndarray
+    ids: np.ndarray | None = None
+    matrices: tuple[Any, ...] = ()
+    relations: tuple[Relation, ...] = BUILT_IN
+    is_whole: np.ndarray = field(init=False)  # rows that involve all points
+
+    # the constructors, each from arguments that it checks
+    of = classmethod(constructors.of)
+    sq_distance = classmethod(constructors.sq_distance)
+    similarity = classmethod(constructors.similarity)
+    comparison = classmethod(constructors.comparison)
+    similarity_comparison = classmethod(constructors.similarity_comparison)
+    diagonal = classmethod(constructors.diagonal)
+    entries = classmethod(constructors.entries)
+    trace = classmethod(constructors.trace)
+    linear = classmethod(constructors.linear)
+    from_pairs = classmethod(constructors.from_pairs)
+    from_triplets = classmethod(constructors.from_triplets)
+    from_frame = classmethod(constructors.from_frame)
+    with_bounds_from = constructors.with_bounds_from
+
+    def __post_init__(self) -> None:
+        if not np.isfinite(self.bound).all():
+            check_finite("bound", self.bound)  # which names the rows
+        bad = np.flatnonzero(self.where("is_psd") & (self.bound < 0))
+        if len(bad):
+            raise ValueError(
+                f"bound of a {self._relation(bad[0]).name} must be at least 0, since no positive semidefinite matrix has a "
+                f"negative one; got {self.bound[bad[0]]} in {rows_text(bad, 'constraint')}."
+            )
+        # the index without last columns that no row uses, in 32 bits if they fit
+        used = self.index.shape[1]
+        while used > 1 and (self.index[:, used - 1] == -1).all():
+            used -= 1
+        small = self.index[:, :used].max(initial=0) <= np.iinfo(np.int32).max
+        index = np.ascontiguousarray(self.index[:, :used], dtype=np.int32 if small else np.int64)
+        object.__setattr__(self, "index", index)
+        object.__setattr__(self, "is_whole", self.where("is_whole"))
+        for array in (self.relation, self.index, self.bound, self.sense, self.weight):
+            array.setflags(write=False)
+
+    @classmethod
+    def of_columns(
+        cls,
         relation: Relation,
         index: np.ndarray,
-        ids: Any,
-        bound: Any,
-        sense: Any,
-        weight: Any,
+        bound: np.ndarray | float,
+        sense: np.ndarray | int,
+        weight: np.ndarray | float,
+        ids: np.ndarray | None = None,
         matrices: tuple[Any, ...] = (),
-    ) -> Constraints:
-        """Rows of one relation, with checked columns and the defaults of the relation."""
+    ) -> Self:
+        """Constraints of one relation from columns that are known to be valid.
+
+        Parameters
+        ----------
+        relation : Relation
+        index : ndarray of int, shape (c, k)
+            Row numbers of the samples, or positions in ``ids``.
+        bound, sense, weight : ndarray, shape (c,), or a number for all rows
+            Copied; a sense is +1 for "<=", -1 for ">=" and 0 for "==".
+        ids, matrices
+            As the attributes.
+        """
         c = len(index)
-        if c == 0:
-            raise ValueError("constraints are empty; give at least one.")
-        bound = relation.bound if bound is None else bound
-        sense = relation.sense if sense is None else sense
-        bound = as_column("bound", bound, c, per="constraint", scalar=True)
-        senses = sense_codes(sense, c)
-        weight = as_column("weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True, hint=_HARD)
-        return rows_of(relation, index, bound, senses, weight, ids, matrices)
+        relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
+        code = np.full(c, relations.index(relation), dtype=np.int8)
+        senses, weights = np.full(c, sense, dtype=np.int8), np.full(c, weight, dtype=float)
+        return cls(code, index, np.full(c, bound, dtype=float), senses, weights, ids, matrices, relations)
 
-    @classmethod
-    def _named(
-        cls, relation: Relation, samples: dict[str, Any], bound: Any, sense: Any, weight: Any, is_margin: bool = False
-    ) -> Constraints:
-        """Rows of a relation between samples, given under the names of their arguments; a margin is minus the bound."""
-        index, ids = index_table(samples)
-        for same, demand, _ in relation.clashes(index, list(samples)):
-            if same.any():
-                raise ValueError(f"{demand}; they are equal in {rows_text(np.flatnonzero(same), 'constraint')}.")
-        bound = -as_column("margin", bound, len(index), per="constraint", scalar=True) if is_margin else bound
-        return cls._build(relation, index, ids, bound, sense, weight)
+    # ------------------------------------------------------------------ facts
+    def where(self, fact: str) -> np.ndarray:
+        """Mask of the constraints whose relation has a true attribute of this name, such as ``"is_whole"``."""
+        return np.array([bool(getattr(relation, fact)) for relation in self.relations])[self.relation]
 
-    @classmethod
-    def of(
-        cls,
-        relation: str | Relation,
-        *samples: Labels,
-        bound: Values | None = None,
-        sense: Senses | None = None,
-        weight: Values = 1.0,
-    ) -> Constraints:
-        """Constraints of any relation, by its name or as a :class:`bregmat.Relation` of your own.
+    def psd_rows(self) -> np.ndarray:
+        """Whether the matrix of each constraint is positive semidefinite by its relation and samples; boolean, shape (c,)."""
+        out = self.where("is_psd")
+        for code, relation in enumerate(self.relations):
+            if not relation.is_psd and len(rows := np.flatnonzero(self.relation == code)):
+                out[rows] = relation.is_psd_for(self.index[rows])
+        return out
 
-        Parameters
-        ----------
-        relation : str or Relation
-            One that is registered, or an object.
-        *samples : array-like of int or sample ids, shape (c,)
-            The samples i, j, k, l of each constraint, as many as the relation names.
-        bound : float or array-like, shape (c,)
-            In the unit of the relation. None: the relation's own, if it has one.
-        sense : {"<=", ">=", "=="} or one per constraint
-            None: the relation's own, if it has one.
-        weight
-            As in :meth:`sq_distance`.
-        """
-        kind: Relation = RELATIONS.resolve(relation)
-        if kind.takes_matrix:
-            raise TypeError(f"constraints of the relation {kind.name!r} are given by matrices: use Constraints.linear.")
-        if len(samples) != kind.arity:
-            raise TypeError(f"{kind.name} names {kind.arity} samples; got {len(samples)}.")
-        if kind.is_whole:
-            return cls._build(kind, np.full((1, 1), -1), None, bound, sense, weight)
-        return cls._named(kind, dict(zip(SAMPLES, samples)), bound, sense, weight)
+    def matrix(self, row: int | np.integer) -> Any:
+        """The matrix of a constraint that involves all points, as it was given; None stands for the identity."""
+        row = as_row("row", row, self.n_constraints)
+        return self.matrices[self.index[row, 0]] if self._relation(row).takes_matrix else None
 
-    @classmethod
-    def sq_distance(cls, i: Labels, j: Labels, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
-        """``K_ii + K_jj - 2 K_ij <sense> bound``: a *squared* distance (Kulis 2009, section 3.2).
+    def touched(self, n: int) -> np.ndarray | None:
+        """Ascending numbers of the samples that constraints name, among ``n``; None if a constraint involves all points."""
+        if self.is_whole.any():
+            return None
+        mark = np.zeros(n + 1, dtype=bool)
+        mark[self.index] = True  # -1 marks the last entry, which belongs to no sample
+        return np.flatnonzero(mark[:n])
 
-        Parameters
-        ----------
-        i, j : array-like of int or sample ids, shape (c,)
-            The two samples of each constraint; they must differ.
-        bound : float or array-like, shape (c,)
-            Squared distance, at least 0.
-        sense : {"<=", ">=", "=="} or one per constraint
-        weight : float or array-like, shape (c,)
-            Multiplies the slack weight; dimensionless, positive; ``inf`` is hard.
-        """
-        return cls._named(SQ_DISTANCE, {"i": i, "j": j}, bound, sense, weight)
+    def factors(self, point_weight: np.ndarray) -> np.ndarray:
+        """Product of the weights of the distinct samples of each constraint; 1 for constraints that name no samples; shape (c,)."""
+        index = np.where(self.is_whole[:, None], -1, self.index)
+        index = np.sort(index, axis=1)
+        again = np.zeros(index.shape, dtype=bool)
+        again[:, 1:] = index[:, 1:] == index[:, :-1]
+        return np.where(again | (index < 0), 1.0, point_weight[index]).prod(axis=1)
 
-    @classmethod
-    def similarity(cls, i: Labels, j: Labels, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
-        """``K_ij <sense> bound`` (Kulis 2009, section 6.2.2).
+    def _relation(self, row: int | np.integer) -> Relation:
+        """The relation of a row."""
+        return self.relations[self.relation[row]]
 
-        Parameters
-        ----------
-        i, j, bound, sense, weight
-            As in :meth:`sq_distance`; the samples may be the same, bounds may be negative.
-        """
-        return cls._named(SIMILARITY, {"i": i, "j": j}, bound, sense, weight)
+    # ------------------------------------------------------------------ algebra
+    @property
+    def n_constraints(self) -> int:
+        """Number of constraints c."""
+        return self.relation.shape[0]
 
-    @classmethod
-    def comparison(
-        cls, i: Labels, j: Labels, k: Labels, l: Labels, margin: Values = 0.0, *, weight: Values = 1.0
-    ) -> Constraints:
-        """``sq_dist(i, j) + margin <= sq_dist(k, l)`` (Kulis 2009, section 6.2.2).
-
-        Parameters
-        ----------
-        i, j, k, l, weight
-            As in :meth:`sq_distance`.
-        margin : float or array-like, shape (c,)
-            Squared distance.
-        """
-        return cls._named(COMPARISON, {"i": i, "j": j, "k": k, "l": l}, margin, None, weight, is_margin=True)
-
-    @classmethod
-    def similarity_comparison(
-        cls, j: Labels, k: Labels, l: Labels, m: Labels, margin: Values = 0.0, *, weight: Values = 1.0
-    ) -> Constraints:
-        """``K_jk + margin <= K_lm`` (Kulis 2009, section 6.2.2).
-
-        Parameters
-        ----------
-        j, k, l, m, weight
-            As in :meth:`sq_distance`.
-        margin : float or array-like, shape (c,)
-            In units of the kernel.
-        """
-        return cls._named(SIMILARITY_COMPARISON, {"j": j, "k": k, "l": l, "m": m}, margin, None, weight, is_margin=True)
-
-    @classmethod
-    def diagonal(cls, values: Values, index: Labels | None = None, *, weight: Values = 1.0) -> Constraints:
-        """``K_ii == values``; ``index`` names the samples, by default 0, 1, 2, ..."""
-        values = np.atleast_1d(as_numbers("values", values))
-        index = np.arange(len(values)) if index is None else index
-        return cls._named(DIAGONAL, {"index": index}, values, None, weight)
-
-    @classmethod
-    def entries(cls, C: Table, *, weight: float = 1.0) -> Constraints:
-        """``K_ij == C_ij`` for every known entry of a symmetric table; NaN stands for an unknown entry.
-
-        ``nearest_kernel(np.eye(n), Constraints.entries(C))`` is the completion of a correlation matrix with the largest determinant.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from bregmat import Constraints, nearest_kernel
-        >>> C = np.array([[1.0, 0.5, np.nan], [0.5, 1.0, 0.5], [np.nan, 0.5, 1.0]])
-        >>> nearest_kernel(np.eye(3), Constraints.entries(C)).kernel().round(4)
-        array([[1.  , 0.5 , 0.25],
-               [0.5 , 1.  , 0.5 ],
-               [0.25, 0.5 , 1.  ]])
-        """
-        known = ~np.isnan(as_numbers("C", C))
-        A: np.ndarray = as_matrix("C", np.where(known, C, 0.0), square=True)
-        if (known != known.T).any():
-            i, j = np.argwhere(known != known.T)[0]
-            raise ValueError(f"C must be symmetric; only one of [{i}, {j}] and [{j}, {i}] is NaN.")
-        A = as_matrix("C", A, symmetric=True)
-        diagonal = np.flatnonzero(np.diag(known))
-        i, j = np.nonzero(np.triu(known, 1))
-        rows = cls.diagonal(A[diagonal, diagonal], diagonal, weight=weight)
-        return rows + cls.similarity(i, j, A[i, j], "==", weight=weight) if len(i) else rows
-
-    @classmethod
-    def trace(cls, value: float, *, weight: float = 1.0) -> Constraints:
-        """``tr K == value``, the sum over all rows of the data."""
-        return cls.of(TRACE, bound=value, weight=weight)
-
-    @classmethod
-    def linear(cls, matrices: Matrices, bound: Values, sense: Senses, *, weight: Values = 1.0) -> Constraints:
-        """``tr(K C) <sense> bound`` for symmetric ``C``; samples are row numbers here.
-
-        Parameters
-        ----------
-        matrices : array-like, shape (c, n, n), or sequence
-            Dense matrices, or a list of scipy.sparse matrices or pairs ``(vectors, weights)`` that stand for
-            ``vectors @ diag(weights) @ vectors.T`` with vectors (n, k).
-        bound, sense, weight
-            As in :meth:`sq_distance`; bounds may be negative.
-        """
-        if not np.iterable(matrices) or isinstance(matrices, str):
-            raise TypeError(f"matrices must be one symmetric matrix a constraint; got {matrices!r}.")
-        parsed = tuple(symmetric_matrix(m, row) for row, m in enumerate(matrices))
-        sizes = {m.shape[0] for m in parsed}
-        if len(sizes) > 1:
-            raise ValueError(f"matrices must all have the same size; got {sorted(sizes)}.")
-        return cls._build(LINEAR, np.arange(len(parsed))[:, None], None, bound, sense, weight, parsed)
-
-    # ------------------------------------------------------------------ from pairs, triplets and tables
-    @classmethod
-    def from_pairs(
-        cls,
-        pairs: Labels,
-        y: Labels,
-        bounds: tuple[float, float] | None = None,
-        *,
-        X: Points | None = None,
-        percentiles: tuple[float, float] = (5, 95),
-        weight: Values = 1.0,
-        random_state: RandomState = None,
-    ) -> Constraints:
-        """Similar and dissimilar pairs: ``sq_distance(i, j) <= u`` and ``sq_distance(i, j) >= l`` (Davis 2007, section 2).
-
-        Parameters
-        ----------
-        pairs : array-like of int or sample ids, shape (c, 2)
-            The two samples of each pair; they must differ.
-        y : array-like of {1, -1}, {1, 0} or bool, shape (c,)
-            Whether the two are similar: 1 or True; dissimilar: -1, 0 or False. One value stands for all pairs.
-        bounds : (float, float), optional
-            u and l, *squared* distances with 0 <= u <= l. None: ``percentiles`` of the squared distances in ``X``.
-        X : array-like or scipy.sparse, shape (n, d), optional
-            The points, for bounds that are not given.
-        percentiles : (float, float)
-            Lower and upper percentile, 0 to 100, of the positive squared distances between points of X (of 20,000 random pairs
-            where there are more), as of :func:`bregmat.constraints_from_labels`.
-        weight
-            As in :meth:`sq_distance`.
-        random_state : int, Generator, RandomState or None
-            Seed of the pairs whose distances are looked at.
-
-        Returns
-        -------
-        Constraints
-            Constraints in the order of the pairs.
-        """
-        i, j = as_tuples("pairs", pairs, "i j")
-        is_similar = similar(y, len(i))
-        if bounds is not None:
-            near, far = as_column("bounds", bounds, 2, per="kind of pair (u, l)", lowest=0.0)
-            if near > far:
-                raise ValueError(
-                    f"bounds must be (u, l) with u <= l, since similar pairs should be nearer than others; got {bounds!r}."
-                )
-        elif X is None:
+    def __add__(self, other: Constraints) -> Self:
+        if not isinstance(other, Constraints):
+            return NotImplemented
+        named = [x for x in (self, other) if not x.is_whole.all()]
+        if len({x.ids is None for x in named}) > 1:
             raise TypeError(
-                "give bounds=(u, l), the largest squared distance of similar pairs and the smallest one of dissimilar pairs; "
-                "or X, to take percentiles of its squared distances."
+                "cannot join constraints that name samples by numbers with constraints that name them otherwise."
             )
-        else:
-            points, wanted = as_points("X", X), as_percentiles(percentiles)
-            near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, generator(random_state))
-        sense = np.where(is_similar, "<=", ">=")
-        return cls.sq_distance(i, j, np.where(is_similar, near, far), sense, weight=weight)
+        tables, ids = [x.ids for x in named if x.ids is not None], None
+        indices = [self.index, other.index]
+        if tables:
+            ids, place = np.unique(np.concatenate(tables), return_inverse=True)
+            places = iter(np.split(place, np.cumsum([len(table) for table in tables])))
+            indices = [x.index if x.is_whole.all() else x.renumbered(next(places).__getitem__) for x in (self, other)]
+        index = stacked_indices(indices)
+        has_matrix = np.concatenate([np.zeros(self.n_constraints, bool), other.where("takes_matrix")])
+        index[has_matrix, 0] += len(self.matrices)
+        join = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in ("bound", "sense", "weight")
+        }
+        relations = table_of(*self.relations, *other.relations)
+        code = np.array([relations.index(relation) for relation in other.relations], dtype=np.int8)
+        relation = np.concatenate([self.relation, code[other.relation]])
+        matrices = self.matrices + other.matrices
+        return replace(self, relation=relation, index=index, ids=ids, matrices=matrices, relations=relations, **join)
 
-    @classmethod
-    def from_triplets(
-        cls,
-        triplets: Labels,
-        margin: Values | None = None,
-        *,
-        X: Points | None = None,
-        sample_id: Labels | None = None,
-        weight: Values = 1.0,
-    ) -> Constraints:
-        """Triplets (a, p, n), "a is nearer to p than to n": ``sq_distance(a, p) + margin <= sq_distance(a, n)``.
+    def select(self, mask: Labels) -> Self:
+        """The constraints picked by a boolean mask, slice or integer index, in that order."""
+        rows = as_rows("mask", mask, self.n_constraints)
+        if len(rows) == 0:
+            raise ValueError("select: no constraint is left.")
+        index = self.index[rows].copy()
+        has_matrix = self.where("takes_matrix")[rows]
+        matrices = tuple(self.matrices[k] for k in index[has_matrix, 0])
+        index[has_matrix, 0] = np.arange(len(matrices))
+        columns = {name: getattr(self, name)[rows] for name in ("relation", "bound", "sense", "weight")}
+        return replace(self, index=index, matrices=matrices, **columns)
+
+    def locate(self, sample_id: Labels | None = None, n: int | None = None) -> tuple[Self | None, np.ndarray]:
+        """Translate sample names to row numbers of given data.
 
         Parameters
         ----------
-        triplets : array-like of int or sample ids, shape (c, 3)
-            Anchor, near one and far one.
-        margin : float or array-like, shape (c,), optional
-            Squared distance. None: the median squared distance of anchor and near one in ``X``; 0 without X, which requires the
-            order only.
-        X : array-like or scipy.sparse, shape (n, d), optional
-            The points, for a margin that is not given.
         sample_id : array-like, shape (n,), optional
-            Names of the rows of X, by default the row numbers; the index of a pandas DataFrame where the triplets have names.
-        weight
-            As in :meth:`sq_distance`.
+            Name of each row of the data; by default the row numbers.
+        n : int, optional
+            Number of rows of the data, if ``sample_id`` is None.
 
         Returns
         -------
-        Constraints
-            Constraints in the order of the triplets.
+        located : Constraints or None
+            The constraints whose samples are all present (None if there are none), with row numbers as samples.
+        kept : ndarray of bool, shape (c,)
         """
-        a, p, n = as_tuples("triplets", triplets, "a p n")
-        members = {"anchor": a, "near": p, "same anchor": a, "far": n}
-        rows = cls._named(COMPARISON, members, 0.0 if margin is None else margin, None, weight, is_margin=True)
-        return rows if X is None or margin is not None else rows._with_median_margin(X, sample_id)
+        if sample_id is None:
+            self.check_range(n)
+            return self, np.ones(self.n_constraints, bool)
+        names, ids = np.asarray(sample_id), self.ids
+        index = self.renumbered(lambda samples: positions(names, samples if ids is None else ids[samples]))
+        kept = ~(index == -2).any(axis=1)
+        fits = np.array([m.shape[0] == len(names) for m in self.matrices], dtype=bool)
+        has_matrix = self.where("takes_matrix")
+        kept[has_matrix] = fits[self.index[has_matrix, 0]]
+        moved = replace(self, index=index, ids=None)
+        return (moved.select(kept) if kept.any() else None), kept
 
-    @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        scores: str | None = None,
-        X: Points | None = None,
-        sample_id: Labels | None = None,
-        random_state: RandomState = 0,
-    ) -> Constraints:
-        """Constraints in a data frame, with the columns of :func:`bregmat.io.read_constraints`, or of pairs or triplets.
+    def renumbered(self, place: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """``index`` with ``place(samples)`` for the samples that constraints name."""
+        index = self.index.astype(np.int64)
+        used = (index >= 0) & ~self.is_whole[:, None]
+        index[used] = place(index[used])
+        return index
 
-        Parameters
-        ----------
-        frame : DataFrame of pandas or polars, or mapping of str to array-like, shape (c,)
-            Columns ``relation``, ``i``, ``j``, ``k``, ``l`` as far as the relations have them, ``bound``, ``sense`` and
-            optionally ``weight`` (default 1). Without ``relation``: two columns of points, which belong together unless a column
-            ``link`` says otherwise (must or cannot, same or different, 1 or -1), or with their ``distance``, or with a score,
-            ``similarity`` or ``dissimilarity``; or three, ``anchor``, ``near`` and ``far``. Three columns of words are triplets
-            whatever their names are. Samples are row numbers where they are numbers, else names.
-        scores : {None, "similarity", "distance"}
-            The last column holds scores of pairs, such as ratings from 1 to 7: "similarity" if a higher score means nearer, "distance" if
-            it means farther. The 5th percentile of the points' distances bounds the pairs with the nearest score from above, the 95th
-            those with the farthest from below, and the others have targets that are linear in the score.
-        X, sample_id, random_state
-            The points, their names and a seed, for pairs and triplets without bounds: see :meth:`with_bounds_from`.
-
-        Raises
-        ------
-        ValueError, TypeError
-            No such table, an unknown column or relation, a missing or superfluous cell; the message names the row. Three columns with
-            numbers whose names do not say what they hold. Pairs without bounds, and no X.
-
-        Warns
-        -----
-        UserWarning
-            Triplets that name a point twice, such as attention checks, are left out.
-        """
-        found = table_rows(frame_columns(frame), "row {}".format, header="frame", id_type=object, scores=scores)
-        warn_of_left_out(found, "frame")
-        return found.bounded(cls(**found.arguments), "frame", X, sample_id, random_state)
-
-    def with_bounds_from(
-        self,
-        X: Points,
-        *,
-        sample_id: Labels | None = None,
-        percentiles: tuple[float, float] = (5, 95),
-        random_state: RandomState = None,
-    ) -> Constraints:
-        """The same pairs or comparisons with bounds computed from points, in place of the present ones.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (n, d)
-            The points, scaled if the prior scales them.
-        sample_id : array-like, shape (n,), optional
-            Names of the rows of X, for comparisons; as in :meth:`from_triplets`.
-        percentiles, random_state
-            For pairs, "<=" and ">=": as in :meth:`from_pairs`. The margin of comparisons is as in :meth:`from_triplets`.
-
-        Raises
-        ------
-        ValueError
-            Constraints of another kind, of both kinds, or pairs with "==".
-        """
-        wanted, rng = as_percentiles(percentiles), generator(random_state)
-        if self.where("is_comparison").all():
-            return self._with_median_margin(X, sample_id)
-        if not self.where("is_sq_distance").all() or (self.sense == 0).any():
+    def check_range(self, n: int | None, data: str = "the data", hint: str = "") -> None:
+        """Raise ``ValueError`` unless constraints name samples by numbers below ``n`` and have such matrices; ``hint`` ends messages."""
+        if self.ids is not None:
             raise ValueError(
-                "bounds from points are for pairs with <= and >=, or for comparisons; give others their own."
+                f"constraints name samples such as {self.ids[0]!s}; translate them to row numbers first: "
+                "constraints.locate(sample_id)[0], or give MetricLearner.fit a sample_id."
             )
-        points = as_points("X", X)
-        near, far = sq_distance_percentiles(points, np.arange(points.shape[0]), wanted, rng)
-        return replace(self, bound=np.where(self.sense > 0, near, far))
+        if n is None:
+            return
+        outside = (self.index >= n).any(axis=1) & ~self.is_whole
+        bad = np.flatnonzero(outside)
+        if len(bad):
+            raise ValueError(
+                f"constraints name samples up to {self.index[outside].max()} but {data} has {n} rows (0 to {n - 1}): "
+                f"{rows_text(bad, 'constraint')}. {hint}".rstrip()
+            )
+        for m in self.matrices:
+            if m.shape[0] != n:
+                raise ValueError(f"a constraint has a {m.shape[0]} x {m.shape[0]} matrix but the data has {n} rows.")
 
-    def _with_median_margin(self, X: Any, sample_id: Any) -> Constraints:
-        """Comparisons with the median squared distance of anchor and near one as margin."""
-        points = as_points("X", X)
-        located, kept = self.locate(row_names(X, self, sample_id), points.shape[0])
-        if located is None or not kept.all():
-            raise ValueError(f"triplets name samples that X does not have: {rows_text(np.flatnonzero(~kept))}.")
-        apart = sq_distances(points, located.index[:, 0], located.index[:, 1])
-        if not apart.any():
-            raise ValueError("triplets: anchor and near one are identical in X everywhere; give a margin.")
-        return replace(self, bound=np.full(self.n_constraints, -float(np.median(apart[apart > 0]))))
+    # ------------------------------------------------------------------ values
+    def terms(self) -> Terms:
+        """Rank-one terms of all constraints that name samples, in the order of the constraints."""
+        empty = np.zeros(0, np.int64)
+        pieces = [(empty, empty, empty, empty.astype(np.int8), np.zeros(0))]
+        for code, relation in enumerate(self.relations):
+            rows = np.flatnonzero(self.relation == code)
+            # for example, a squared distance is the one term |z_i - z_j|^2
+            for term in relation.terms if len(rows) else ():
+                sign, coef = np.full(len(rows), term.sign, np.int8), np.full(len(rows), term.coef)
+                a, b = self.index[rows, term.first].astype(np.int64), self.index[rows, term.second].astype(np.int64)
+                pieces.append((rows, a, b, sign, coef))
+        columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+        if (np.diff(columns[0]) < 0).any():
+            order = np.argsort(columns[0], kind="stable")
+            columns = [column[order] for column in columns]
+        return Terms(*columns)
 
+    def resolved(self, n: int | None = None) -> ResolvedRows:
+        """Terms and facts of the constraints, which must name samples by row numbers below ``n``; None: whatever they name."""
+        if n is not None:
+            self.check_range(n)
+        terms, whole = self.terms(), np.flatnonzero(self.is_whole)
+        touched = None if n is None else self.touched(n)
+        return ResolvedRows(terms, whole, touched, not len(whole) and bool((terms.sign == -1).all()))
 
-def rows_of(
-    relation: Relation,
-    index: np.ndarray,
-    bound: np.ndarray | float,
-    sense: np.ndarray | int,
-    weight: np.ndarray | float,
-    ids: np.ndarray | None = None,
-    matrices: tuple[Any, ...] = (),
-) -> Constraints:
-    """Rows of one relation from columns that are known to be valid, which the constructors of :class:`Constraints` check.
+    def values(self, G: Any) -> np.ndarray:
+        """``<A_i, K>`` for ``K = G G'``.
 
-    Parameters
-    ----------
-    relation : Relation
-    index : ndarray of int, shape (c, k)
-        Row numbers of the samples, or positions in ``ids``.
-    bound, sense, weight : ndarray, shape (c,), or a number for all rows
-        Copied; a sense is +1 for "<=", -1 for ">=" and 0 for "==".
-    ids, matrices
-        As the attributes of :class:`Constraints`.
-    """
-    c = len(index)
-    relations = BUILT_IN if relation in BUILT_IN else (*BUILT_IN, relation)
-    code = np.full(c, relations.index(relation), dtype=np.int8)
-    senses, weights = np.full(c, sense, dtype=np.int8), np.full(c, weight, dtype=float)
-    return Constraints(code, index, np.full(c, bound, dtype=float), senses, weights, ids, matrices, relations)
+        Parameters
+        ----------
+        G : array-like, shape (n, r)
+            Points, one per row.
+
+        Returns
+        -------
+        ndarray, shape (c,)
+        """
+        return self._evaluate(G)[0]
+
+    def _evaluate(self, G: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Values, and their natural sizes: the sum of the squared norms of the points, or of ``|C_kl| |g_k| |g_l|`` for a matrix C."""
+        G = as_points("G", G)
+        self.check_range(G.shape[0])
+        p, size = self.terms().values(G, self.n_constraints)
+        for row in np.flatnonzero(self.is_whole):
+            p[row], size[row] = whole_value(self.matrix(row), G)
+        return p, size
+
+    def violation(self, G: Any) -> np.ndarray:
+        """Relative violation of each constraint, 0 where it holds.
+
+        The unit is ``|bound|`` or, if the bound is 0, the sum of the squared norms of the points of the constraint. For a matrix C it is
+        the sum of ``|C_kl| |g_k| |g_l|`` over pairs of points.
+        """
+        p, size = self._evaluate(G)
+        excess = np.maximum(excess_of(p, self.bound, self.sense), 0.0)
+        unit = np.where(self.bound != 0, np.abs(self.bound), np.where(size > 0, size, 1.0))
+        return excess / unit
+
+    def satisfied(self, G: Any, tol: float = 1e-3) -> np.ndarray:
+        """Whether each constraint holds to the relative tolerance ``tol``; boolean, shape (c,)."""
+        check_positive("tol", tol, finite=True, zero=True)
+        return self.violation(G) <= tol
+
+    # ------------------------------------------------------------------ as text and as a table
+    def to_frame(self, library: FrameLibrary = "pandas") -> Any:
+        """The constraints as a data frame, which :meth:`from_frame` reads back exactly.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+
+        Returns
+        -------
+        DataFrame, shape (c, 8)
+            Columns relation, i, j, k, l, bound, sense, weight, one row a constraint; the bound of a comparison is minus its
+            margin. Constraints of :meth:`linear` raise ``ValueError``: matrices have no column form.
+        """
+        return data_frame(columns_of(self), library, numbered=() if self.ids is not None else SAMPLES)
+
+    def describe(self, row: int | np.integer, sample_id: Labels | None = None) -> str:
+        """One constraint as text, for reports and messages; `sample_id` gives names to row numbers."""
+        row = as_row("row", row, self.n_constraints)
+        relation = self._relation(row)
+        ids = self.ids if sample_id is None else np.asarray(sample_id)
+        named = ids is not None and not relation.is_whole
+        names = [ids[k] if named and ids is not None and k >= 0 else k for k in self.index[row]]
+        return relation.sentence(names, SYMBOLS[int(self.sense[row])], self.bound[row])
+
+    def __iter__(self) -> Iterator[Row]:
+        """The rows as objects with the columns of :meth:`to_frame` as attributes; ``str(row)`` is its text."""
+        for k in range(self.n_constraints):
+            relation = self._relation(k)
+            ids = None if relation.is_whole else self.ids
+            names = [None if s < 0 else s if ids is None else ids[s] for s in self.index[k].tolist()]
+            samples = dict(zip(SAMPLES, (names + 4 * [None])[:4]))
+            sense, bound, weight = SYMBOLS[int(self.sense[k])], float(self.bound[k]), float(self.weight[k])
+            yield Row(relation.name, **samples, bound=bound, sense=sense, weight=weight, kind=relation)
+
+    def __repr__(self) -> str:
+        return summary_text(self)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)

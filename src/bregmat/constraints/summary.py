@@ -50,13 +50,13 @@ def summary_text(constraints: Any) -> str:
     return "\n  ".join([f"Constraints: {head}", *lines])
 
 
-def summary_html(constraints: Any, most: int = 10) -> str:
+def summary_html(constraints: Any, max_rows: int = 10) -> str:
     """The same as HTML, with the first constraints in words."""
     head, table = _summary(constraints)
     cells = [[escape(cell) for cell in row] for row in table]
     header = [escape(name) for name in SUMMARY]
-    first = "".join(f"<li>{escape(row)}</li>" for row in itertools.islice(constraints, most))
-    more = constraints.n_constraints - most
+    first = "".join(f"<li>{escape(row)}</li>" for row in itertools.islice(constraints, max_rows))
+    more = constraints.n_constraints - max_rows
     rest = f"<p>and {more:,} more</p>" if more > 0 else ""
     return (
         f"<div><p><b>Constraints</b>: {head}</p>{html_table(header, cells)}"

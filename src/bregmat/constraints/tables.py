@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing
+from bregmat.base.checks import as_choice, as_rectangular, generator, is_missing, similar_name
 from bregmat.base.points import as_points
 from bregmat.base.sampling import sq_distance_percentiles
 from bregmat.constraints.columns import SENSES, SYMBOLS, is_number_word
@@ -100,7 +100,7 @@ class TableRows:
             )
         return self.measured(rows, X, sample_id, random_state)
 
-    def measured(self, rows: Any, X: Any, sample_id: Any = None, random_state: Any = 0) -> Any:
+    def measured(self, rows: Any, X: Any, sample_id: Any, random_state: Any) -> Any:
         """Some of these rows, whose bounds are open, with bounds from the points.
 
         Parameters
@@ -164,10 +164,10 @@ def table_rows(
     return TableRows(rows.arguments(id_type), [tuple(word for word in row if word) for row in samples], tuples)
 
 
-def warn_of_left_out(found: TableRows, table: object) -> None:
+def warn_of_left_out(rows: TableRows, table: object) -> None:
     """Warn the caller of the caller that rows of triplets were left out."""
-    if found.tuples is not None and found.tuples.rows is not None:
-        warnings.warn(f"{table} was read as {found.tuples.said}", stacklevel=3)
+    if rows.tuples is not None and rows.tuples.rows is not None:
+        warnings.warn(f"{table} was read as {rows.tuples.said}", stacklevel=3)
 
 
 def words(column: Any) -> np.ndarray:
@@ -208,11 +208,11 @@ class _Rows:
     def __init__(
         self,
         cells: dict[str, np.ndarray],
-        given: Mapping[str, Any],
+        raw: Mapping[str, Any],
         place: Callable[[int], str],
         called: Mapping[str, str],
     ) -> None:
-        self.cells, self.given, self.place, self.called = cells, given, place, called
+        self.cells, self.raw, self.place, self.called = cells, raw, place, called
         self.n = len(cells["relation"])
 
     def arguments(self, id_type: type | None) -> dict[str, Any]:
@@ -221,7 +221,9 @@ class _Rows:
         for k, name in enumerate(names):
             if name not in known:
                 extra = "; matrices cannot be given in a table" if name in RELATIONS else ""
-                self._wrong(code == k, f"unknown relation {str(name)!r}; known: {', '.join(known)}{extra}")
+                unknown = f"unknown relation {str(name)!r}" if name else "the relation is empty"
+                like = similar_name(str(name), known)
+                self._wrong(code == k, f"{unknown}; known: {', '.join(known)}{extra}{like}")
         here = [known[str(name)] for name in names]
         index, ids = self._samples(here, code, id_type)
         bound = self._bound(np.array(["" if r.bound is None else repr(r.bound) for r in here])[code])
@@ -296,7 +298,7 @@ class _Rows:
 
     def _as_they_are(self, used: np.ndarray) -> np.ndarray:
         """Samples as they were given: whole numbers, strings, or other names that can be ordered; all of one kind."""
-        columns = [np.asarray(self.given[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
+        columns = [np.asarray(self.raw[name]) for k, name in enumerate(SAMPLES) if used[:, k].any()]
         named = np.concatenate([column[used[:, k]] for k, column in enumerate(columns)])
         if named.dtype.kind in "mM":
             return named
@@ -324,7 +326,7 @@ class _Rows:
             return cells.astype(np.float64)
         except ValueError:
             if name == "bound":
-                self._wrong(cells == "", f"{message}; {WITHOUT_BOUNDS}")
+                self._wrong(cells == "", f"the bound is empty; {{relation}} needs a number; {WITHOUT_BOUNDS}")
             self._wrong(np.array([not is_number_word(cell) for cell in cells]), message)
             raise
 
@@ -340,6 +342,7 @@ class _Rows:
 
     def _sense(self, default: np.ndarray) -> np.ndarray:
         sense = np.where(self.cells["sense"] == "", default, self.cells["sense"])
+        self._wrong(sense == "", 'the sense is empty; write "<=" (at most), ">=" (at least) or "==" (equal)')
         self._wrong(~np.isin(sense, list(SENSES)), 'sense {sense} must be "<=", ">=" or "=="')
         names, code = np.unique(sense, return_inverse=True)
         return np.array([SENSES[str(name)] for name in names], dtype=np.int8)[code]
@@ -356,10 +359,10 @@ def _where(used: np.ndarray, bad: Any) -> np.ndarray:
 def columns_of(constraints: Any) -> dict[str, Any]:
     """The columns of constraints; a sample that a row does not name is None. ``ValueError`` for rows given by matrices."""
     relation = np.array([known.name for known in constraints.relations])[constraints.relation]
-    if (given := np.flatnonzero(constraints.where("takes_matrix"))).size:
-        name = str(relation[given[0]])
+    if (of_matrices := np.flatnonzero(constraints.where("takes_matrix"))).size:
+        name = str(relation[of_matrices[0]])
         raise ValueError(
-            f"constraints of the relation {name!r} have no column form; constraints {given[:5].tolist()} are {name}"
+            f"constraints of the relation {name!r} have no column form; constraints {of_matrices[:5].tolist()} are {name}"
         )
     ids = None if constraints.ids is None else constraints.ids.tolist()
     columns: dict[str, Any] = {"relation": relation.tolist()}

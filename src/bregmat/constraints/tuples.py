@@ -51,7 +51,7 @@ class TupleTable:
 
 def read_tuples(
     words: Mapping[str, np.ndarray],
-    given: Mapping[str, Any],
+    raw: Mapping[str, Any],
     place: Callable[[int], str],
     header: str,
     scores: str | None = None,
@@ -62,7 +62,7 @@ def read_tuples(
     ----------
     words : mapping of str -> ndarray of str, shape (c,)
         Cells; a missing cell is empty.
-    given : mapping of str -> array-like, shape (c,)
+    raw : mapping of str -> array-like, shape (c,)
         The same columns as they were given, for the names of points.
     place, header, scores
         As in :func:`bregmat.constraints.tables.table_rows`.
@@ -94,16 +94,16 @@ def read_tuples(
     if numbers := [name for name in points if is_number_word(name)]:
         raise ValueError(f"{header}: {numbers[0]!r} is no name of a column; the first line must hold names. {SHAPES}")
     if len(points) == 3:
-        table = _triplets(words, given, points, header)
+        table = _triplets(words, raw, points, header)
     elif score is not None:
         is_similarity = SCORES[_plain(score)] if scores is None else scores == "similarity"
-        table = _graded(words, given, points, score, is_similarity, place)
+        table = _graded(words, raw, points, score, is_similarity, place)
     elif distance is not None:
-        table = _distances(words, given, points, distance, place)
+        table = _distances(words, raw, points, distance, place)
     elif bounds:
-        table = _bounded(words, given, points, header)
+        table = _bounded(words, raw, points, header)
     else:
-        table = _pairs(words, given, points, link, place)
+        table = _pairs(words, raw, points, link, place)
     if weight is not None:
         table.columns["weight"] = words[weight] if table.rows is None else words[weight][table.rows]
     return table
@@ -121,12 +121,12 @@ def _plain(word: str) -> str:
 
 def _one(plain: Mapping[str, str], known: Iterable[str], header: str) -> str | None:
     """The column whose plain name is known; ValueError if there are two."""
-    found = [name for name, word in plain.items() if word in known]
-    if len(found) > 1:
+    names = [name for name, word in plain.items() if word in known]
+    if len(names) > 1:
         raise ValueError(
-            f"{header}: columns {found[0]!r} and {found[1]!r} have the same meaning; leave one of them out"
+            f"{header}: columns {names[0]!r} and {names[1]!r} have the same meaning; leave one of them out"
         )
-    return found[0] if found else None
+    return names[0] if names else None
 
 
 def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: str) -> str | None:
@@ -156,8 +156,8 @@ def _link_among(words: Mapping[str, np.ndarray], points: Sequence[str], header: 
 
 def _roles(points: Sequence[str]) -> list[str]:
     """The three columns in the order anchor, near, far, if their names say which is which; otherwise none."""
-    found = [[name for name in points if name.strip().lower() in role.split()] for role in ROLES]
-    chosen = [names[0] for names in found if len(names) == 1]
+    candidates = [[name for name in points if name.strip().lower() in role.split()] for role in ROLES]
+    chosen = [names[0] for names in candidates if len(names) == 1]
     return chosen if len(set(chosen)) == 3 else []
 
 
@@ -171,7 +171,7 @@ def _verdict(word: str) -> bool | None:
 
 def _pairs(
     words: Mapping[str, np.ndarray],
-    given: Mapping[str, Any],
+    raw: Mapping[str, Any],
     points: Sequence[str],
     link: str | None,
     place: Callable[[int], str],
@@ -194,14 +194,14 @@ def _pairs(
             )
         together = np.array(verdicts, dtype=bool)
         said = f"pairs of {a} and {b}; by {link} {together.sum():,} belong together and {(~together).sum():,} do not"
-    columns = _columns("sq_distance", given, points, np.where(together, "<=", ">="))
+    columns = _columns("sq_distance", raw, points, np.where(together, "<=", ">="))
     return TupleTable(
         columns, {"i": a, "j": b}, True, f"{said}; bounds are percentiles of the points' squared distances"
     )
 
 
 def _triplets(
-    words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str], header: str
+    words: Mapping[str, np.ndarray], raw: Mapping[str, Any], points: Sequence[str], header: str
 ) -> TupleTable:
     anchor, near, far = _roles(points) or points
     a, p, n = words[anchor], words[near], words[far]
@@ -210,8 +210,8 @@ def _triplets(
     rows = np.flatnonzero(~is_check)
     if not len(rows):
         raise ValueError(f"{header}: each triplet names a point twice; nothing is left to compare")
-    given = {name: np.asarray(given[name])[rows] for name in points}
-    columns = _columns("comparison", given, (anchor, near, anchor, far), np.full(len(rows), "<="))
+    raw = {name: np.asarray(raw[name])[rows] for name in points}
+    columns = _columns("comparison", raw, (anchor, near, anchor, far), np.full(len(rows), "<="))
     said = f"triplets: {anchor} is nearer to {near} than to {far}; the margin is the median squared distance of the first two"
     if is_check.any():
         said += f"; {is_check.sum():,} of {len(a):,} rows name a point twice, as attention checks do, and are left out"
@@ -221,7 +221,7 @@ def _triplets(
 
 def _graded(
     words: Mapping[str, np.ndarray],
-    given: Mapping[str, Any],
+    raw: Mapping[str, Any],
     points: Sequence[str],
     score: str,
     is_similarity: bool,
@@ -240,7 +240,7 @@ def _graded(
     far = (values - low) / (high - low)
     far = 1.0 - far if is_similarity else far
     sense = np.where(far == 0.0, "<=", np.where(far == 1.0, ">=", "=="))
-    columns = _columns("sq_distance", given, points, sense) | {"bound": far}
+    columns = _columns("sq_distance", raw, points, sense) | {"bound": far}
     said = (
         f"pairs of {points[0]} and {points[1]} with scores in {score}, {low:g} to {high:g} (the higher, the "
         f"{'nearer' if is_similarity else 'farther'}); bounds are spread between percentiles of the points' distances"
@@ -250,7 +250,7 @@ def _graded(
 
 def _distances(
     words: Mapping[str, np.ndarray],
-    given: Mapping[str, Any],
+    raw: Mapping[str, Any],
     points: Sequence[str],
     distance: str,
     place: Callable[[int], str],
@@ -258,32 +258,30 @@ def _distances(
     bad = np.flatnonzero([not is_number_word(word) or not 0 <= float(word) < np.inf for word in words[distance]])
     if len(bad):
         cell = str(words[distance][bad[0]])
-        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance")
+        raise ValueError(f"{place(int(bad[0]))}: {distance} {cell!r} is no distance, which is a number of at least 0")
     is_squared = DISTANCES[_plain(distance)]
     values = words[distance].astype(float)
     values = values if is_squared else values * values
     sense = words.get("sense", np.full(len(values), "=="))
-    columns = _columns("sq_distance", given, points, sense) | {"bound": values}
+    columns = _columns("sq_distance", raw, points, sense) | {"bound": values}
     unit = "squared ones" if is_squared else "not squared"
     said = f"pairs of {points[0]} and {points[1]}, whose distances are in {distance} ({unit})"
     return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
 
 
-def _bounded(
-    words: Mapping[str, np.ndarray], given: Mapping[str, Any], points: Sequence[str], header: str
-) -> TupleTable:
+def _bounded(words: Mapping[str, np.ndarray], raw: Mapping[str, Any], points: Sequence[str], header: str) -> TupleTable:
     for name in ("bound", "sense"):
         if name not in words:
             raise ValueError(
                 f"{header}: no column {name!r}; a bound needs its sense (<=, >= or ==), and the other way round"
             )
-    columns = _columns("sq_distance", given, points, words["sense"]) | {"bound": words["bound"]}
+    columns = _columns("sq_distance", raw, points, words["sense"]) | {"bound": words["bound"]}
     said = f"pairs of {points[0]} and {points[1]} with bounds of their squared distances"
     return TupleTable(columns, {"i": points[0], "j": points[1]}, False, said)
 
 
-def _columns(relation: str, given: Mapping[str, Any], points: Sequence[str], sense: np.ndarray) -> dict[str, Any]:
-    samples = {name: given[column] for name, column in zip("ijkl", points)}
+def _columns(relation: str, raw: Mapping[str, Any], points: Sequence[str], sense: np.ndarray) -> dict[str, Any]:
+    samples = {name: raw[column] for name, column in zip("ijkl", points)}
     n = len(sense)
     return {"relation": np.full(n, relation), **samples, "bound": np.zeros(n), "sense": sense}
 

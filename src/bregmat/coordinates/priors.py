@@ -431,21 +431,30 @@ class Coordinates:
         Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
             n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
-            found = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
-            if found is not None:
-                inside, span, are_terms = found
+            in_basis = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            if in_basis is not None:
+                inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
         Z, rounding = self._placed(points, Z, rows.sees_differences)
-        mapped = None
+        mapped = sizes = None
         if self.R is not None and not self.owns_base:
 
+            def sums(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
+                return points[a] + (
+                    points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
+                )
+
             def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
-                second = points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
-                return dense(product(points[a] + second, self.R))
+                return dense(product(sums(a, b, sign), self.R))
+
+            def sizes(a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: Any = None) -> np.ndarray:
+                made = dense(product(abs(sums(a, b, sign)), abs(self.R)))
+                return np.sqrt(sq_norms(made if F is None else made @ F))
 
         operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
-        errors = row_errors(operator, constraints, Z, touched, rounding, rows, not self.owns_base)
+        is_exact = self.R is None and not self.owns_base
+        errors = row_errors(operator, constraints, Z, touched, rounding, rows, is_exact, sizes)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
@@ -482,8 +491,8 @@ def _check_data(touched: Any, rows: np.ndarray | None) -> None:
     bad = np.flatnonzero(~np.isfinite(touched).all(axis=1))
     if len(bad):
         row, more = bad[0] if rows is None else rows[bad[0]], len(bad) - 1
-        found = f"row {row} and {more} more rows" if more else f"row {row}"
-        raise ValueError(f"the data has NaN or infinite entries in {found}.")
+        text = f"row {row} and {more} more rows" if more else f"row {row}"
+        raise ValueError(f"the data has NaN or infinite entries in {text}.")
 
 
 # ---------------------------------------------------------------------- from a prior
@@ -519,14 +528,13 @@ def kernel_coordinates(prior: Any, divergence: SpectralDivergence) -> Coordinate
 
 
 def metric_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> Coordinates:
-    """Coordinates of a Mahalanobis metric on data X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
-    X = as_points("X", X)
+    """Coordinates of a Mahalanobis metric on checked points X (n, d); prior None is the identity, else PSD (d, d) or its Factor (d, r)."""
     d = X.shape[1]
     is_finite = not isinstance(X, np.memmap)
     if prior is None:
         return Coordinates(X, divergence.link(np.ones(d)), identity=True, is_finite=is_finite)
     if isinstance(prior, Factor):
-        P = as_points("prior factor G0", prior.G0)
+        P = prior.G0.points if isinstance(prior.G0, CheckedPoints) else as_points("prior factor G0", prior.G0)
         if P.shape[0] != d:
             raise ValueError(f"prior factor must have one row per column of X ({d}); got shape {P.shape}.")
         if divergence.is_congruence_invariant:

@@ -14,7 +14,7 @@ import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` qu
 from bregmat.base.linalg import dense, eigh, sq_norms
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import VANISHING
-from bregmat.constraints.rows import ResolvedRows
+from bregmat.constraints.terms import ResolvedRows
 from bregmat.operators.binding import Rounding
 
 # Smallest eigenvalue of a Gram matrix, relative to the largest, for which ``Q / sqrt(values)`` is orthonormal to about twelve digits.
@@ -51,17 +51,21 @@ def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
     if are_terms:
         assert rows.touched is not None
         vectors = _differences(Z, np.searchsorted(rows.touched, t.a), np.searchsorted(rows.touched, t.b))
+    found = span_of_vectors(vectors)
+    return None if found is None else (*found, are_terms)
+
+
+def span_of_vectors(vectors: Any) -> tuple[np.ndarray, Span] | None:
+    """Coordinates (n, m) of vectors (n, d), dense or sparse, in an orthonormal basis of their span, and the span; None if all are 0."""
     length = np.sqrt(sq_norms(vectors))
     some = np.flatnonzero(length > 0)
     if not len(some):
         return None
     # unit vectors: a short difference counts as much as a long one when dependence is judged
-    unit = scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some]
-    del vectors
-    coordinates, span = orthonormal(unit)
+    coordinates, span = orthonormal(scipy.sparse.diags_array(1.0 / length[some]).tocsr() @ vectors[some])
     inside = np.zeros((len(length), coordinates.shape[1]))
     inside[some] = length[some, None] * coordinates
-    return inside, span, are_terms
+    return inside, span
 
 
 def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
@@ -71,17 +75,17 @@ def orthonormal(unit: Any) -> tuple[np.ndarray, Span]:
     if values[0] >= INDEPENDENT * values[-1]:
         return Q * np.sqrt(values), Span(unit, Q / np.sqrt(values))
     used = np.unique(unit.indices) if scipy.sparse.issparse(unit) else slice(None)
-    rest, floor, found = unit[:, used].T, VANISHING**2 * values[-1], []
+    rest, floor, vectors = unit[:, used].T, VANISHING**2 * values[-1], []
     while (
         values[-1] > floor
     ):  # at most seven times, since each pass leaves singular values below 1e-2 times its largest
         large = values >= max(INDEPENDENT * values[-1], floor)
-        found.append(np.asarray(rest @ (Q[:, large] / np.sqrt(values[large]))))
+        vectors.append(np.asarray(rest @ (Q[:, large] / np.sqrt(values[large]))))
         rest = np.asarray(rest @ Q[:, ~large])
-        for part in found:  # the rest is short, and the rounding of the long vectors is not orthogonal to them
+        for part in vectors:  # the rest is short, and the rounding of the long vectors is not orthogonal to them
             rest -= part @ (part.T @ rest)
         values, Q = eigh(rest.T @ rest) if rest.shape[1] else (np.zeros(1), Q)
-    basis = found[0] if len(found) == 1 else np.hstack(found)
+    basis = vectors[0] if len(vectors) == 1 else np.hstack(vectors)
     coordinates = np.asarray(unit[:, used] @ basis)
     if isinstance(used, slice):
         return coordinates, Span.of_basis(basis)

@@ -6,16 +6,14 @@ It also defines what a solver and its state must have, and makes results of runs
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
-from bregmat.base.threads import single_thread_blas, take_interrupt, time_limit, warns_if_interrupted
+from bregmat.base.threads import on_one_blas_thread, take_interrupt, time_limit, warns_if_interrupted
 from bregmat.engine.problem import Certificate, Problem, Proof
 from bregmat.engine.result import Result, Run
 from bregmat.engine.status import ExitReason, Record, Status
@@ -25,31 +23,6 @@ BROKEN = (np.linalg.LinAlgError, ArithmeticError)  # an eigenproblem does not co
 ENDED = (ExitReason.TOLERANCE, ExitReason.INTERRUPTED, ExitReason.TIME)  # why no further solver is tried
 CLOSING = 0.1  # share of the time limit that the last certificate may take after it, so that hard rows can be restored
 RECENT, FAST = 5, 0.3  # a signal falls fast if it falls to this share of itself in so many steps
-
-
-class Checkpoint(ABC):
-    """A callback that keeps intermediate results of runs over sharded rows (:class:`bregmat.io.ModelCheckpoint`).
-
-    Attributes
-    ----------
-    every : int
-        Number of steps from one result to the next.
-    callback : callable or None
-        Called with each :class:`Record`; True asks to stop.
-    """
-
-    every: int
-    callback: CallBack | None
-
-    @abstractmethod
-    def keep(self, result: Any) -> None:
-        """Keep an intermediate result in place of the one before."""
-
-    def __call__(self, record: Record) -> Any:
-        """Raise, because other runs have no intermediate results."""
-        raise ValueError(
-            "a checkpoint is for nearest_metric and nearest_kernel over sharded constraints: give them block_size or an executor."
-        )
 
 
 class NoStart(ArithmeticError):
@@ -148,18 +121,7 @@ STEERING = frozenset(
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
     """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
-    solve = warns_if_interrupted(function)
-    code = function.__code__
-    names = code.co_varnames[: code.co_argcount]
-
-    @wraps(function)
-    def call(*arguments: P.args, **named: P.kwargs) -> _R:
-        result = solve(*arguments, **named)
-        by_name = dict(zip(names, arguments, strict=False)) | named
-        result.call = {name: value for name, value in by_name.items() if name not in STEERING}
-        return result
-
-    return call
+    return warns_if_interrupted(function, STEERING)
 
 
 @dataclass(eq=False)
@@ -176,14 +138,11 @@ class RunLog:
         Limit on wall time from here on.
     units : callable, optional
         Converts a record into the user's units.
-    watch : callable, optional
-        Called with the number of each step and the solver's state, to write checkpoints.
     """
 
     callback: CallBack | None = None
     max_seconds: float | None = None
     units: Callable[[Record], Record] | None = None
-    watch: Callable[[int, Any], None] | None = None
     clock: float = field(default_factory=time.perf_counter)
     history: list[Record] = field(default_factory=list)
     before: int = 0  # steps of the runs before this one
@@ -196,13 +155,9 @@ class RunLog:
         """Wall time since the start."""
         return time.perf_counter() - self.clock
 
-    def seconds_left(self) -> float:
-        """Wall time until the limit; inf without one."""
-        return np.inf if self.max_seconds is None else self.max_seconds - self.seconds()
-
     def is_late(self) -> bool:
         """Whether the time limit is exceeded."""
-        return self.seconds_left() < 0.0
+        return self.max_seconds is not None and self.seconds() > self.max_seconds
 
     def note(self, iteration: int, **figures: Any) -> Record:
         """Add a record to the history."""
@@ -231,6 +186,7 @@ class RunLog:
         )
 
 
+@on_one_blas_thread
 def solve(
     problem: Problem,
     solver: Solver,
@@ -278,8 +234,9 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
     It takes at most ``limit`` steps, and only ``share`` of them if the signal does not fall fast.
     """
     run, iteration = _Run(problem, solver, tol, limit, share, log), 0
+    max_seconds = np.inf if log.max_seconds is None else log.max_seconds
     # Numbers may overflow far from the solution. Such steps are rejected, so NumPy need not warn.
-    with single_thread_blas(), np.errstate(all="ignore"), time_limit(log.seconds_left()):
+    with np.errstate(all="ignore"), time_limit(max_seconds - log.seconds()):
         try:
             state = solver.init(problem, tol, start)
         except BROKEN as error:
@@ -305,8 +262,7 @@ def _loop(problem: Problem, solver: Solver, tol: float, limit: int, share: int, 
             reason = ExitReason.INTERRUPTED
         except np.linalg.LinAlgError:  # in a certificate
             reason = ExitReason.NONFINITE
-        left = log.seconds_left()
-        with time_limit(left if log.max_seconds is None else max(left, CLOSING * log.max_seconds)):
+        with time_limit(max(max_seconds - log.seconds(), CLOSING * max_seconds)):
             if reason is ExitReason.TIME:
                 problem.conclude(state)
             if run.best is None or reason in (ExitReason.INTERRUPTED, ExitReason.TIME):
@@ -362,8 +318,6 @@ class _Run:
         )
         is_spent = iteration >= self.limit or is_slow
         last = state.ended is not None or is_spent
-        if log.watch is not None:
-            log.watch(log.before + iteration, state)
         due = state.signal <= self.retry_below and problem.is_due(state, self.tol)
         if due or last or (log.callback is not None and problem.certifies_cheaply):
             if last:

@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from bregmat.base.tolerances import EPS
 from bregmat.engine.status import Status
 
 CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
+LOST = 8.0  # roundings of a sum and a difference, in units of EPS
 CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may lift a lower bound above the objective
 
 
@@ -96,8 +98,13 @@ class Certificate:
 
     def with_dual(self, dual: np.ndarray, dual_bound: float) -> Self:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""
-        change = 0.0 if self.missed is None else float((np.abs(dual) - np.abs(self.dual)) @ self.missed)
-        return replace(self, dual=dual, dual_bound=dual_bound, upper=self.upper + change)
+        if self.missed is None:
+            return replace(self, dual=dual, dual_bound=dual_bound)
+        price = float(np.abs(dual) @ self.missed)
+        upper = self.upper + (price - float(np.abs(self.dual) @ self.missed))
+        # if the former weights were huge, the difference has lost the digits of the objective
+        upper += LOST * EPS * (abs(self.upper) + price)
+        return replace(self, dual=dual, dual_bound=dual_bound, upper=upper)
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,11 +62,14 @@ _MEANING = {
 }
 _ADVICE = {
     "TOLERANCE": "The tolerance was met.",
-    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a constraint of result.conflict, (b) use a finite slack_weight.",
-    "MAX_ITER": "Raise max_iter, or (a) standardise the features, (b) lower slack_weight, (c) loosen tol.",
+    "CERTIFICATE": "A proof of infeasibility was found: (a) drop or relax a constraint in conflict, (b) use a finite slack weight.",
+    "MAX_ITER": "Allow more iterations, or (a) standardise the features, (b) lower the slack weight, (c) loosen the tolerance.",
     "TIME": "Raise max_seconds, or continue with warm_start=result.",
-    "STALLED": "No step improves the point: (a) standardise the features, (b) lower slack_weight, (c) loosen tol, (d) try another solver.",
-    "INTERRUPTED": "Stopped on request; the best point so far is kept. Continue with warm_start=result.",
+    "STALLED": (
+        "No step improves the point: (a) standardise the features, (b) lower the slack weight, (c) loosen the tolerance, (d) try another "
+        "solver."
+    ),
+    "INTERRUPTED": "Stopped on request; the best point so far is kept.",
     "NONFINITE": "A number overflowed: scale the data and the bounds towards 1.",
     "CYCLE": "The tolerance was met; passes come round to the same problems, so more of them change nothing.",
 }

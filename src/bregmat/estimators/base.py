@@ -20,7 +20,6 @@ from bregmat.base.points import check_numeric
 from bregmat.base.threads import call_under_way, on_one_blas_thread, raise_interrupt
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.loop import Checkpoint
 from bregmat.kernels import KernelFunction
 from bregmat.typing import KernelName
 
@@ -138,7 +137,8 @@ def validated(estimator: Any, X: Any, *y: Any, name: str = "X", **options: Any) 
     **options
         Of ``validate_data``; the default dtype is float64.
     """
-    check_numeric(name, X)
+    if type(X) is not np.ndarray or X.dtype.kind not in "biuf":
+        check_numeric(name, X)
     return validate_data(estimator, X, *y, **{"dtype": np.float64} | options)
 
 
@@ -158,10 +158,6 @@ def check_run(estimator: Any, max_seconds: float | None = None) -> None:
         callback=estimator.callback,
         fewest=1,
     )
-    if isinstance(estimator.callback, Checkpoint):
-        raise ValueError(
-            "callback must not be a checkpoint here: checkpoints are for nearest_metric and nearest_kernel over sharded constraints."
-        )
     check_random_state(estimator.random_state)
     verbose = estimator.verbose
     check_integer("verbose", int(verbose) if isinstance(verbose, bool) else verbose, 0, optional=False)

@@ -33,7 +33,7 @@ from bregmat.from_labels.groups import (
     too_few_labelled,
     warn_of_points,
 )
-from bregmat.from_labels.neighbors import BLOCK, Neighbors
+from bregmat.from_labels.neighbors import BLOCK, Neighbors, Space
 from bregmat.nearest import nearest_metric
 from bregmat.sharded.points import PointBlock, PointsInBlocks
 
@@ -105,14 +105,18 @@ class BlockLabels:
         """Classes of some rows, in memory."""
         return LabelGroups(self.code_of(numbers), LabelGroups(np.arange(self.counts.shape[1])).relation)
 
-    def compared(self, most: float, rng: Any, *, warn: bool) -> np.ndarray:
+    def compared(self, max_points: float, rng: Any, *, warn: bool) -> np.ndarray:
         """Points that are not alone in their class, as :meth:`LabelGroups.compared` draws them."""
         able = np.flatnonzero(self.sizes > 1)
         check_groups(len(self.sizes) > 1, len(able) > 0, "labelled point")
         ranked, alone = Ranked(self, able, is_by_class=False), Ranked(self, np.flatnonzero(self.sizes == 1))
         if warn and len(alone):
             warn_of_points(np.sort(alone[:]), ALONE)
-        return ranked[:] if len(ranked) <= most else ranked[np.sort(rng.choice(len(ranked), size=most, replace=False))]
+        return (
+            ranked[:]
+            if len(ranked) <= max_points
+            else ranked[np.sort(rng.choice(len(ranked), size=max_points, replace=False))]
+        )
 
 
 class Ranked:
@@ -142,9 +146,9 @@ class Ranked:
         places = np.arange(self.length)[places] if isinstance(places, slice) else np.asarray(places)
         wanted, back = np.unique(places, return_inverse=True)
         labels = self.labels
-        found = labels.points.reduce(_ranked, labels.codes, self.classes, self.starts, self.is_by_class, wanted)
+        ranked = labels.points.reduce(_ranked, labels.codes, self.classes, self.starts, self.is_by_class, wanted)
         rows = np.empty(len(wanted), np.int64)
-        for at, numbers in found:
+        for at, numbers in ranked:
             rows[at] = numbers
         return rows[back]
 
@@ -216,13 +220,13 @@ def _nearest(
 ) -> list[np.ndarray]:
     """Up to ``k[0]`` points of the same class and ``k[1]`` of others in this block for each of some points Q (m, r)."""
     known = np.flatnonzero(codes >= 0)
-    found = [np.broadcast_to(np.array([np.inf, -1.0, 0.0])[:, None, None], (3, len(Q), n)).copy() for n in k]
+    closest = [np.broadcast_to(np.array([np.inf, -1.0, 0.0])[:, None, None], (3, len(Q), n)).copy() for n in k]
     sizes = sq_norms(Z[known])
     for part in blocks(len(Q), len(known), BLOCK):
         sq = sizes - 2.0 * (Q[part] @ Z[known].T)  # without |q|^2, which is the same for all
         sq[numbers[part, None] == block.first + known] = np.inf
         is_alike = kind[part, None] == codes[known]
-        for one, wanted in zip(found, (is_alike, ~is_alike)):
+        for one, wanted in zip(closest, (is_alike, ~is_alike)):
             near, columns = smallest(np.where(wanted, sq, np.inf), one.shape[2])
             rows, is_found = known[columns], np.isfinite(near)
             exact = sq_norms((Z[rows] - Q[part, None]).reshape(-1, Q.shape[1])).reshape(rows.shape)
@@ -231,11 +235,11 @@ def _nearest(
                 np.where(is_found, block.first + rows, -1),
                 sizes[columns],
             )
-    return found
+    return closest
 
 
 @dataclass(frozen=True, eq=False)
-class BlockSpace:
+class BlockSpace(Space):
     """Points in blocks, mapped by P (d, r), or as they are; all blocks are searched for neighbours.
 
     Attributes
@@ -259,11 +263,11 @@ class BlockSpace:
         points, n_alike, n_apart
             As in :meth:`bregmat.from_labels.neighbors.Space.nearest`.
         """
-        Z, kind, found = self.points.cached(_mapped, self.P), groups.code_of(points), []
+        Z, kind, parts = self.points.cached(_mapped, self.P), groups.code_of(points), []
         for part in blocks(len(points), self.points.shape[1], QUERIES):
             query = self._read(points[part]), points[part], kind[part]
-            found.append(self.points.reduce(_nearest, groups.codes, Z, *query, (n_alike, n_apart), combine=_joined))
-        near, far = [np.concatenate([one[which] for one in found], axis=1) for which in (0, 1)]
+            parts.append(self.points.reduce(_nearest, groups.codes, Z, *query, (n_alike, n_apart), combine=_joined))
+        near, far = [np.concatenate([one[which] for one in parts], axis=1) for which in (0, 1)]
         sq, rows, size = far[0], far[1].astype(np.int64), sq_norms(self._read(points))
         coincides = (rows >= 0) & (sq <= IDENTICAL * (size[:, None] + far[2]))
         is_left_out = (rows < 0) | coincides
@@ -376,14 +380,14 @@ def fit_in_blocks(
         raise nothing_given(learner)
     points = PointsInBlocks(X, None if learner.n_constraints == 0 else y, executor, block_size)
     learner._checked_points(points.example)
-    given: Any = constraints
+    located: Any = constraints
     learner.n_dropped_constraints_ = 0
     if constraints is None or isinstance(constraints, Constraints):
-        given, learner.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
+        located, learner.n_dropped_constraints_ = given_constraints(constraints, None, points.shape[0])
     elif y is not None:
         raise TypeError("constraints must be in memory to be joined with those drawn from y: leave out one of them.")
     labels = None if y is None or learner.n_constraints == 0 else BlockLabels.of(points, learner.unlabeled)
-    task = Task(learner, points, given, labels)
+    task = Task(learner, points, located, labels)
     task = replace(task, candidate=learner._choose(task, None))
     d, name = points.shape[1], learner.prior_
     prior = learner._given_prior(d) if name == "given" else block_prior(points, name)

@@ -211,10 +211,10 @@ class KernelKMeans(KernelEstimator, AllOrNothing, ClusterMixin, BaseEstimator):
             weights, K.diagonal(), K @ (weights / weights.sum()), lambda rows: np.asarray(K[rows].T)
         )
         seeds = np.stack([points.seeds(self.n_clusters, rng) for _ in range(self.n_init)])
-        found, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
-        self.labels_ = found.labels.astype(np.int32)
-        self.inertia_, self.n_iter_ = found.inertia[-1], found.n_iter
-        self.dual_coef_, self.sq_norms_ = found.weights, found.sq_norms
+        clustering, n_empty = kernel_lloyd(K, weights, seeds, max_iter=self.max_iter, tol=float(self.tol))
+        self.labels_ = clustering.labels.astype(np.int32)
+        self.inertia_, self.n_iter_ = clustering.inertia[-1], clustering.n_iter
+        self.dual_coef_, self.sq_norms_ = clustering.weights, clustering.sq_norms
         return self.n_clusters - n_empty
 
     def predict(self, X: Points) -> np.ndarray:

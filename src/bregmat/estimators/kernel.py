@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import MethodType
@@ -19,8 +18,8 @@ from bregmat.coordinates.priors import Factor
 from bregmat.estimators.base import KernelEstimator, validated
 from bregmat.estimators.learned_kernel import FactorMap, SpanMap, kernel_problem
 from bregmat.estimators.learner import ConstraintLearner
-from bregmat.estimators.selection import Candidate, Trials
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.selection import Trials
+from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.kernels import KernelFunction
 from bregmat.kernels.definite import check_given
 from bregmat.typing import Points
@@ -53,86 +52,8 @@ class MethodBesideParameter:
 
 
 @on_one_blas_thread
-class KernelOfMap(ABC):
-    """Values and features of a learned kernel; ``fit`` stores its map in ``_fit_map``."""
-
-    _fit_map: FactorMap
-    n_features_in_: int
-
-    @property
-    @abstractmethod
-    def _accept_sparse(self) -> str | bool:
-        """Whether points may be sparse, as scikit-learn's ``accept_sparse`` takes it."""
-
-    @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
-    def kernel(self, X: Points, Y: Points | None = None) -> np.ndarray:
-        """Values of the learned kernel.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-            Points. With "precomputed": values of the *prior* kernel between the points and all training points.
-        Y : array-like or scipy.sparse, shape (q, d), optional
-            By default X itself. With "precomputed" and full rank Y is the training points and must be None.
-
-        Returns
-        -------
-        ndarray, shape (m, q)
-        """
-        check_is_fitted(self)
-        if Y is not None and isinstance(self._fit_map, SpanMap) and self._fit_map.base.is_precomputed:
-            raise ValueError(
-                "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
-                "training points only; with rank=... any Y will do."
-            )
-        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
-
-    def transform(self, X: Points) -> np.ndarray:
-        """Features whose inner products are the learned kernel; see Notes of :class:`KernelLearner`.
-
-        Parameters
-        ----------
-        X : array-like or scipy.sparse, shape (m, d)
-
-        Returns
-        -------
-        ndarray, shape (m, r)
-            float32 if X is float32, otherwise float64.
-        """
-        check_is_fitted(self)
-        X = validated(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
-        return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
-
-    @property
-    def X_fit_(self) -> Any:
-        """The training points in the form with ``rank=None``, otherwise None."""
-        return self._fit_map.train
-
-    @property
-    def kernel_(self) -> np.ndarray:
-        """The learned kernel on the training points, shape (n, n)."""
-        check_is_fitted(self)
-        return self._fit_map.training_kernel()
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._fit_map.n_columns
-
-    def _points(self, X: Any, name: str) -> Any:
-        if hasattr(X, "columns"):  # a data frame: compare the names of its columns
-            return validated(self, X, name=name, reset=False)
-        check_numeric(name, X)
-        X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
-        if X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
-            )
-        return X
-
-
-@on_one_blas_thread
 @dataclass(eq=False, repr=False, kw_only=True)
-class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
+class KernelLearner(KernelEstimator, ConstraintLearner):
     """Kernel nearest to a given kernel that puts similar points near and dissimilar points far.
 
         minimize over K >= 0:   D(K, K0) + slack_weight * sum_i d(p_i, bound_i)
@@ -220,8 +141,6 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
 
     rank: int | None = None
 
-    transform = KernelOfMap.transform  # set_output wraps only methods that the class itself defines
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters of the constructor, ``kernel`` included, although the attribute of this name is a method."""
         params = super().get_params(deep=deep)
@@ -268,7 +187,7 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
         return super()._trials(quick, sample, task)
 
     def _keep(self, problem: Any, task: Task, result: MatrixResult) -> None:
-        self._fit_map = problem.map_of(result)
+        self._fit_map: FactorMap = problem.map_of(result)
         self.captured_trace_: float = self._fit_map.captured
 
     def _check_parameters(self) -> None:
@@ -279,3 +198,69 @@ class KernelLearner(KernelOfMap, KernelEstimator, ConstraintLearner):
     @property
     def _accept_sparse(self) -> str | bool:
         return KernelFunction(vars(self)["kernel"]).accept_sparse
+
+    # ------------------------------------------------------------------ the learned kernel
+    @MethodBesideParameter  # type: ignore[misc]  # beside the dataclass field of this name
+    def kernel(self, X: Points, Y: Points | None = None) -> np.ndarray:
+        """Values of the learned kernel.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+            Points. With "precomputed": values of the *prior* kernel between the points and all training points.
+        Y : array-like or scipy.sparse, shape (q, d), optional
+            By default X itself. With "precomputed" and full rank Y is the training points and must be None.
+
+        Returns
+        -------
+        ndarray, shape (m, q)
+        """
+        check_is_fitted(self)
+        if Y is not None and isinstance(self._fit_map, SpanMap) and self._fit_map.base.is_precomputed:
+            raise ValueError(
+                "Y must be None with kernel='precomputed' and full rank, where prior values are known between X and the "
+                "training points only; with rank=... any Y will do."
+            )
+        return self._fit_map.kernel(self._points(X, "X"), None if Y is None else self._points(Y, "Y"))
+
+    def transform(self, X: Points) -> np.ndarray:
+        """Features whose inner products are the learned kernel; see Notes of the class.
+
+        Parameters
+        ----------
+        X : array-like or scipy.sparse, shape (m, d)
+
+        Returns
+        -------
+        ndarray, shape (m, r)
+            float32 if X is float32, otherwise float64.
+        """
+        check_is_fitted(self)
+        X = validated(self, X, accept_sparse=self._accept_sparse, dtype=[np.float64, np.float32], reset=False)
+        return self._fit_map.transform(X.astype(np.float64, copy=False)).astype(X.dtype, copy=False)
+
+    @property
+    def X_fit_(self) -> Any:
+        """The training points in the form with ``rank=None``, otherwise None."""
+        return self._fit_map.train
+
+    @property
+    def kernel_(self) -> np.ndarray:
+        """The learned kernel on the training points, shape (n, n)."""
+        check_is_fitted(self)
+        return self._fit_map.training_kernel()
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._fit_map.n_columns
+
+    def _points(self, X: Any, name: str) -> Any:
+        if hasattr(X, "columns"):  # a data frame: compare the names of its columns
+            return validated(self, X, name=name, reset=False)
+        check_numeric(name, X)
+        X = check_array(X, accept_sparse=self._accept_sparse, dtype=np.float64, input_name=name)
+        if X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"{name} has {X.shape[1]} features, but the estimator was fitted with {self.n_features_in_}."
+            )
+        return X

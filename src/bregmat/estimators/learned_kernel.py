@@ -30,7 +30,6 @@ from bregmat.kernels.lowrank import Pivots, incomplete_cholesky, pivoted_cholesk
 from bregmat.nearest import nearest_kernel, nearest_metric
 from bregmat.objective.divergences import DIVERGENCES
 
-BLOCK = 10_000_000  # kernel values that are computed at a time
 REST_TOL = 1e-10  # squared distance to the span of the points in constraints, relative to the largest k(x, x), that may be rounding
 
 
@@ -123,11 +122,12 @@ class SpanMap(LowRankMap):
 
     def _change_between(self, X: Any, Y: Any) -> np.ndarray:
         """``k - k0``, shape (n, m). Triangular systems are solved for the smaller set only; the larger set is processed in blocks."""
+        block_numbers = 10_000_000  # kernel values that are computed at a time
         if X.shape[0] > Y.shape[0]:
             return self._change_between(Y, X).T
         A = self.pivots.dual(self.coordinates(X) @ self.change)
         out = np.empty((X.shape[0], Y.shape[0]))
-        for part in blocks(Y.shape[0], A.shape[1], BLOCK):
+        for part in blocks(Y.shape[0], A.shape[1], block_numbers):
             out[:, part] = A @ self.base.columns(Y[part], self.points).T
         return out
 

@@ -6,8 +6,8 @@ How a fit runs:
 2. ``_choose`` compares candidates for the settings that are "auto" on held-out rows (``selection``).
 3. ``_problem``, which each learner defines, combines the points and their prior into a ``TrainingProblem``.
 4. ``_learn`` calls ``Task.learn``, which draws constraints from the labels (``from_labels``), joins those of the caller, and has the
-   problem solved by :func:`bregmat.nearest_metric` or :func:`bregmat.nearest_kernel`. With "neighbors" this is repeated (``passes``):
-   each pass searches neighbours in the metric of the pass before.
+   problem solved by :func:`bregmat.nearest_metric` or :func:`bregmat.nearest_kernel`. With "neighbors" this is repeated
+   (:class:`bregmat.estimators.task.Passes`): each pass searches neighbours in the metric of the pass before.
 5. ``_keep_all`` raises if the result is not usable; otherwise it sets the fitted attributes, including those that the learner adds
    in ``_keep``.
 """
@@ -40,6 +40,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.engine.loop import Solver
 from bregmat.engine.result import SolverError, check
+from bregmat.engine.status import Status
 from bregmat.estimators.base import ResultLearner, check_run
 from bregmat.estimators.given import (
     given_constraints,
@@ -50,8 +51,8 @@ from bregmat.estimators.given import (
     present,
     weighted,
 )
-from bregmat.estimators.selection import MORE_PASSES, Candidate, Selection, Trials, matching, select
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.selection import FEW_ROWS, MORE_PASSES, NOT_COMPARED, Trials, matching, select
+from bregmat.estimators.task import Candidate, Task, TrainingProblem
 from bregmat.from_labels.groups import NEED_CLASSES, TARGET_TYPES, label_groups
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing
 from bregmat.objective.divergences import DIVERGENCES
@@ -94,6 +95,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     random_state: RandomState = None
 
     _strategies: ClassVar[tuple[str, ...]] = STRATEGIES
+    # the settings that may be "auto", with the values that "auto" has for given constraints
+    _usual: ClassVar[dict[str, Any]] = {"strategy": "neighbors", "slack_weight": 1.0}
 
     # If metadata routing is enabled, these are passed whole without set_fit_request.
     __metadata_request__fit = {"constraints": True, "sample_id": True, "groups": True}
@@ -132,30 +135,35 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
     def _candidates(self, task: Task) -> list[Candidate]:
         """All candidates for the settings that may be "auto", simpler ones first."""
 
-    def _asked(self) -> dict[str, Any]:
-        """The parameters that candidates are chosen for."""
-        return {"strategy": self.strategy, "slack_weight": self.slack_weight}
-
-    def _given_candidate(self) -> Candidate:
-        """The candidate if constraints are given: their bounds have the units of the data, and nothing is compared."""
-        return matching([Candidate("neighbors", passes=MORE_PASSES)], **self._asked())[0]
-
     def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
         """Quick fits of candidates to rows of a sample of a task."""
         return Trials(quick, sample)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
-        """The candidate that is fitted; sets ``strategy_``, ``slack_weight_`` and ``selection_``."""
-        if task.labels is None or task.given is not None:
-            found = Selection([self._given_candidate()])
-        else:
-            found = select(self, task, matching(self._candidates(task), **self._asked()), groups)
-        best = found.candidates[found.best]
-        self._fit_selection: dict[str, list[Any]] = found.table()
+        """The candidate that is fitted; sets ``strategy_``, ``slack_weight_`` and ``selection_``.
+
+        Nothing is compared if all settings are fixed, or if constraints are given, whose bounds have the units of the data.
+        """
+        asked = {name: getattr(self, name) for name in self._usual}
+        fixed = {name: value for name, value in asked.items() if not (isinstance(value, str) and value == "auto")}
+        if not isinstance(fixed.get("prior", ""), str):
+            fixed["prior"] = "given"
+        best = replace(task.candidate, **(self._usual | fixed))
+        is_given, is_repeated = task.labels is None or task.constraints is not None, best.strategy == "neighbors"
+        selection = None
+        if is_given:
+            best = replace(best, passes=MORE_PASSES if is_repeated else 1)
+        elif len(fixed) < len(asked) or (is_repeated and len(task.labels.labelled) > FEW_ROWS):
+            selection = select(self, task, matching(self._candidates(task), **fixed), groups)
+            best = selection.candidates[selection.best]
+        cells: dict[str, Any] = {"candidate": str(best)} | NOT_COMPARED
+        self._fit_selection: dict[str, list[Any]] = {name: [value] for name, value in cells.items()}
+        if selection is not None:
+            self._fit_selection = selection.table()
+            if best.strategy is None and self.strategy == "auto":
+                warn_caller(selection.nothing_gained)
         self.strategy_: MetricStrategy | None = best.strategy
         self.slack_weight_: float = replace(task, candidate=best).slack_weight()
-        if best.strategy is None and self.strategy == "auto":
-            warn_caller(found.nothing_gained)
         return best
 
     @property
@@ -262,14 +270,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             names = row_names(X, constraints, sample_id) if is_given else None
             space = None if isinstance(X, np.ndarray) else working_space(X)
             y = to_numpy("y", y)
-            X, given, self.n_dropped_constraints_ = self._checked_points(X), None, 0
+            X, located, self.n_dropped_constraints_ = self._checked_points(X), None, 0
             if is_given:
-                given, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
+                located, self.n_dropped_constraints_ = given_constraints(constraints, names, X.shape[0])
             weight = None if sample_weight is None else point_weights(sample_weight, X.shape[0])
             groups = None if groups is None else point_groups(groups, X.shape[0])
             if y is None and constraints is None:
                 raise nothing_given(self)
-            if given is None and constraints is not None and (y is None or self.n_constraints == 0):
+            if located is None and constraints is not None and (y is None or self.n_constraints == 0):
                 raise none_is_left(constraints, names)
             if y is not None:
                 shape: tuple[int, ...] = getattr(y, "shape", ())
@@ -281,14 +289,14 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
                 y = None if y is None else _safe_indexing(y, here)
                 X, weight, names = X[here], weight[here], here if names is None else names[here]
                 groups = None if groups is None else groups[here]
-                given, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
+                located, self.n_dropped_constraints_ = given_constraints(constraints, names, len(here))
             labels = None
             if y is not None and self.n_constraints != 0:
                 how = {"unlabeled": self.unlabeled, "target_type": self.target_type}
                 labels = label_groups(y, X.shape[0], self.strategy, **how)
-            if given is not None and weight is not None:
-                given = weighted(given, weight)
-            task = Task(self, X, given, labels, previous, weight, space, names)
+            if located is not None and weight is not None:
+                located = weighted(located, weight)
+            task = Task(self, X, located, labels, previous, weight, space, names)
             task = replace(task, candidate=self._choose(task, groups))
             problem = self._problem(task)
             self._keep_all(problem, task, *self._learn(problem, task))
@@ -303,7 +311,8 @@ class ConstraintLearner(ResultLearner, ClassNamePrefixFeaturesOutMixin, Transfor
             else:
                 rows = replace(rows, ids=names)
         try:
-            check(result)
+            if result.status is not Status.OPTIMAL:
+                check(result)
         except SolverError as error:
             error.constraints = rows
             raise

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import as_matrix
-from bregmat.base.linalg import dense, eigh
+from bregmat.base.linalg import blocks, dense, eigh, sq_norms, symmetrize
 from bregmat.base.tolerances import SUM_ROUNDING
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Factor
@@ -22,19 +22,21 @@ LEAST_WITHIN = 1e-6  # smallest variance within classes that is used, relative t
 MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
 MOST_ROWS = 20_000  # rows that determine the order of the components
 MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
+BLOCK = 32_000_000  # numbers of X that are copied at a time
 KEPT_VARIANCE = (
     0.95  # fraction in the leading components; MNIST's error is no higher than with all (docs/performance.md)
 )
 
 
 def scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:
-    """``(X - mean)' (X - mean)``, shape (d, d), and the sums of squares of the columns, shape (d,)."""
+    """``(X - mean)' (X - mean)``, shape (d, d), and the sums of squares of the columns, shape (d,); a dense X is read in blocks."""
     if sp.issparse(X):
         mean = np.asarray(X.mean(axis=0)).ravel()
         S = np.asarray((X.T @ X).todense()) - X.shape[0] * np.outer(mean, mean)
         return S, np.asarray(X.multiply(X).sum(axis=0)).ravel()
-    centred = X - X.mean(axis=0)
-    return centred.T @ centred, np.einsum("ij,ij->j", X, X)
+    mean, size = X.mean(axis=0), np.einsum("ij,ij->j", X, X)
+    parts = (X[part] - mean for part in blocks(len(X), X.shape[1], BLOCK))
+    return sum(centred.T @ centred for centred in parts), size
 
 
 def _principal_axes(X: Any, scattered: Any = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,8 +176,8 @@ def pruned(X: Any, P: Any, n_least: int) -> np.ndarray:
 
     There are as many components as hold 95 % of the variance, and at least ``n_least``. P (d, k) is dense or sparse; None is the identity.
     """
-    mapped = X if P is None else X @ P
-    values, vectors = eigh(scatter(mapped)[0] / max(1, len(X) - 1))
+    S = scatter(X)[0]
+    values, vectors = eigh((S if P is None else symmetrize(P.T @ (S @ P))) / max(1, len(X) - 1))
     share = np.cumsum(values[::-1]) / values.sum()
     axes = vectors[:, ::-1][:, : max(n_least, 1 + int(np.searchsorted(share, KEPT_VARIANCE)))]
     return axes if P is None else np.asarray(P @ axes)
@@ -195,12 +197,25 @@ def inverse_deviations(X: Any, moments: tuple[np.ndarray, np.ndarray] | None = N
     ``moments`` are the mean squares and the means of the columns, by default those of X.
     """
     if moments is None:
-        squares = X.multiply(X) if sp.issparse(X) else X * X
-        moments = np.asarray(squares.mean(axis=0)).ravel(), np.asarray(X.mean(axis=0)).ravel()
+        squares = X.multiply(X).sum(axis=0) if sp.issparse(X) else np.einsum("ij,ij->j", X, X)
+        moments = np.asarray(squares).ravel() / X.shape[0], np.asarray(X.mean(axis=0)).ravel()
     size, mean = moments
     variance = size - mean * mean
     scale = 1.0 / np.sqrt(np.where(variance > SUM_ROUNDING * size, variance, np.inf))
     return scale if scale.any() else np.ones(len(scale))
+
+
+def has_unit_rows(X: Any) -> bool:
+    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision.
+
+    Rows that differ by less than a tenth of their length from their mean do not count: a large constant column gives them one length.
+    """
+    sq_length = sq_norms(X)
+    largest = float(sq_length.max(initial=0.0))
+    if not 0.0 < largest < np.inf or largest > 1.002 * float(sq_length[sq_length > 0].min()):
+        return False
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    return float(sq_length.mean() - mean @ mean) > 0.01 * largest
 
 
 # ---------------------------------------------------------------------- components of a learned metric

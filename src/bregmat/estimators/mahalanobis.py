@@ -173,22 +173,22 @@ class MahalanobisMetric:
         ndarray, shape (m,)
             For a tensor, a tensor on the same device.
         """
-        given: Any = pairs
+        points: Any = pairs
         metric = self.get_metric()
         d = metric.n_features
-        if not is_foreign(given):
-            check_numeric("pairs", given)
-            given = np.asarray(given)
-        if given.ndim != 3 or tuple(given.shape[1:]) != (2, d):
-            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(given.shape)}.")
-        space = array_space(given)
+        if not is_foreign(points):
+            check_numeric("pairs", points)
+            points = np.asarray(points)
+        if points.ndim != 3 or tuple(points.shape[1:]) != (2, d):
+            raise ValueError(f"pairs must have shape (m, 2, {d}); got {tuple(points.shape)}.")
+        space = array_space(points)
         if space is not None:
-            flat = as_array_points("pairs", space.xp.reshape(given, (given.shape[0], 2 * d)))
+            flat = as_array_points("pairs", space.xp.reshape(points, (points.shape[0], 2 * d)))
             apart = metric.differences(flat[:, :d], flat[:, d:])
             return space.xp.sqrt(space.xp.sum(apart * apart, axis=1))
-        out = np.empty(len(given))
-        for part in blocks(len(given), d, CHUNK):
-            some = np.asarray(given[part], dtype=float)
+        out = np.empty(len(points))
+        for part in blocks(len(points), d, CHUNK):
+            some = np.asarray(points[part], dtype=float)
             bad = np.flatnonzero(~np.isfinite(some).all(axis=(1, 2)))
             if len(bad):
                 raise ValueError(f"pairs contains NaN or infinity in {rows_text(part.start + bad)}.")

@@ -27,6 +27,7 @@ from bregmat.estimators.linear_maps import (
     PRIORS,
     components_of_many,
     factor_of,
+    has_unit_rows,
     in_span,
     inverse_within,
     points_in_prior,
@@ -35,10 +36,9 @@ from bregmat.estimators.linear_maps import (
     scatter,
 )
 from bregmat.estimators.mahalanobis import MahalanobisMetric
-from bregmat.estimators.passes import MANY_POINTS
-from bregmat.estimators.selection import MORE_PASSES, Candidate, Trials, matching
-from bregmat.estimators.softmax import has_unit_rows, learn_softmax
-from bregmat.estimators.task import Task, TrainingProblem
+from bregmat.estimators.selection import Trials
+from bregmat.estimators.softmax import learn_softmax
+from bregmat.estimators.task import MANY_POINTS, Candidate, Task, TrainingProblem
 from bregmat.from_labels.dimension import Neighborhood, few_components
 from bregmat.from_labels.groups import LabelGroups
 from bregmat.from_labels.neighbors import STRATEGIES, PointSpace
@@ -79,11 +79,15 @@ class MetricProblem(TrainingProblem):
 
     def space(self, result: MatrixResult | None, among: np.ndarray) -> PointSpace:
         X, prior = self.points.points, self.prior
+        rows = None
+        if 2 * len(among) < X.shape[0]:  # the others would only fill memory
+            rows = np.sort(among)
+            X = X[rows]
         if result is not None:
             X = result.coordinates.transform(X, result.iterate)
         elif prior is not None:
             X = X @ factor_of(prior)
-        return PointSpace(X, among)
+        return PointSpace(X, among, rows)
 
     def pairs(self, task: Task) -> Constraints:
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
@@ -172,7 +176,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Weight of the loss of violated bounds beside the divergence; positive, dimensionless. With ``inf`` all bounds must hold (not with
         "softmax"). "auto" is chosen on held-out rows. With "neighbors" and "softmax" the chosen value is multiplied by n / 500 for n
         labelled rows, but by no less than 1 and no more than 5; with "neighbors" by less if classes are small
-        (:func:`bregmat.estimators.selection.growth`). With given constraints it is 1.
+        (:func:`bregmat.estimators.task.growth`). With given constraints it is 1.
     loss : None, "relative_slack", "squared", "squared_hinge" or object
         Loss of violated bounds. None is the squared hinge with "neighbors", otherwise the divergence's own slack (Kulis 2009, eq. 22).
         ``RelativeSlack()`` applies the same slack to the quotient of distance and bound. ``Squared()`` is regression: it also penalises
@@ -296,6 +300,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     metric: Literal["auto"] | MetricKind = "auto"
 
     _strategies: ClassVar[tuple[str, ...]] = (*STRATEGIES, "softmax")
+    _usual: ClassVar[dict[str, Any]] = ConstraintLearner._usual | {"prior": "identity"}
 
     transform = MahalanobisMetric.transform  # set_output wraps only methods that the class itself defines
 
@@ -376,25 +381,25 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return X
 
     def _candidates(self, task: Task) -> list[Candidate]:
-        found = list(CANDIDATES)
+        candidates = list(CANDIDATES)
         is_in_memory, d = isinstance(task.labels, LabelGroups), task.X.shape[1]
         is_free = isinstance(self.prior, str) and self.prior == "auto"
         if is_free and not (is_in_memory and d <= MOST_FEATURES):  # no (d, d) covariance within classes
-            found = [one for one in found if one.prior != "within"]
-        metric = self._metric_of(task)
-        found = [replace(one, metric=metric) for one in found]
+            candidates = [one for one in candidates if one.prior != "within"]
+        metric = task.candidate.metric
+        candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
-            found += COSINES
+            candidates += COSINES
         if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
-            found = [one for one in found if (one.strategy, one.prior) != ("softmax", "variance")]
+            candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
         if self.strategy != "auto":
-            return found
+            return candidates
         left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
-        return [one for one in found if one.strategy not in left_out]
+        return [one for one in candidates if one.strategy not in left_out]
 
     def _check_softmax(self, task: Task) -> None:
         """Raise if something is given that the softmax loss has no use for."""
-        if task.given is not None:
+        if task.constraints is not None:
             raise ValueError(
                 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
             )
@@ -414,27 +419,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
         return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
 
-    def _metric_of(self, task: Task) -> MetricKind:
-        """ "auto" is the cosine if there are labels and all rows have one length."""
-        if self.metric != "auto":
-            return self.metric
-        is_plain = isinstance(task.labels, LabelGroups) and task.given is None
-        return "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
-
-    def _asked(self) -> dict[str, Any]:
-        prior = self.prior if isinstance(self.prior, str) else "given"
-        return super()._asked() | {"prior": prior}
-
     @property
     def metric_(self) -> MetricKind:
         """How mapped rows are compared: "euclidean", or "cosine" if ``transform`` gives rows of length 1."""
         check_is_fitted(self)
         return self._fit_metric
-
-    def _given_candidate(self) -> Candidate:
-        metric: MetricKind = "euclidean" if self.metric == "auto" else self.metric
-        usual = Candidate("neighbors", prior="identity", passes=MORE_PASSES, metric=metric)
-        return matching([usual], **self._asked())[0]
 
     def _trials(self, quick: Any, sample: Task, task: Task) -> Trials:
         return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
@@ -442,7 +431,11 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     def _choose(self, task: Task, groups: Any) -> Candidate:
         if self.strategy == "softmax" and task.labels is not None:
             self._check_softmax(task)
-        best = super()._choose(task, groups)
+        metric = self.metric
+        if metric == "auto":  # the cosine if there are labels and all rows have one length
+            is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
+            metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
+        best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
         if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":
             best = replace(best, passes=COSINE_PASSES)
         self.prior_: str = best.prior or "identity"
@@ -522,7 +515,7 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         sample = slice(None, None, max(-(-n // MOST_ROWS), -(-n * d // MOST_NUMBERS)))
         labels = task.labels.of_rows(np.arange(n)[sample])
         points = Neighborhood(np.asarray(task.X[sample] @ result.B), labels, self.n_neighbors, self.n_impostors)
-        return points if len(points.found.points) else None
+        return points if len(points.neighbors.points) else None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -1,6 +1,6 @@
 """The choice of settings that are "auto": candidates are compared on held-out rows, in a race.
 
-1. :func:`drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
+1. :func:`bregmat.from_labels.groups.drawn_rows` draws at most 1,500 labelled rows; whole classes if classes are small.
 2. :func:`held_out` divides them into folds of a training part, and queries whose neighbours are searched in a gallery. Whole classes are
    held out if most classes have fewer than 4 rows, and whole groups if the caller gives groups.
 3. :func:`race` fits the candidates quickly, fold after fold, and drops those that are clearly behind.
@@ -25,13 +25,12 @@ from sklearn.utils import get_tags
 from bregmat.base.linalg import smallest, sq_norms
 from bregmat.engine.result import SolverError
 from bregmat.estimators.base import say
-from bregmat.from_labels.groups import LabelGroups
-from bregmat.typing import MetricKind, MetricStrategy
+from bregmat.estimators.task import Candidate
+from bregmat.from_labels.groups import LabelGroups, drawn_rows
 
 MOST_COMPARED = 1500  # rows in a comparison
 FEWEST_COMPARED = 12  # labelled rows that a comparison needs
 SMALL_CLASS = 4  # classes are held out whole if the median class has fewer rows
-FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 N_FOLDS = 3
 FOLDS_OF_FEW = 5  # of at most FEW_ROWS rows: their training parts are nearer to all rows, and fits are quick
 FEW_ROWS = 500
@@ -39,11 +38,10 @@ N_NEIGHBORS = 5  # nearest rows that a score looks at
 BEHIND = 2.0  # standard errors by which a candidate must be behind to be dropped
 TIE = 0.5  # standard errors within which the simpler candidate is preferred
 TIE_OF_NUMBERS = 1.0  # the same for numbers, whose squared errors are dominated by a few rows
-USUAL_ROWS = 500  # labelled rows up to which slack weights do not grow
-USUAL_OF_CLASS = 25  # mean number of rows of a class up to which they do not grow either
 MORE_PASSES = 3  # passes that are tried beside one
+# Cells of the only row of the table if nothing was compared.
+NOT_COMPARED = {"score": np.nan, "standard_error": np.nan, "n_folds": 0, "seconds": 0.0, "chosen": True}
 ROWS_PER_COLUMN = 10  # rows of a sample for each column that they need
-MOST_GROWTH = 5.0  # on 50,000 images a factor of 20 is worse than 5
 MOST_CONSTRAINTS = 50_000  # of a quick fit: for 500 classes, the usual number of random pairs would take minutes
 # Settings of the fits that are compared: they need less precision than the final fit.
 QUICKLY: dict[str, Any] = {
@@ -56,37 +54,6 @@ QUICKLY: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """Settings that are chosen together.
-
-    Attributes
-    ----------
-    strategy : str or None
-        How labels become constraints; None if nothing is learned.
-    slack_weight : float
-        For at most 500 rows (see :func:`growth`).
-    prior : str or None
-        Name of the prior metric; None if the learner has no such parameter.
-    passes : int
-        How often neighbours are searched, or cosines linearised.
-    metric : str
-        Whether mapped rows are compared by their distance or by their cosine.
-    """
-
-    strategy: MetricStrategy | None
-    slack_weight: float = 1.0
-    prior: str | None = None
-    passes: int = 1
-    metric: MetricKind = "euclidean"
-
-    def __str__(self) -> str:
-        learned = "not learned" if self.strategy is None else f"{self.strategy}, {self.slack_weight:g}"
-        named = learned if self.prior is None else f"{self.prior}, {learned}"
-        named = named if self.passes == 1 else f"{named}, {self.passes} passes"
-        return f"{named}, cosine" if self.metric == "cosine" else named
-
-
 def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
     """The candidates with the values that are asked for; "auto" is any value. There is at least one.
 
@@ -94,40 +61,11 @@ def matching(candidates: Sequence[Candidate], **asked: Any) -> list[Candidate]:
     """
     fixed = {name: value for name, value in asked.items() if not (isinstance(value, str) and value == "auto")}
     replaced = {name: value for name, value in fixed.items() if name != "strategy"}
-    found = [replace(one, **replaced) for one in candidates if one.strategy == fixed.get("strategy", one.strategy)]
-    return list(dict.fromkeys(found)) or [Candidate(**fixed)]
-
-
-def growth(labels: Any, strategy: str | None) -> float:
-    """Factor of the slack weight for the rows of some labels, 1 to 5; 1 for random pairs.
-
-    The total weight of the constraints or losses of labels does not depend on their number. Without a correction, each row would count
-    less, relative to the prior, the more rows there are. With "neighbors", rows of small classes have few constraints that differ, so
-    the factor also depends on the mean number of rows of a class.
-    """
-    if strategy not in ("neighbors", "softmax"):
-        return 1.0
-    n, n_classes = int(labels.sizes.sum()), np.count_nonzero(labels.sizes)
-    per_class = n / (USUAL_OF_CLASS * n_classes) if strategy == "neighbors" else np.inf
-    return float(np.clip(min(n / USUAL_ROWS, per_class), 1.0, MOST_GROWTH))
+    matches = [replace(one, **replaced) for one in candidates if one.strategy == fixed.get("strategy", one.strategy)]
+    return list(dict.fromkeys(matches)) or [Candidate(**fixed)]
 
 
 # ---------------------------------------------------------------------- rows and folds
-def drawn_rows(labels: Any, rng: np.random.Generator, most: int) -> np.ndarray:
-    """Row numbers of at most ``most`` labelled rows, drawn at random; whole classes if each would have few rows."""
-    n, sizes = len(labels.labelled), labels.sizes
-    if n <= most:
-        return np.asarray(labels.labelled[:])
-    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= most:
-        return np.asarray(labels.labelled[np.sort(rng.choice(n, most, replace=False))])
-    order = rng.permutation(len(sizes))
-    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), most, side="right")))]
-    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
-    return np.asarray(
-        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
-    )
-
-
 def in_own_order(X: Any) -> np.ndarray:
     """An order of rows that depends on their content only, so that the choice does not depend on the order of the caller."""
     direction = np.random.default_rng(0).normal(size=X.shape[1])
@@ -160,8 +98,8 @@ def held_out(labels: LabelGroups, groups: np.ndarray | None) -> list[Fold]:
     if groups is None and is_class and np.median(sizes) < SMALL_CLASS:
         groups = codes
     n_units = len(codes) if groups is None else len(np.unique(groups))
-    most = sizes.max() if groups is None and is_class else n_units  # a class is spread over the folds
-    n_folds = min(FOLDS_OF_FEW if len(codes) <= FEW_ROWS else N_FOLDS, int(most))
+    max_folds = sizes.max() if groups is None and is_class else n_units  # a class is spread over the folds
+    n_folds = min(FOLDS_OF_FEW if len(codes) <= FEW_ROWS else N_FOLDS, int(max_folds))
     if n_folds < 2:
         return []
     how: dict[str, Any] = {"shuffle": True, "random_state": 0}
@@ -199,10 +137,8 @@ def judged(labels: LabelGroups, fold: Fold, mapped: Callable[[np.ndarray], np.nd
     """
     gallery, queries = fold.gallery, fold.queries
     G = mapped(gallery)
-    mean, size = (
-        G.mean(axis=0),
-        np.abs(G).max() or 1.0,
-    )  # products lose the fewest digits around the mean, and none overflows
+    # products lose the fewest digits around the mean, and none overflows
+    mean, size = G.mean(axis=0), np.abs(G).max() or 1.0
     G, Q = (G - mean) / size, (mapped(queries) - mean) / size
     near = gallery[smallest(sq_norms(G) - 2.0 * (Q @ G.T), N_NEIGHBORS)[1]]  # |q|^2 is left out: it changes no order
     if labels.target_type == "number":
@@ -213,13 +149,15 @@ def judged(labels: LabelGroups, fold: Fold, mapped: Callable[[np.ndarray], np.nd
         assert labels.values is not None
         voted, true = labels.values[near].mean(axis=1) > 0.5, labels.values[queries]
         return np.asarray((voted & true).sum(axis=1) / np.maximum(1, (voted | true).sum(axis=1)))
-    found, true = labels.codes[near], labels.codes[queries]
+    predicted, true = labels.codes[near], labels.codes[queries]
     if fold.is_new:
-        return np.asarray(found[:, 0] == true, dtype=float)
-    four = found[:, :4]
+        return np.asarray(predicted[:, 0] == true, dtype=float)
+    four = predicted[:, :4]
     votes = (four[:, :, None] == four[:, None, :]).sum(axis=2)
     voted = four[np.arange(len(four)), votes.argmax(axis=1)]  # of a tie, the class of the nearer row
-    return np.asarray((found[:, 0] == true) * 1.0 + (voted == true) + (found == true[:, None]).mean(axis=1)) / 3.0
+    return (
+        np.asarray((predicted[:, 0] == true) * 1.0 + (voted == true) + (predicted == true[:, None]).mean(axis=1)) / 3.0
+    )
 
 
 # ---------------------------------------------------------------------- the race
@@ -308,7 +246,7 @@ class Selection:
         n_folds = max(map(len, self.scores))
         if n_folds == 0:
             return next((k for k, one in enumerate(self.candidates) if one.strategy is not None), 0)
-        whole = [one for one, found in enumerate(self.scores) if len(found) == n_folds]
+        whole = [one for one, scores in enumerate(self.scores) if len(scores) == n_folds]
         ahead = self.ahead(whole, n_folds)
         return next(one for one in whole if self.is_near(one, ahead, self.tie, n_folds))
 
@@ -331,26 +269,26 @@ class Selection:
     def table(self) -> dict[str, list[Any]]:
         """Columns: candidate, mean score, standard error over the queries, number of folds, seconds, chosen."""
         means, errors = [], []
-        for found in self.scores:
-            values = np.concatenate(found) if found else np.full(1, np.nan)
+        for scores in self.scores:
+            values = np.concatenate(scores) if scores else np.full(1, np.nan)
             means.append(float(values.mean()))
             errors.append(float(values.std() / np.sqrt(len(values))))
         return {
             "candidate": [str(one) for one in self.candidates],
             "score": means,
             "standard_error": errors,
-            "n_folds": [len(found) for found in self.scores],
+            "n_folds": [len(scores) for scores in self.scores],
             "seconds": list(self.seconds),
             "chosen": [k == self.best for k in range(len(self.candidates))],
         }
 
 
-def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) -> None:
+def race(selection: Selection, trials: Trials, folds: list[Fold], alive: list[int]) -> None:
     """Try candidates fold by fold; those that are two standard errors behind the best are dropped after each fold.
 
     Parameters
     ----------
-    found : Selection
+    selection : Selection
         Its scores and seconds are extended.
     trials : Trials
     folds : list of Fold
@@ -359,20 +297,20 @@ def race(found: Selection, trials: Trials, folds: list[Fold], alive: list[int]) 
     """
     labels = trials.sample.labels
     for k, fold in enumerate(folds):
-        for one in [one for one in alive if len(found.scores[one]) == k]:
+        for one in [one for one in alive if len(selection.scores[one]) == k]:
             start = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # identical points, or points that are alone in this part
                 try:
-                    found.scores[one].append(judged(labels, fold, trials(found.candidates[one], fold.train)))
+                    selection.scores[one].append(judged(labels, fold, trials(selection.candidates[one], fold.train)))
                 except (ValueError, SolverError):  # this part has nothing to learn from
                     alive.remove(one)
-                    found.scores[one].clear()
-            found.seconds[one] += time.perf_counter() - start
+                    selection.scores[one].clear()
+            selection.seconds[one] += time.perf_counter() - start
         if not alive:
             return
-        ahead = found.ahead(alive, k + 1)
-        alive = [one for one in alive if found.is_near(one, ahead, BEHIND, k + 1)]
+        ahead = selection.ahead(alive, k + 1)
+        alive = [one for one in alive if selection.is_near(one, ahead, BEHIND, k + 1)]
 
 
 def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndarray | None = None) -> Selection:
@@ -392,8 +330,10 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
     if len(candidates) == 1 and not (may_repeat and candidates[0].strategy == "neighbors"):
         return Selection(candidates)
     rows = drawn_rows(task.labels, np.random.default_rng(0), MOST_COMPARED)
-    most = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
-    quick = type(learner)(**learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(most, MOST_CONSTRAINTS)})
+    max_constraints = MOST_CONSTRAINTS if learner.n_constraints is None else learner.n_constraints
+    quick = type(learner)(
+        **learner.get_params(deep=False) | QUICKLY | {"n_constraints": min(max_constraints, MOST_CONSTRAINTS)}
+    )
     is_pairwise = get_tags(learner).input_tags.pairwise
     X = task.X[np.ix_(rows, rows)] if is_pairwise else task.X[rows]
     if not is_pairwise:
@@ -407,14 +347,14 @@ def select(learner: Any, task: Any, candidates: list[Candidate], groups: np.ndar
         return Selection(candidates)
     sample = replace(task, learner=quick, X=X, labels=labels, previous=None, weight=None, space=None, names=None)
     tie = TIE_OF_NUMBERS if labels.target_type == "number" else TIE
-    found, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
-    race(found, trials, folds, list(range(len(candidates))))
+    selection, trials = Selection(candidates, tie=tie), learner._trials(quick, sample, task)
+    race(selection, trials, folds, list(range(len(candidates))))
     learned = [k for k, one in enumerate(candidates) if one.strategy is not None]
-    if learned and not any(found.scores[k] for k in learned):
+    if learned and not any(selection.scores[k] for k in learned):
         return Selection(candidates)  # the fit to all rows learns, or says why it cannot
-    best = found.candidates[found.best]
+    best = selection.candidates[selection.best]
     if best.strategy == "neighbors" and may_repeat:
-        race(found, trials, folds, [found.best, found.add(replace(best, passes=MORE_PASSES))])
+        race(selection, trials, folds, [selection.best, selection.add(replace(best, passes=MORE_PASSES))])
     if learner.verbose:
-        found.tell(labels.target_type, len(rows))
-    return found
+        selection.tell(labels.target_type, len(rows))
+    return selection

@@ -12,9 +12,9 @@ from bregmat.applications.softmax import PairScores, SoftmaxResult, cosine_metri
 from bregmat.base.checks import generator
 from bregmat.base.linalg import dense, product, sq_norms
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS
-from bregmat.coordinates.spans import Span, orthonormal
+from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.estimators.base import callback_of
-from bregmat.estimators.selection import drawn_rows
+from bregmat.from_labels.groups import drawn_rows
 
 # Temperature of distances, in units of half their median square, and of cosines. From 0.1 to 0.2, and for weights from 50 to 300, accuracy
 # hardly changes (docs/defaults.md).
@@ -73,30 +73,12 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
 def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
     """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
     n, d = Z.shape
-    length = np.sqrt(sq_norms(Z))
-    if d < MIN_COLUMNS or n > MAX_SHARE * d or not (length > 0).any():
-        return np.ascontiguousarray(dense(Z), dtype=float), None
-    coordinates, span = orthonormal(sp.diags_array(1.0 / length[length > 0]).tocsr() @ Z[length > 0])
-    inside = np.zeros((n, coordinates.shape[1]))
-    inside[length > 0] = length[length > 0, None] * coordinates
-    return inside, span
+    found = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
+    return (np.ascontiguousarray(dense(Z), dtype=float), None) if found is None else found
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:
     """The median of squared distances between rows (n, r) drawn at random, without those that are 0; 1 if all are 0."""
     i, j = np.random.default_rng(0).integers(len(Z), size=(2, N_PAIRS))
-    found = sq_norms(Z[i] - Z[j])
-    return float(np.median(found[found > 0])) if (found > 0).any() else 1.0
-
-
-def has_unit_rows(X: Any) -> bool:
-    """Whether all rows of X (n, d) that are not 0 have the same length, up to rounding to half precision.
-
-    Rows that differ by less than a tenth of their length from their mean do not count: a large constant column gives them one length.
-    """
-    sq_length = sq_norms(X)
-    largest = float(sq_length.max(initial=0.0))
-    if not 0.0 < largest < np.inf or largest > 1.002 * float(sq_length[sq_length > 0].min()):
-        return False
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    return float(sq_length.mean() - mean @ mean) > 0.01 * largest
+    squares = sq_norms(Z[i] - Z[j])
+    return float(np.median(squares[squares > 0])) if (squares > 0).any() else 1.0

@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import _ovr_decision_function, check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from bregmat.base.checks import as_choice, as_column, check_flag, check_positive
+from bregmat.base.checks import as_choice, as_column, as_rectangular, check_flag, check_positive, to_numpy
 from bregmat.base.linalg import blocks, dense
 from bregmat.base.threads import held_interrupts, on_one_blas_thread
 from bregmat.engine.result import check
@@ -217,6 +217,8 @@ class MarginSVC(KernelEstimator, AllOrNothing, ClassifierMixin, BaseEstimator):
         """Check the training examples; set ``classes_`` and ``class_weight_``."""
         base = self._kernel_function().given(X)
         kinds: Any = [np.float64, np.float32] if base.is_precomputed else np.float64
+        if y is not None:
+            as_rectangular("y", to_numpy("y", y))  # names y and the row where lists differ in length
         X, y = validated(self, X, y, accept_sparse=base.accept_sparse, dtype=kinds, order="C")
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)

@@ -19,7 +19,7 @@ from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import callback_of
 from bregmat.kernels import KernelFunction, kernel_source
 from bregmat.kernels.definite import (
-    WHOLE,
+    MAX_TESTED,
     IndefiniteKernelError,
     check_given,
     check_spectrum,
@@ -110,7 +110,7 @@ class _PairTraining:
             if "kernel" in str(error):
                 raise
             raise ValueError(f"kernel {base.name}: {error}") from error
-        if base.is_precomputed and X.shape[0] > WHOLE:
+        if base.is_precomputed and X.shape[0] > MAX_TESTED:
             check_support(X, rows[result.support], base)
         if self.center is not None:
             # w'(x - center) + b = w'x + (b - w'center)
@@ -186,15 +186,15 @@ def _kernel_of_rows(X: Any, base: KernelFunction) -> Callable[[np.ndarray], Any]
     if base.is_precomputed or not base.is_definite:
         if base.is_precomputed:
             check_given(X)
-            if X.shape[0] <= WHOLE:
+            if X.shape[0] <= MAX_TESTED:
                 check_spectrum(X, np.arange(len(X)), base)
         K = X if base.is_precomputed else checked_values(X, base)
         whole = kernel_source(K, "precomputed")
         return lambda rows: whole if len(rows) == n else kernel_source(K[np.ix_(rows, rows)], "precomputed")
     if sp.issparse(X):
         return lambda rows: kernel_source(base(X[rows]), "precomputed")
-    given = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
-    return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **given)
+    settings = {"gamma": 1.0} | {name: value for name, value in base.params.items() if value is not None}
+    return lambda rows: kernel_source(X if len(rows) == n else X[rows], base.kernel, **settings)
 
 
 # ---------------------------------------------------------------------- decisions

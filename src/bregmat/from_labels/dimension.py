@@ -15,7 +15,6 @@ from bregmat.from_labels.neighbors import Neighbors, PointSpace
 DRAWS, STEPS = 8, 10
 STEEPNESS = 4.0  # of the sigmoid: at 10 % difference its value is 0.60
 MOST_COMPARISONS = 50_000  # of one search
-RIDGE = 1e-2  # added to the covariance of neighbours in the starting point, relative to its mean eigenvalue
 
 
 @dataclass(eq=False)
@@ -42,21 +41,21 @@ class Neighborhood:
 
     def __post_init__(self) -> None:
         groups, space = self.groups, PointSpace(self.Z, self.groups.ordered)
-        self.found: Neighbors = space.nearest(groups, groups.labelled, self.n_neighbors, self.n_impostors)
-        self.right = self.found.near[:, 0] < self.found.far[:, 0]
+        self.neighbors: Neighbors = space.nearest(groups, groups.labelled, self.n_neighbors, self.n_impostors)
+        self.right = self.neighbors.near[:, 0] < self.neighbors.far[:, 0]
 
     def spread(self, nearest: np.ndarray) -> np.ndarray:
         """Mean of ``(z - z') (z - z')'`` over points compared and their nearest (m, k), shape (r, r)."""
         S, count = np.zeros((self.Z.shape[1],) * 2), 0
         for column in nearest.T:
             has = column >= 0
-            D = self.Z[self.found.points[has]] - self.Z[column[has]]
+            D = self.Z[self.neighbors.points[has]] - self.Z[column[has]]
             S, count = S + D.T @ D, count + len(D)
         return S / max(1, count)
 
     def ordered(self) -> np.ndarray:
         """Orthogonal directions as columns (r, r), by how much farther impostors are than targets along them, most first."""
-        return eigh(self.spread(self.found.impostors) - self.spread(self.found.targets))[1][:, ::-1]
+        return eigh(self.spread(self.neighbors.impostors) - self.spread(self.neighbors.targets))[1][:, ::-1]
 
     def mapped(self, V: np.ndarray) -> Neighborhood:
         """The same points at ``Z V``."""
@@ -65,8 +64,8 @@ class Neighborhood:
     def comparisons(self) -> np.ndarray:
         """Points, targets and impostors, shape (m, 3); of evenly spaced points if there are too many."""
         each = self.n_neighbors * self.n_impostors
-        some = slice(None, None, -(-len(self.found.points) * each // MOST_COMPARISONS))
-        rows, near, far = self.found.points[some], self.found.targets[some], self.found.impostors[some]
+        some = slice(None, None, -(-len(self.neighbors.points) * each // MOST_COMPARISONS))
+        rows, near, far = self.neighbors.points[some], self.neighbors.targets[some], self.neighbors.impostors[some]
         p, a, b = ((near[:, :, None] >= 0) & (far[:, None, :] >= 0)).nonzero()
         return np.stack([rows[p], near[p, a], far[p, b]], axis=1)
 
@@ -95,7 +94,7 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
     -------
     ndarray, shape (r, n_components), or None
     """
-    if n_components >= points.Z.shape[1] or not len(points.found.points):
+    if n_components >= points.Z.shape[1] or not len(points.neighbors.points):
         return None
     leading = points.mapped(points.ordered()[:, :n_components])
     gained, lost = np.mean(points.right & ~leading.right), np.mean(~points.right & leading.right)
@@ -106,17 +105,18 @@ def few_components(points: Neighborhood, n_components: int) -> np.ndarray | None
     for _ in range(DRAWS):
         rows = np.unique(np.concatenate([rows, points.mapped(V).comparisons()]), axis=0)
         V = _descended(points.Z, V, rows)
-        found = points.mapped(V)
-        if found.right.mean() > best.right.mean():
-            best, kept = found, V
+        images = points.mapped(V)
+        if images.right.mean() > best.right.mean():
+            best, kept = images, V
     return None if best is leading else kept
 
 
 def _start(points: Neighborhood, n_components: int) -> np.ndarray:
     """Directions of most variance relative to the spread of neighbours, as in a discriminant analysis."""
-    near = points.spread(points.found.targets)
+    ridge = 1e-2  # added to the covariance of neighbours in the starting point, relative to its mean eigenvalue
+    near = points.spread(points.neighbors.targets)
     values, vectors = eigh(near)
-    root = vectors / np.sqrt(np.maximum(values, 0.0) + RIDGE * max(np.trace(near) / len(near), np.finfo(float).tiny))
+    root = vectors / np.sqrt(np.maximum(values, 0.0) + ridge * max(np.trace(near) / len(near), np.finfo(float).tiny))
     centred = (points.Z - points.Z.mean(axis=0)) @ root
     return root @ eigh(centred.T @ centred)[1][:, ::-1][:, :n_components]
 
@@ -151,5 +151,5 @@ def _descended(Z: np.ndarray, V: np.ndarray, rows: np.ndarray) -> np.ndarray:
                 slope[:, column] += np.bincount(points, push[:, column], len(P))
         return float(share.mean()), (Z.T @ slope).ravel()
 
-    found = minimize(cost, V.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x.reshape(V.shape)
-    return np.asarray(found / np.linalg.norm(found, 2))
+    components = minimize(cost, V.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x.reshape(V.shape)
+    return np.asarray(components / np.linalg.norm(components, 2))

@@ -12,12 +12,16 @@ from bregmat.base.threads import warn_caller
 from bregmat.typing import TargetType
 
 TARGET_TYPES: tuple[str, ...] = ("auto", *get_args(TargetType))
+FEW_OF_CLASS = 10  # mean number of drawn rows of a class below which whole classes are drawn
 ALIKE, NEITHER, APART = 1, 0, -1  # relations of two groups
 NEED_CLASSES = ("random", "softmax")  # strategies
 ALONE = "are alone in their class: they serve as neighbours of others only"
 MOST_BINS = 10  # of a target that is a number
 MANY_VALUES = 30  # different whole numbers above which they may be numbers rather than classes
 SINGLE_VALUES = 0.25  # fraction of the different whole numbers that occur once from which they are numbers
+SEVERAL = (
+    "Several labels of a row are columns of 0 and 1: sklearn.preprocessing.MultiLabelBinarizer().fit_transform(y)."
+)
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -92,10 +96,10 @@ class LabelGroups:
         """Group numbers of some of the points."""
         return self.codes[rows]
 
-    def compared(self, most: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
+    def compared(self, max_points: float = np.inf, rng: Any = None, *, warn: bool = False) -> np.ndarray:
         """Points that have both points of their group and points apart, ascending; raises if there are none.
 
-        If there are more than ``most``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
+        If there are more than ``max_points``, ``rng`` draws as many. ``warn``: warn of points that are alone in their group.
         """
         n_alike, n_apart = [(self.relation == sort) @ self.sizes for sort in (ALIKE, APART)]
         group = self.codes[self.labelled]
@@ -111,7 +115,22 @@ class LabelGroups:
         alone = self.labelled[n_alike[group] == 1]
         if warn and len(alone):
             warn_of_points(alone, ALONE)
-        return able if len(able) <= most else able[np.sort(rng.choice(len(able), size=most, replace=False))]
+        return able if len(able) <= max_points else able[np.sort(rng.choice(len(able), size=max_points, replace=False))]
+
+
+def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
+    """Row numbers of at max_rows ``max_rows`` labelled rows, drawn at random; whole classes if each would have few rows."""
+    n, sizes = len(labels.labelled), labels.sizes
+    if n <= max_rows:
+        return np.asarray(labels.labelled[:])
+    if labels.target_type != "class" or FEW_OF_CLASS * np.count_nonzero(sizes) <= max_rows:
+        return np.asarray(labels.labelled[np.sort(rng.choice(n, max_rows, replace=False))])
+    order = rng.permutation(len(sizes))
+    drawn = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), max_rows, side="right")))]
+    first = np.cumsum(sizes) - sizes  # ``ordered`` has the rows class by class
+    return np.asarray(
+        labels.ordered[np.concatenate([np.arange(first[c], first[c] + sizes[c]) for c in np.sort(drawn)])]
+    )
 
 
 def label_groups(
@@ -131,7 +150,10 @@ def label_groups(
     """
     as_choice("target_type", target_type, TARGET_TYPES)
     y = to_numpy("y", y)
-    values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    try:
+        values = as_rectangular("y", y.toarray() if sp.issparse(y) else y)
+    except TypeError as error:
+        raise TypeError(f"{error} {SEVERAL}") from error
     if target_type == "auto":
         target_type = "class"
         if strategy not in NEED_CLASSES:
@@ -250,6 +272,11 @@ def label_codes(y: Any, *, unlabeled: Any = -1) -> np.ndarray:
     codes = np.full(len(values), -1, dtype=np.int64)
     known = known[is_class]
     if known.dtype.kind == "O":
+        several = next((k for k, label in enumerate(known) if isinstance(label, set | list | dict | np.ndarray)), None)
+        if several is not None:
+            raise TypeError(
+                f"y must hold one label per row; got {known[several]!r} in row {rows[is_class][several]}. {SEVERAL}"
+            )
         seen: dict[Any, int] = {}
         codes[rows[is_class]] = [seen.setdefault(v, len(seen)) for v in known]
         return codes
@@ -272,7 +299,7 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
         bad = rows[broken]
         raise ValueError(
             f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'strategy="neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
+            'The strategy "neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
             "bound, sense)."
         )
 
@@ -286,11 +313,11 @@ def check_groups(has_other: bool, has_target: bool, which: str) -> None:
     """Raise if no point (in words: ``which``) has a point of another class, or none has one of its own class."""
     if not has_other:
         raise ValueError(
-            f"y must tell at least two classes apart to draw neighbours: every {which} belongs to the same. "
-            "Use strategy='random', or give constraints."
+            f"the labels y must tell at least two classes apart: every {which} belongs to the same, so there is nothing to compare. "
+            'Use the strategy "random", or give constraints.'
         )
     if not has_target:
-        raise ValueError(f"y puts no two points together: every {which} is alone in its class.")
+        raise ValueError(f"the labels y put no two points together: every {which} is alone in its class.")
 
 
 def warn_of_points(rows: np.ndarray, why: str) -> None:

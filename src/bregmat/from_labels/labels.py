@@ -14,7 +14,7 @@ from bregmat.base.checks import as_choice, as_percentiles, check_integer, genera
 from bregmat.base.points import as_points
 from bregmat.base.sampling import PairGroups, differ, sq_distance_percentiles
 from bregmat.base.threads import on_one_blas_thread
-from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SQ_DISTANCE
 from bregmat.from_labels.groups import label_groups
 from bregmat.from_labels.neighbors import STRATEGIES, Drawing, PointSpace, neighbor_constraints
@@ -164,7 +164,9 @@ def random_pairs(
     same, different = _balanced_pairs(classes, n_constraints, rng, apart)
     index = np.concatenate([np.stack(same, axis=1), np.stack(different, axis=1)])
     is_same = np.arange(len(index)) < len(same[0])
-    return rows_of(SQ_DISTANCE, index, np.where(is_same, near_bound, far_bound), np.where(is_same, 1, -1), 1.0)
+    return Constraints.of_columns(
+        SQ_DISTANCE, index, np.where(is_same, near_bound, far_bound), np.where(is_same, 1, -1), 1.0
+    )
 
 
 def _balanced_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, apart: Wanted) -> tuple[Pairs, Pairs]:
@@ -179,7 +181,7 @@ def _balanced_pairs(classes: Any, n_constraints: int, rng: np.random.Generator, 
     different = across.draw(n_constraints - len(same[0]), rng, lambda i, j: (code(i) != code(j)) & apart(i, j))
     if k > 1 and not len(different[0]) and n_constraints > len(same[0]):
         raise ValueError(
-            "y gives different classes to identical points, and no two points of different classes were found that "
+            "the labels y give different classes to identical points, and no two points of different classes were found that "
             f"differ: see {rows_text(ordered[np.cumsum(sizes)[:2] - 1])} of X. No metric separates them."
         )
     return same, different

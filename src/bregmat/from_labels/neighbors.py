@@ -18,14 +18,13 @@ from bregmat.base.linalg import dense, smallest, sq_norms
 from bregmat.base.sampling import NothingToCompare, differ, sq_distances
 from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import RANK_TOL
-from bregmat.constraints.constraints import Constraints, rows_of
+from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import COMPARISON, SQ_DISTANCE
 from bregmat.from_labels.groups import ALIKE, APART, LabelGroups, warn_of_points
 from bregmat.typing import Form, Strategy
 
 # Sum of the weights of all rows: a relative violation of 1 of all rows costs as much as 1000 units of the divergence.
 TOTAL_WEIGHT = 1000.0
-MARGIN = 2.0  # of a comparison, in units of the point's largest squared distance to a target
 LEAST_MARGIN = 1e-2  # smallest margin of a point, relative to the median margin; it is needed if all targets are copies of the point
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = get_args(Form)
@@ -33,7 +32,6 @@ MOST_DEFAULT_ROWS = (
     300_000  # comparisons of 10,000 points: on MNIST more of them change the error by less than its noise
 )
 BLOCK = 4_000_000  # squared distances that are computed at a time
-NEAR = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
 
 
@@ -67,8 +65,8 @@ class Drawing:
         check_integer("n_neighbors", self.n_neighbors, 1, optional=False)
         check_integer("n_impostors", self.n_impostors, 1, optional=False)
         as_choice("form", self.form, FORMS)
-        k, l, most = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
-        self.most_points = -(-most // (k * l if self.form == "comparison" else k + l))
+        k, l, max_rows = self.n_neighbors, self.n_impostors, self.n_constraints or MOST_DEFAULT_ROWS
+        self.most_points = -(-max_rows // (k * l if self.form == "comparison" else k + l))
 
 
 # ---------------------------------------------------------------------- the search
@@ -192,13 +190,13 @@ class SpaceInMemory(Space):
     def _closest(self, sq: np.ndarray, i: np.ndarray, others: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k points nearest to each of the points i among others, and their distances, from squared distances; shapes (m, k)."""
         close = 1e-6  # squared distance, relative to the squared norms of both points, below which a product has fewer than 10 digits
-        found, columns = smallest(sq, k)
+        sq_nearest, columns = smallest(sq, k)
         j = others[columns]
-        p, column = np.nonzero(found <= close * (self.sizes[i, None] + self.sizes[j]))
+        p, column = np.nonzero(sq_nearest <= close * (self.sizes[i, None] + self.sizes[j]))
         if len(p):  # cancellation has left few digits
-            found[p, column] = self.close_sq_distances(i[p], j[p, column])
-        is_found = np.isfinite(found)
-        return np.where(is_found, j, -1), np.where(is_found, np.sqrt(np.maximum(found, 0.0)), np.inf)
+            sq_nearest[p, column] = self.close_sq_distances(i[p], j[p, column])
+        is_found = np.isfinite(sq_nearest)
+        return np.where(is_found, j, -1), np.where(is_found, np.sqrt(np.maximum(sq_nearest, 0.0)), np.inf)
 
     def _leave_out_copies_inplace(self, sq: np.ndarray, i: np.ndarray, may: np.ndarray) -> np.ndarray:
         """Make squared distances (m, n) of the points i[may] to their copies infinite. Returns which of them had copies."""
@@ -209,19 +207,22 @@ class SpaceInMemory(Space):
 
 
 class PointSpace(SpaceInMemory):
-    """Rows of Z (n, r), dense or sparse, with Euclidean distances."""
+    """Rows of Z (n, r), dense or sparse, with Euclidean distances; Z may hold some ``rows`` only, given by their numbers, ascending."""
 
-    def __init__(self, Z: Any, among: np.ndarray) -> None:
+    def __init__(self, Z: Any, among: np.ndarray, rows: np.ndarray | None = None) -> None:
         self.Z, self.among = Z, among
+        self.place = np.arange(Z.shape[0]) if rows is None else np.zeros(rows[-1] + 1, np.int64)
+        if rows is not None:
+            self.place[rows] = np.arange(len(rows))
         # |x|^2 - 2 x'y + |y|^2 loses the fewest digits if the origin is the mean
         self.centred = sp.csr_array(Z) if sp.issparse(Z) else Z - Z.mean(axis=0)
-        self.sizes = sq_norms(self.centred)
-        self.others, self.sizes_of_others = self.centred[among].T, self.sizes[among]
+        self.sizes = sq_norms(self.centred)[self.place]
+        self.others, self.sizes_of_others = self.centred[self.place[among]].T, self.sizes[among]
         self.work = 5.0 + 0.05 * Z.shape[1]  # of selecting the smallest, and of the product
 
     def sq_distances(self, rows: np.ndarray) -> np.ndarray:
         """By one product."""
-        sq = dense(self.centred[rows] @ self.others)
+        sq = dense(self.centred[self.place[rows]] @ self.others)
         sq *= -2.0
         sq += self.sizes_of_others
         sq += self.sizes[rows, None]
@@ -229,11 +230,11 @@ class PointSpace(SpaceInMemory):
 
     def close_sq_distances(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Squared norms of differences, without cancellation."""
-        return sq_distances(self.Z, i, j)
+        return sq_distances(self.Z, self.place[i], self.place[j])
 
     def coincide(self, i: np.ndarray, j: np.ndarray) -> np.ndarray:
         """Which pairs of rows are identical to 12 digits, shape (m,)."""
-        return ~differ(self.Z)(i, j)
+        return ~differ(self.Z)(self.place[i], self.place[j])
 
 
 # ---------------------------------------------------------------------- rows
@@ -267,46 +268,53 @@ def neighbor_constraints(
     Constraints
         Each row has the weight 1000 / (number of rows).
     """
-    found = space.nearest(groups, points, drawing.n_neighbors, drawing.n_impostors)
-    if not len(found.points):
+    tie_tol = 1e-6  # relative difference of two distances below which a target and an impostor may be the same point
+    relative_margin = 2.0  # of a comparison, in units of the point's largest squared distance to a target
+    neighbors = space.nearest(groups, points, drawing.n_neighbors, drawing.n_impostors)
+    if not len(neighbors.points):
         is_apart = groups.relation[groups.codes[points[0]]] == APART
         raise NothingToCompare(
-            f"y gives different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
+            f"the labels y give different classes to identical points, and no others can be compared: see {rows_text(points)} of X.",
             (int(points[0]), int(groups.ordered[is_apart[groups.codes[groups.ordered]]][0])),
         )
-    if warn and len(found.copies):
-        warn_of_points(found.copies, COPIES)
-    targets, impostors, near, far = found.targets, found.impostors, found.near, found.far
+    if warn and len(neighbors.copies):
+        warn_of_points(neighbors.copies, COPIES)
+    targets, impostors, near, far = neighbors.targets, neighbors.impostors, neighbors.near, neighbors.far
     beyond = float(np.median(far.min(axis=1) ** 2))  # margin if all targets are copies of their points
     if drawing.form == "sq_distance":
-        return _bounds(found, typical, beyond)
+        return _bounds(neighbors, typical, beyond)
     p, a, b = ((targets[:, :, None] >= 0) & (impostors[:, None, :] >= 0)).nonzero()
     # no metric makes a target nearer than an impostor that is a copy of it
-    void = np.flatnonzero(np.abs(near[p, a] - far[p, b]) <= NEAR * far[p, b])
+    void = np.flatnonzero(np.abs(near[p, a] - far[p, b]) <= tie_tol * far[p, b])
     if len(void):
         void = void[space.coincide(targets[p[void], a[void]], impostors[p[void], b[void]])]
     if len(void) == len(p):
         pair = int(targets[p[0], a[0]]), int(impostors[p[0], b[0]])
         raise NothingToCompare(
-            "y gives different classes to copies of every point that others could be nearer to.", pair
+            "the labels y give different classes to copies of every point that others could be nearer to.", pair
         )
-    most = drawing.n_constraints or MOST_DEFAULT_ROWS
-    p, a, b = [np.delete(column, void)[:most] for column in (p, a, b)]
-    i, j, l = found.points[p], targets[p, a], impostors[p, b]
+    max_rows = drawing.n_constraints or MOST_DEFAULT_ROWS
+    p, a, b = [np.delete(column, void)[:max_rows] for column in (p, a, b)]
+    i, j, l = neighbors.points[p], targets[p, a], impostors[p, b]
     farthest = np.where(targets >= 0, near**2, 0.0).max(axis=1)
-    margin = MARGIN * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
+    margin = relative_margin * np.maximum(farthest, LEAST_MARGIN * float(np.median(farthest)) or beyond)[p]
     if typical is not None:
         margin *= typical / np.median(margin)
-    return rows_of(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
+    return Constraints.of_columns(COMPARISON, np.stack([i, j, i, l], axis=1), -margin, 1, TOTAL_WEIGHT / len(i))
 
 
-def _bounds(found: Neighbors, typical: float | None, beyond: float) -> Constraints:
+def _bounds(neighbors: Neighbors, typical: float | None, beyond: float) -> Constraints:
     """Bounds on the distances to targets and to impostors; ``beyond`` is the margin if all targets are copies of their points."""
-    sq = found.near**2
+    sq = neighbors.near**2
     apart = sq[np.isfinite(sq) & (sq > 0)]
     margin = typical or (float(np.median(apart)) if len(apart) else beyond)
-    (p, a), (q, b) = (found.targets >= 0).nonzero(), (found.impostors >= 0).nonzero()
+    (p, a), (q, b) = (neighbors.targets >= 0).nonzero(), (neighbors.impostors >= 0).nonzero()
     weight = TOTAL_WEIGHT / (len(p) + len(q))
-    others = np.concatenate([found.targets[p, a], found.impostors[q, b]])
-    index, is_alike = np.stack([found.points[np.concatenate([p, q])], others], axis=1), np.arange(len(others)) < len(p)
-    return rows_of(SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight)
+    others = np.concatenate([neighbors.targets[p, a], neighbors.impostors[q, b]])
+    index, is_alike = (
+        np.stack([neighbors.points[np.concatenate([p, q])], others], axis=1),
+        np.arange(len(others)) < len(p),
+    )
+    return Constraints.of_columns(
+        SQ_DISTANCE, index, np.where(is_alike, margin, 2.0 * margin), np.where(is_alike, 1, -1), weight
+    )

@@ -1,15 +1,13 @@
 """Reading and writing files: models, points, constraints and streams of pairs. Nothing is pickled or unpickled."""
 
-from bregmat.io.classes import savable
 from bregmat.io.constraints import parse_sample_ids, read_constraints, read_placed_constraints, write_constraints
 from bregmat.io.models import ModelFileError, load, read_manifest, save
 from bregmat.io.paths import atomic_write, check_writable
 from bregmat.io.points import Points, read_points, write_points
-from bregmat.io.stored import ModelCheckpoint, open_constraints, open_points
+from bregmat.io.stored import open_constraints, open_points
 from bregmat.io.streams import PairFile
 
 __all__ = [
-    "ModelCheckpoint",
     "ModelFileError",
     "PairFile",
     "Points",
@@ -23,7 +21,6 @@ __all__ = [
     "read_manifest",
     "read_placed_constraints",
     "read_points",
-    "savable",
     "save",
     "write_constraints",
     "write_points",

@@ -63,18 +63,18 @@ def _lost_parameters(learner: Any) -> Any:
     return (learner._left_out or LEFT_OUT) if learner.preprocessor is None else ("preprocessor",)
 
 
-def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, record: Any, **words: Any) -> Any:
+def _gradient_state(cls: Any, settings: Any, log_prior: Any, H: Any, totals: Any, tally: Any, **words: Any) -> Any:
     """The state of a matrix exponentiated gradient learner, with checked shapes, which compiled loops rely on."""
     square = (len(H), len(H))
     _check_shape("the matrix", H, square)
     if log_prior is not None:
         _check_shape("the logarithm of the prior", log_prior, square)
     if settings.is_tallied:
-        _check_shape("the table of pairs", record.table, square)
+        _check_shape("the table of pairs", tally.table, square)
     state = cls(settings, len(H), log_prior)
     _check_shape("the totals", totals, state.totals.shape)
     state.restore(H, totals)
-    vars(state).update(words, record=record)
+    vars(state).update(words, tally=tally)
     return state
 
 
@@ -105,20 +105,15 @@ RULES = {
     # estimators
     "BaseEstimator": Rule(empty=("callback",)),
     "AllOrNothing": Rule(restored=lambda estimator: estimator._check_parameters()),
-    "LearnerSearch": Rule(empty=("learner", "cv", "estimator", "scoring", "best_learner_")),
     "ResultLearner": Rule(written={"constraints_": _named_constraints}),
     "IndexedMetric": Rule(empty=("preprocessor",), written={"_left_out": _lost_parameters}),
     "GradientState": Rule(
-        attributes=("settings", "log_prior", "H", "totals", "record", "void", "no_fit", "misfit"),
+        attributes=("settings", "log_prior", "H", "totals", "tally", "void", "no_fit", "misfit"),
         made_by=_gradient_state,
     ),
     "OnlineLogDet": Rule(restored=_check_metric_shapes),
     "OnlinePCA": Rule(restored=_check_pca_shapes),
     "PairTally": Rule(attributes=("table", "within")),
-    "KeptExamples": Rule(
-        attributes=("blocks",),
-        written={"blocks": lambda record: [tuple(record.columns())] if record.blocks else []},
-    ),
     # results
     "Result": Rule(written={"call": lambda result: LEFT_OUT}),
     "MatrixResult": Rule(written={name: _local_array(name) for name in ("dual", "values", "violation")}),
@@ -141,15 +136,15 @@ def attributes_of(obj: Any) -> dict[str, Any]:
     cls, rules = type(obj), _rules(type(obj))
     plain = next((rule.attributes for rule in rules if rule.attributes is not None), None)
     if plain is not None:
-        found = {name: getattr(obj, name) for name in plain}
+        values = {name: getattr(obj, name) for name in plain}
     elif is_estimator(cls):
-        found = _of_estimator(obj)
+        values = _of_estimator(obj)
     else:
-        found = {f.name: getattr(obj, f.name) for f in fields(cls) if f.init}
+        values = {f.name: getattr(obj, f.name) for f in fields(cls) if f.init}
     for rule in rules:
-        found |= dict.fromkeys(name for name in rule.empty if name in found)
-        found |= {name: what(obj) for name, what in rule.written.items()}
-    return {name: value for name, value in found.items() if value is not LEFT_OUT}
+        values |= dict.fromkeys(name for name in rule.empty if name in values)
+        values |= {name: what(obj) for name, what in rule.written.items()}
+    return {name: value for name, value in values.items() if value is not LEFT_OUT}
 
 
 def _of_estimator(estimator: Any) -> dict[str, Any]:
@@ -173,26 +168,26 @@ def _is_fitted_name(cls: type, name: str) -> bool:
     return (name.startswith("_") or name.endswith("_")) and not (callable(own) or isinstance(own, cached_property))
 
 
-def object_of(cls: type, found: dict[str, Any]) -> Any:
+def object_of(cls: type, values: dict[str, Any]) -> Any:
     """Inverse of :func:`attributes_of`; raises errors of any kind if the attributes do not fit the class."""
     rules = _rules(cls)
     rule = next((rule for rule in rules if rule.attributes is not None), None)
     if rule is not None and rule.attributes is not None:
-        if set(found) != set(rule.attributes):
-            raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(found)}")
+        if set(values) != set(rule.attributes):
+            raise ValueError(f"a {cls.__name__} has {', '.join(rule.attributes)}; got {', '.join(values)}")
         if rule.made_by is not None:
-            return rule.made_by(cls, **found)
+            return rule.made_by(cls, **values)
         obj: Any = object.__new__(cls)
-        vars(obj).update(found)
+        vars(obj).update(values)
     elif is_estimator(cls):
         names = inspect.signature(cls).parameters
-        obj = cls(**{name: value for name, value in found.items() if name in names})
-        fitted = {name: value for name, value in found.items() if name not in names}
+        obj = cls(**{name: value for name, value in values.items() if name in names})
+        fitted = {name: value for name, value in values.items() if name not in names}
         if wrong := [name for name in fitted if not _is_fitted_name(cls, name)]:
             raise ValueError(f"{wrong[0][:100]!r} is no attribute of a {cls.__name__}")
         vars(obj).update(fitted)
     else:
-        obj = cls(**found)
+        obj = cls(**values)
     for rule in rules:
         if rule.restored is not None:
             rule.restored(obj)

@@ -6,13 +6,10 @@ Only the class names listed here are imported, so a file cannot cause the import
 from __future__ import annotations
 
 import importlib
-from dataclasses import is_dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-T = TypeVar("T", bound=type)
-
-# Name of a class -> the class, or the module from which it is imported when a file is read.
-SAVABLE: dict[str, str | type] = {
+# Name of a class -> the module from which it is imported when a file is read.
+SAVABLE = {
     "BoostResult": "bregmat.applications.simplex.boosting",
     "CorrelationResult": "bregmat.applications.correlation.result",
     "CutResult": "bregmat.applications.cut.result",
@@ -49,80 +46,28 @@ _PARTS = {
     "bregmat.margin.train": "ActiveSet",
     "bregmat.online.gradient_state": "GradientState",
     "bregmat.online.losses": "AbsoluteLoss EntropicLoss ForwardEntropicLoss LogisticLoss SquaredLoss",
-    "bregmat.online.records": "KeptExamples PairTally",
+    "bregmat.online.records": "PairTally",
     "bregmat.online.settings": "GradientSettings",
     "bregmat.quadratic.multiplicative": "MultiplicativeUpdates",
 }
 PARTS = {name: module for module, names in _PARTS.items() for name in names.split()}
 
 
-def savable(cls: T) -> T:
-    """Decorator that permits model files with objects of your own class.
-
-    A file contains the fields of a dataclass, or the parameters of a scikit-learn estimator and its attributes whose names begin or
-    end with ``_``. Their values may be plain values, arrays, and objects of savable classes.
-
-    Parameters
-    ----------
-    cls : type
-        An estimator of scikit-learn, or a dataclass.
-
-    Returns
-    -------
-    type
-        The same class.
-
-    Raises
-    ------
-    TypeError
-        If the class is neither an estimator nor a dataclass.
-    ValueError
-        If another savable class has this name.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> from dataclasses import dataclass
-    >>> import bregmat
-    >>> from bregmat.io import savable
-    >>> @savable
-    ... @dataclass
-    ... class Comparison:
-    ...     first: bregmat.Result
-    ...     second: bregmat.Result
-    >>> one, two = (bregmat.nnqp([[2.0]], [slope]) for slope in (-1.0, 1.0))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder) / "both.bm"
-    ...     bregmat.save(path, Comparison(one, two))
-    ...     float(bregmat.load(path).first.x[0])
-    0.5
-    """
-    if not is_dataclass(cls) and not is_estimator(cls):
-        raise TypeError(f"{cls!r} is neither an estimator of scikit-learn nor a dataclass, so files cannot hold it.")
-    name = cls.__name__
-    known = SAVABLE.get(name, PARTS.get(name))
-    if known is not None and _place(known) != _place(cls):
-        raise ValueError(f"files know {_place(known)}.{name} by the name {name!r}; give {cls!r} another name.")
-    SAVABLE[name] = cls
-    return cls
-
-
-def _place(entry: str | type) -> str:
-    return entry if isinstance(entry, str) else entry.__module__
-
-
 def is_known(cls: type) -> bool:
     """Whether files may contain objects of this class; subclasses do not count."""
-    entry = SAVABLE.get(cls.__name__, PARTS.get(cls.__name__))
-    return entry is not None and _place(entry) == cls.__module__
+    return _module_of(cls.__name__) == cls.__module__
 
 
 def class_named(name: Any) -> type:
-    """The savable class with this name; ``ValueError`` for any other name."""
-    entry = SAVABLE.get(name, PARTS.get(name)) if isinstance(name, str) else None
-    if entry is None:
+    """The class of files with this name; ``ValueError`` for any other name."""
+    module = _module_of(name) if isinstance(name, str) else None
+    if module is None:
         raise ValueError(f"unknown class {name!r}")
-    return entry if isinstance(entry, type) else getattr(importlib.import_module(entry), name)
+    return getattr(importlib.import_module(module), name)
+
+
+def _module_of(name: str) -> str | None:
+    return SAVABLE.get(name, PARTS.get(name))
 
 
 def is_estimator(cls: type) -> bool:

@@ -15,12 +15,10 @@ from bregmat.constraints.relations import SAMPLES
 from bregmat.constraints.tables import TableRows, columns_of, parse_sample_ids, table_rows, warn_of_left_out
 from bregmat.constraints.tuples import holds_numbers
 from bregmat.io import tables
-from bregmat.io.sources import COLUMNAR, TEXT, file_kind, source_of
+from bregmat.io.sources import TABLES, TEXT, file_kind, source_of
 from bregmat.typing import Labels, Points, RandomState
 
 __all__ = ["parse_sample_ids", "read_constraints", "read_placed_constraints", "write_constraints"]
-
-KINDS = (*TEXT, *COLUMNAR)
 
 
 def read_constraints(
@@ -31,14 +29,14 @@ def read_constraints(
     scores: str | None = None,
     X: Points | None = None,
     sample_id: Labels | None = None,
-    random_state: RandomState = 0,
+    random_state: RandomState = None,
 ) -> Constraints:
     """Read constraints from a file.
 
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz) with a header line, .parquet or .feather; "-" is standard input. Columns: `relation`
+        .csv or .tsv (also .gz) with a header line, or .parquet; "-" is standard input. Columns: `relation`
         (sq_distance, similarity, comparison, similarity_comparison, diagonal, trace, or a registered one), the samples `i`, `j`,
         `k`, `l` that the relation needs, `bound`, `sense` ("<=", ">=", "=="), and optionally `weight` (default 1; inf makes a constraint
         hard). `bound` of a comparison is minus its margin, sq_dist(i, j) - sq_dist(k, l) <= bound, and may be left empty (0).
@@ -77,8 +75,8 @@ def read_constraints(
     2
     """
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding, scores=scores)
-    warn_of_left_out(table.found, table.path)
-    return table.found.bounded(table.rows, table.path, X, sample_id, random_state)
+    warn_of_left_out(table.parsed, table.path)
+    return table.parsed.bounded(table.rows, table.path, X, sample_id, random_state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +85,7 @@ class PlacedConstraints:
 
     path: Path
     rows: Constraints  # their bounds have no meaning if ``found.is_open``
-    found: TableRows  # sample ids as words, and the format of a table of pairs or triplets
+    parsed: TableRows  # sample ids as words, and the format of a table of pairs or triplets
     where: Callable[[int], str]  # the location of a row, such as "line 7", or "row 6" of a .parquet file
 
 
@@ -105,7 +103,7 @@ def read_placed_constraints(
     path, id_type, encoding, scores
         As in :func:`read_constraints`.
     """
-    source = source_of(path, "read constraints from", KINDS)
+    source = source_of(path, "read constraints from", TABLES)
     table = tables.read(source, has_header=True, is_word=lambda name: True, encoding=encoding)
     header = f"{source.path}" if table.text is None else f"{source.path}, line 1"
     columns = dict(table.columns)
@@ -113,8 +111,8 @@ def read_placed_constraints(
         columns |= {name: np.array([*map(_unescaped, columns[name])]) for name in SAMPLES if name in columns}
     if table.has_decimal_commas:
         columns |= {name: np.char.replace(columns[name], ",", ".") for name in columns if holds_numbers(name)}
-    found = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
-    return PlacedConstraints(source.path, Constraints(**found.arguments), found, lambda k: table.where(found.row(k)))
+    rows = table_rows(columns, table.place, header=header, id_type=id_type, scores=scores)
+    return PlacedConstraints(source.path, Constraints(**rows.arguments), rows, lambda k: table.where(rows.row(k)))
 
 
 # What spreadsheets take for a formula; numbers are none. Quotes before it come from earlier escapes, or are part of the name.
@@ -149,7 +147,7 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     ...     path.read_text().splitlines()[0].split(",")[:3]
     ['relation', 'i', 'j']
     """
-    path, kind = file_kind(path, "write constraints to", KINDS)
+    path, kind = file_kind(path, "write constraints to", TABLES)
     columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
     for name in SAMPLES:
         columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]

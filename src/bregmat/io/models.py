@@ -30,7 +30,7 @@ def save(path: str | os.PathLike[str], obj: Any, *, info: dict[str, Any] | None 
     path : path
         The file is replaced after everything has been written; a crash leaves the old file unchanged.
     obj : object
-        A result, an estimator or a learner of this library, or an object of your own class that is :func:`bregmat.io.savable`.
+        A result, an estimator or a learner of this library.
         Callbacks, preprocessors, random generators and input data are not saved.
     info : dict, optional
         Plain values that are saved with the model, such as feature names; `read_manifest` returns them.

@@ -10,11 +10,11 @@ import numpy as np
 from bregmat.base.checks import as_choice
 from bregmat.io import tables
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, TEXT, Source, file_kind, source_of
+from bregmat.io.sources import TABLES, Source, file_kind, source_of
 
 __all__ = ["Points", "read_points", "write_points"]
 
-KINDS = (*TEXT, *COLUMNAR, ".npy")
+KINDS = (*TABLES, ".npy")
 MISSING = ("error", "drop", "median")
 INDEX = "index"  # the name here of
 _INDEX_NAMES = ("", "__index_level_0__")  # names that pandas writes for an unnamed index
@@ -80,7 +80,7 @@ def read_points(
     Parameters
     ----------
     path : path
-        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, .feather, or .npy
+        .csv or .tsv (comma, semicolon, bar or tab; with or without a header line; also .csv.gz), .parquet, or .npy
         (2-D, memory-mapped); "-" is standard input. A first line without numbers is a header. A column of true and false becomes
         1 and 0. A column with more words than numbers is a column of words; in any other column, a word is an error. If cells are
         not separated by commas, numbers may have decimal commas, which must occur in the first 20 lines.
@@ -108,7 +108,7 @@ def read_points(
         Unknown ending, a row that is too long, a cell of a column of numbers that is not a finite number, no rows, no features,
         an unknown column; the message names file, line (or row) and column.
     ImportError
-        pandas is not installed; for .parquet and .feather, pyarrow.
+        pandas is not installed; for .parquet, pyarrow.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def write_points(
     Parameters
     ----------
     path : path
-        .csv or .tsv (also .gz), .parquet, .feather or .npy.
+        .csv or .tsv (also .gz), .parquet or .npy.
     X : array of shape (n, d)
     names : sequence of d str
         Names of the columns of X; not in .npy.
@@ -204,10 +204,9 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
             return np.where(words == "", np.nan, words == "true")
         if not required and 2 * is_word.sum() + np.isnan(numbers[~is_word]).sum() > len(numbers):
             return None
-        raise table.not_a_number(int(np.flatnonzero(is_word)[0]), name)
+        raise table.bad_cell(int(np.flatnonzero(is_word)[0]), name)
     if np.isinf(numbers).any():
-        row = int(np.flatnonzero(np.isinf(numbers))[0])
-        raise ValueError(f"{table.place(row)}, column {name!r}: {table.cell(row, name)} is not finite")
+        raise table.bad_cell(int(np.flatnonzero(np.isinf(numbers))[0]), name, "is not finite")
     return numbers
 
 
@@ -222,13 +221,13 @@ def _complete(points: Points, missing: str, medians: Mapping[str, float] | None)
         assert points.table is not None
         name = next(iter(counts))
         row = int(np.flatnonzero(absent[:, points.names.index(name)])[0])
-        hint = "; missing='drop' leaves out such rows, missing='median' fills such cells"
-        raise points.table.not_a_number(row, name, hint)
+        advice = "; missing='drop' leaves out such rows, missing='median' fills such cells"
+        raise tables.CellError(points.table.place(row), name, points.table.cell(row, name), advice=advice)
     if missing == "drop":
         rows = np.flatnonzero(~absent.any(axis=1))
         if not len(rows):
-            most = sorted(counts, key=lambda name: -counts[name])[:3]
-            listed = ", ".join(f"{name!r} ({counts[name]})" for name in most)
+            emptiest = sorted(counts, key=lambda name: -counts[name])[:3]
+            listed = ", ".join(f"{name!r} ({counts[name]})" for name in emptiest)
             raise ValueError(f"{path}: every row has a missing cell; columns with many: {listed}")
         columns = {name: values[rows] for name, values in points.columns.items()}
         return replace(points, X=points.X[rows], columns=columns, rows=rows, n_missing=counts)

@@ -14,10 +14,10 @@ from typing import BinaryIO
 from bregmat.io.paths import check_readable
 
 TEXT = (".csv", ".tsv")
-COLUMNAR = (".parquet", ".feather")
+TABLES = (*TEXT, ".parquet")
 PACKED = ".gz"
 STANDARD_INPUT = "-"
-MAGIC = {b"PAR1": ".parquet", b"ARROW1": ".feather", b"\x93NUMPY": ".npy"}
+MAGIC = {b"PAR1": ".parquet", b"\x93NUMPY": ".npy"}
 PACKED_MAGIC = b"\x1f\x8b"
 
 

@@ -7,7 +7,6 @@ A *state* consists of None, booleans, integers, finite floats, strings, lists, d
     {"$items": [[key, value], ...]}             a dict with keys that are not strings
     {"$array": name}                            an array, by name
     {"$objects": [...], "shape": [...]}         an array of Python objects
-    {"$masked": array, "mask": array}           a masked array
     {"$sparse": [data, indices, indptr], "shape": [n, d]}   a CSR matrix
     {"$enum": [class, value]}                   a member of an enumeration
     {"$registered": [kind, name], setting: value, ...}      a divergence, loss, relation or solver
@@ -23,19 +22,26 @@ import math
 import re
 from dataclasses import astuple
 from enum import Enum
+from importlib import import_module
 from types import MethodType
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from bregmat.base.registry import registry_of, registry_of_kind
+from bregmat.base.registry import registry_of
 from bregmat.engine.status import Record
 from bregmat.io.attributes import attributes_of, object_of
 from bregmat.io.classes import class_named, is_known
 
 __all__ = ["ARRAY_NAME", "MAX_DEPTH", "depth_of", "from_state", "plain", "plain_restored", "to_state"]
 
+REGISTRIES = {  # of each kind, and the module that fills it, which nothing may have imported when a file is read
+    "divergence": ("bregmat.objective.divergences", "DIVERGENCES"),
+    "loss": ("bregmat.objective.losses", "LOSSES"),
+    "relation": ("bregmat.constraints.relations", "RELATIONS"),
+    "solver": ("bregmat.solvers", "SOLVERS"),
+}
 MAX_DEPTH = 50  # of nested lists and dicts, which are read recursively; an estimator needs about 10
 ARRAY_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,99}")
 STORED_KINDS = "biufcSU"  # kinds of dtypes that .npy files store without pickling
@@ -135,9 +141,6 @@ class _Writer:
         return [self.write(item, f"{where}[{k}]", depth + 1) for k, item in enumerate(value)]
 
     def _object(self, value: Any, where: str, depth: int) -> dict[str, Any]:
-        if isinstance(value, np.ma.MaskedArray):
-            mask = np.ma.getmaskarray(value)
-            return self._values({"$masked": value.data, "mask": mask}, where, depth)
         if isinstance(value, np.ndarray):
             return self._array(value, where, depth)
         if sp.issparse(value):
@@ -152,9 +155,7 @@ class _Writer:
             raise TypeError(f"{where} is a function, which cannot be saved: files hold no code")
         if hasattr(value, "__array__"):  # an array of another library
             return self._array(np.asarray(value), where, depth)
-        kind = f"{type(value).__module__}.{type(value).__name__}"
-        hint = "" if kind.startswith("builtins.") else "; bregmat.io.savable lets files hold a class of your own"
-        raise TypeError(f"{where} is a {kind}, which cannot be saved{hint}")
+        raise TypeError(f"{where} is a {type(value).__module__}.{type(value).__name__}, which cannot be saved")
 
     def _array(self, value: np.ndarray, where: str, depth: int) -> dict[str, Any]:
         array = np.asarray(value)
@@ -218,7 +219,8 @@ class _Reader:
                 return [Record(int(k), *more, int(stage)) for k, *more, stage in rows]  # type: ignore[call-arg]
             case "$registered":
                 kind, name = content
-                return registry_of_kind(kind).restored(name, self.fields(state))
+                module, registry = REGISTRIES[kind]
+                return getattr(import_module(module), registry).restored(name, self.fields(state))
             case "$enum":
                 cls = class_named(content[0])
                 if not issubclass(cls, Enum):
@@ -238,11 +240,6 @@ class _Reader:
             case "$objects":
                 items = self.read(state[tag])
                 return np.fromiter(items, dtype=object, count=len(items)).reshape(state["shape"])
-            case "$masked":
-                data, mask = self.read(state[tag]), self.read(state["mask"])
-                if not (isinstance(mask, np.ndarray) and mask.dtype == bool and mask.shape == np.shape(data)):
-                    raise ValueError("the mask of an array must have a truth value for each entry")
-                return np.ma.MaskedArray(data, mask=mask)
             case "$sparse":
                 return _csr(*self.read(state[tag]), *map(int, state["shape"]))
             case "$kernel_of":

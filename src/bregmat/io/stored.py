@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import check_integer
 from bregmat.constraints.columns import SYMBOLS
 from bregmat.constraints.constraints import Constraints
-from bregmat.engine.loop import CallBack, Checkpoint
 from bregmat.io import tables
-from bregmat.io.models import save
-from bregmat.io.paths import check_readable, check_writable
+from bregmat.io.paths import check_readable
 from bregmat.sharded.sources import LazyConstraints, LazyPoints
 from bregmat.sharded.tables import Words, constraints_of
 
-__all__ = ["ConstraintFiles", "ModelCheckpoint", "StoredPoints", "open_constraints", "open_points"]
+__all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
 
 
 Stamp = tuple[tuple[str, int, int, int], ...]  # name, size, time of the last change and inode of each file
@@ -29,8 +26,8 @@ def _stamp(path: Path) -> Stamp:
     """What changes when a file, or a file of a folder, is replaced or written to."""
     check_readable(path)
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
-    found = [(os.fspath(file), file.stat()) for file in files]
-    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
+    sizes = [(os.fspath(file), file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in sizes)
 
 
 @contextmanager
@@ -190,7 +187,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     Parameters
     ----------
     path : path
-        A .npy file, which is mapped; a .zarr array (needs zarr); a .parquet file or a folder of them, all columns numbers.
+        A .npy file, which is mapped. For other files, pass an array of Dask as ``X``.
 
     Returns
     -------
@@ -214,14 +211,9 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     array([[0., 1., 0.]])
     """
     path = Path(path)
-    kind: type[StoredPoints] = StoredPoints
-    if path.suffix.lower() == ".zarr":
-        kind = _ZarrPoints
-    elif path.suffix.lower() == ".parquet" or (path.is_dir() and any(path.glob("*.parquet"))):
-        kind = _ParquetPoints
-    elif path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: points that stay in their file are .npy, .zarr or .parquet")
-    points = kind(path)
+    if path.suffix.lower() != ".npy":
+        raise ValueError(f"{path}: points that stay in their file are .npy; for other files, pass an array of Dask")
+    points = StoredPoints(path)
     if len(points.shape) != 2 or 0 in points.shape:
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got shape {points.shape}")
     return points
@@ -255,94 +247,3 @@ class StoredPoints(LazyPoints):
             return np.array(self._open()[rows], dtype=float)
         except (TypeError, OSError) as error:
             raise ValueError(f"{self.path}: cannot be read as numbers ({error})") from error
-
-
-class _ZarrPoints(StoredPoints):
-    def _open(self) -> Any:
-        try:
-            import zarr
-        except ImportError as error:
-            raise ImportError(".zarr needs zarr: pip install 'bregmat[dask]'") from error
-        try:
-            return zarr.open_array(self.path, mode="r").oindex
-        except (OSError, ValueError, KeyError) as error:
-            raise ValueError(f"{self.path}: not a zarr array ({error})") from error
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, d)."""
-        return tuple(int(size) for size in self._open().array.shape)
-
-
-class _ParquetPoints(StoredPoints):
-    def _pieces(self) -> Iterator[tuple[Path, int, int, int]]:
-        """File, row group, first row and rows."""
-        first = 0
-        for path in sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]:
-            for group, c in _groups(path):
-                yield path, group, first, c
-                first += c
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(n, d)."""
-        *_, (path, _, first, c) = self._pieces()
-        with tables.open_parquet(path) as file:
-            return first + c, len(file.schema_arrow)
-
-    def _read(self, rows: slice | np.ndarray) -> np.ndarray:
-        wanted = np.arange(self.shape[0])[rows] if isinstance(rows, slice) else np.asarray(rows)
-        found = []
-        for path, group, first, c in self._pieces():
-            a, b = np.searchsorted(wanted, [first, first + c])
-            if a == b:
-                continue
-            with tables.open_parquet(path) as file:
-                table = file.read_row_group(group)
-            for name, kind in zip(table.column_names, table.schema.types):
-                if not tables.is_numeric(kind):
-                    raise ValueError(f"{path}, row group {group}: column {name!r} is not one of numbers")
-            columns = [np.asarray(column.to_numpy(), dtype=float) for column in table.columns]
-            found.append(np.column_stack(columns)[wanted[a:b] - first])
-        return np.concatenate(found) if found else np.zeros((0, self.shape[1]))
-
-
-class ModelCheckpoint(Checkpoint):
-    """A callback that writes the model so far to a file, every few steps of a run over sharded constraints.
-
-    If the process dies, :func:`bregmat.load` reads the file. With that model as ``warm_start``, a new run ends at the same matrix.
-
-    Parameters
-    ----------
-    path : path
-        The file. It is replaced in one step.
-    every : int
-        Number of steps from one file to the next, at least 1.
-    callback : callable, optional
-        Called with each :class:`bregmat.Record`; returning True stops the run.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> import numpy as np, bregmat
-    >>> from bregmat.io import ModelCheckpoint
-    >>> C = bregmat.Constraints.sq_distance([0, 1], [1, 2], [1.0, 9.0], ["<=", ">="])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     keep = ModelCheckpoint(pathlib.Path(folder) / "run.breg", every=1)
-    ...     whole = bregmat.nearest_metric(np.eye(3), C, slack_weight=1.0, block_size=1, callback=keep)
-    ...     again = bregmat.nearest_metric(
-    ...         np.eye(3), C, slack_weight=1.0, block_size=1, warm_start=bregmat.load(keep.path)
-    ...     )
-    >>> bool(np.allclose(whole.metric(), again.metric(), rtol=1e-12))
-    True
-    """
-
-    def __init__(self, path: str | os.PathLike, *, every: int = 5, callback: CallBack | None = None) -> None:
-        check_integer("every", every, 1, optional=False)
-        if callback is not None and not callable(callback):
-            raise TypeError(f"callback must be callable; got {callback!r}.")
-        self.path, self.every, self.callback = check_writable(path), every, callback
-
-    def keep(self, result: Any) -> None:
-        """Replace the file."""
-        save(self.path, result)

@@ -1,7 +1,6 @@
 """Streams of labelled pairs from .csv or .parquet files of any size."""
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bregmat.io import tables
+from bregmat.io.paths import check_readable
 from bregmat.io.sources import TEXT, Source, file_kind
 from bregmat.io.texts import Text, pandas_package
 
@@ -60,6 +60,7 @@ class PairFile:
 
     def __init__(self, path: str | os.PathLike[str], *, squared: bool = False) -> None:
         self.path, kind = file_kind(path, "read pairs from", KINDS)
+        check_readable(self.path)
         self.squared, self.name = bool(squared), self.path.name
         self._text = None if kind == ".parquet" else _text_of(Source(self.path, kind))
         tables.require_columns(self.path, COLUMNS, self._checked_names() if self._text is None else self._text.names)
@@ -76,13 +77,6 @@ class PairFile:
     def place(self, row: int) -> str:
         """The file and the line (for .parquet, the row) of a pair, for messages; finding the line reads the file again."""
         return f"{self.path}, row {row}" if self._text is None else f"{self.path}, line {self._text.lines[row]}"
-
-    def in_its_words(self, text: str) -> str:
-        """An error message of a learner, with names of columns instead of arguments."""
-        text = re.sub(r"^X must hold (one )?pair", r"columns 'a' and 'b' must hold \1pair", text)
-        text = re.sub(r"^X must hold (?=point|whole)", "columns 'a' and 'b' must hold ", text)
-        halved = " (half of what the column holds)" if self.squared and re.match(r"y must .*; got", text) else ""
-        return re.sub(r"^y must", "column 'y' must", text).removesuffix(".") + halved + "."
 
     def _split(self, start: int, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Columns a, b, y as pairs and labels."""
@@ -130,7 +124,7 @@ class PairFile:
         numbers = pandas_package().to_numeric(cells.astype(str), errors="coerce").to_numpy(dtype=np.float64)
         for row in at + np.flatnonzero(np.isnan(numbers)):
             if (cell := text.cell(int(row), name)).lower() != "nan":
-                raise tables.not_a_number(self.place(int(row)), name, cell)
+                raise tables.CellError(self.place(int(row)), name, cell)
         return np.asarray(numbers)
 
 

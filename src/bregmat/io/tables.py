@@ -1,4 +1,4 @@
-"""Reading and writing of tables with named columns (.csv, .tsv, .parquet, .feather, .npy) by pandas, pyarrow and NumPy."""
+"""Reading and writing of tables with named columns (.csv, .tsv, .parquet, .npy) by pandas, pyarrow and NumPy."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import numpy as np
 
 from bregmat.base.checks import similar_name
 from bregmat.io.paths import atomic_write
-from bregmat.io.sources import COLUMNAR, PACKED, TEXT, Source, file_kind, require_distinct
+from bregmat.io.sources import PACKED, TABLES, TEXT, Source, file_kind, require_distinct
 from bregmat.io.texts import Text, pandas_package
 
 # A columnar file may decompress to at most LARGE bytes or EXPANDS times its size, whichever is larger.
@@ -47,11 +47,11 @@ class Table:
         """The text of a cell in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
-    def not_a_number(self, row: int, name: str, hint: str = "") -> ValueError:
-        """The error for a cell of a column of numbers that holds no number."""
+    def bad_cell(self, row: int, name: str, what: str = "is not a number") -> "CellError":
+        """The error for a cell of a column of numbers that holds no finite number."""
         cell = self.cell(row, name)
-        advice = "" if self.text is None else self.text.hint(cell)
-        return ValueError(f"{not_a_number(self.place(row), name, cell)}{advice}{hint}")
+        hint = "" if self.text is None else self.text.hint(cell)
+        return CellError(self.place(row), name, cell, f"{what}{hint}")
 
     def numbers(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """A column as float64 with NaN for missing cells and words, and the mask of words."""
@@ -75,10 +75,13 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
             raise ValueError(f"{path}: no column {name!r}{f'{like} The' if like else '; the'} {columns}")
 
 
-def not_a_number(place: str, column: str, value: Any) -> ValueError:
-    """The error for a cell of a column of numbers that holds no number."""
-    shown = repr(value) if str(value).strip() else "an empty cell"
-    return ValueError(f"{place}, column {column!r}: {shown} is not a number")
+class CellError(ValueError):
+    """A cell that holds no finite number where one is needed; `problem` is the message without the advice."""
+
+    def __init__(self, place: str, column: str, cell: Any, what: str = "is not a number", advice: str = "") -> None:
+        shown = repr(cell) if str(cell).strip() else "an empty cell"
+        self.column, self.cell, self.problem = column, str(cell), f"{place}, column {column!r}: {shown} {what}"
+        super().__init__(f"{self.problem}{advice}")
 
 
 def read(
@@ -104,7 +107,7 @@ def read(
         Whether rows of a file of text may have fewer cells than the first line; those at the end are missing then.
     """
     if source.kind not in TEXT:
-        return Table(source.path, _read_columnar(source))
+        return Table(source.path, _read_parquet(source))
     text = Text.of(source, has_header, encoding)
     return Table(source.path, text.columns(is_word, may_be_short=may_be_short), text)
 
@@ -116,12 +119,12 @@ def column_names(source: Source, encoding: str | None = None) -> list[str]:
     if source.kind == ".parquet":
         with open_parquet(source) as file:
             return list(file.schema_arrow.names)
-    return list(_read_columnar(source)) if source.kind in COLUMNAR else []
+    return []
 
 
 def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = False) -> None:
     """Write named columns of equal length; floats are read back to the same bits. With decimal commas, semicolons separate cells."""
-    _, kind = file_kind(path, "write a table to", (*TEXT, *COLUMNAR))
+    _, kind = file_kind(path, "write a table to", TABLES)
     with atomic_write(path) as handle:
         if kind in TEXT:
             packed = {"method": "gzip", "mtime": 0} if Path(path).suffix.lower() == PACKED else None
@@ -139,7 +142,7 @@ def write(path: Path, columns: Mapping[str, Any], *, has_decimal_commas: bool = 
         else:
             pyarrow = _pyarrow()
             table = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
-            (pyarrow.parquet.write_table if kind == ".parquet" else pyarrow.feather.write_feather)(table, handle)
+            pyarrow.parquet.write_table(table, handle)
 
 
 # ---------------------------------------------------------------- .npy
@@ -156,13 +159,12 @@ def read_npy(path: str | os.PathLike[str] | BinaryIO, *, mmap: bool = False) -> 
     return array
 
 
-# ---------------------------------------------------------------- .parquet and .feather
+# ---------------------------------------------------------------- .parquet
 def _pyarrow() -> Any:
     try:
-        import pyarrow.feather
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError('.parquet and .feather need pyarrow: pip install "bregmat[frames]"') from error
+        raise ImportError('.parquet needs pyarrow: pip install "bregmat[frames]"') from error
     return pyarrow
 
 
@@ -195,19 +197,13 @@ def is_numeric(kind: Any) -> bool:
     return types.is_integer(kind) or types.is_floating(kind)
 
 
-def _read_columnar(source: Source) -> dict[str, np.ndarray]:
-    if source.kind == ".parquet":
-        with open_parquet(source) as file:
-            size = 8 * file.metadata.num_rows * file.metadata.num_columns
-            if size > max(LARGE, EXPANDS * source.size):
-                what = f"a file of {source.size} bytes that decompresses to {size}"
-                raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
-            table = file.read()
-    else:
-        with source.open() as handle, damage_of(source):
-            table = _pyarrow().feather.read_table(handle)
-            table.validate(full=True)  # pyarrow trusts lengths and offsets otherwise
-            require_distinct(source.path, table.column_names)
+def _read_parquet(source: Source) -> dict[str, np.ndarray]:
+    with open_parquet(source) as file:
+        size = 8 * file.metadata.num_rows * file.metadata.num_columns
+        if size > max(LARGE, EXPANDS * source.size):
+            what = f"a file of {source.size} bytes that decompresses to {size}"
+            raise ValueError(f"{source.path}: {what}: it is damaged or malicious")
+        table = file.read()
     if table.num_rows == 0:
         raise ValueError(f"{source.path}: no rows")
     columns = {}

@@ -3,6 +3,7 @@
 import codecs
 import csv
 import io
+import operator
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,7 +76,7 @@ class Text:
             raise ValueError(f"{self.source.path}: a header line, but no rows")
         last = frame[self.names[-1]]
         if not may_be_short and (last.isna() | (last.astype(object) == "")).any():  # as in a short row
-            self._refuse_short()
+            self._refuse_rows(operator.lt)
         return {name: _column(frame[name]) for name in self.names}
 
     def chunks(self, size: int, wanted: Sequence[str]) -> Iterator[Any]:
@@ -118,9 +119,8 @@ class Text:
                 yield
             except UnicodeDecodeError as error:
                 raise self._not_text(error) from error
-            except errors.ParserWarning as error:
-                raise ValueError(f"{path}: the rows have more cells than the first line, {len(self.names)}") from error
-            except (errors.ParserError, errors.EmptyDataError) as error:
+            except (errors.ParserWarning, errors.ParserError, errors.EmptyDataError) as error:
+                self._refuse_rows(operator.gt)
                 said = str(error).rpartition("C error: ")[2].strip()
                 raise ValueError(f"{path}: cannot be read as a table: {said}") from error
             except (OverflowError, MemoryError) as error:
@@ -128,7 +128,9 @@ class Text:
 
     def _not_text(self, error: Exception) -> ValueError:
         name = "UTF-8" if self.encoding == "utf-8" else self.encoding
-        hint = "; if it is in another encoding, say so: encoding='cp1252'" if name == "UTF-8" else ""
+        hint = (
+            "; if it is in another encoding, such as cp1252, give its name as the encoding" if name == "UTF-8" else ""
+        )
         return ValueError(f"{self.source.path}: not a text file in {name} ({error}){hint}")
 
     # ------------------------------------------------------------------ locations of rows
@@ -150,14 +152,13 @@ class Text:
         with self._rows() as rows:
             return [line for line, _ in islice(rows, int(self.has_header), None)]
 
-    def _refuse_short(self) -> None:
-        """Raise for the first row with fewer cells than the first line, as pandas does for one with more."""
+    def _refuse_rows(self, is_wrong: Callable[[int, int], bool]) -> None:
+        """Raise for the first row whose number of cells is wrong beside that of the first line."""
+        n = len(self.names)
         with self._rows() as rows:
             for line, cells in rows:
-                if len(cells) < len(self.names):
-                    raise ValueError(
-                        f"{self.source.path}: cannot be read as a table: Expected {len(self.names)} fields in line {line}, saw {len(cells)}"
-                    )
+                if is_wrong(len(cells), n):
+                    raise ValueError(f"{self.source.path}, line {line}: {len(cells)} cells, and the first line has {n}")
 
     def cell(self, row: int, name: str) -> str:
         """The text of a cell; empty if the row is too short."""

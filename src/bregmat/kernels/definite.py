@@ -16,11 +16,11 @@ from scipy.linalg.lapack import dpotrf
 from bregmat.base.checks import SINGLE_SYMMETRY, asymmetry
 from bregmat.base.linalg import add_diagonal, blocks, cholesky
 from bregmat.base.tolerances import HALF_DIGITS, INDEFINITE, SUM_ROUNDING, UNIT_ROUNDOFF, VANISHING
-from bregmat.kernels.functions import KernelFunction, check_values
+from bregmat.kernels.functions import INDEFINITE_KERNEL, KernelFunction, check_values
 
 NAMED = 4  # number of rows that a message names
 CHECKED = 1_000_000  # squared distances that are checked at a time
-WHOLE = 500  # number of training examples up to which a precomputed kernel is tested as a whole
+MAX_TESTED = 500  # number of training examples up to which a precomputed kernel is tested as a whole
 MOST_SUPPORT = 1000  # a larger one is tested on at most so many support vectors ...
 SAMPLE = 300  # ... and on so many random examples
 
@@ -71,8 +71,8 @@ def negative_eigenvalue(K: np.ndarray, rounding: float = 0.0) -> Negative | None
     add_diagonal(work, 0.5 * _allowed(work, _norm(work), rounding))
     if cholesky(work, is_used_up=True)[1]:
         return None
-    found = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
-    return None if found.rounding else found
+    lowest = smallest_eigenvalue(np.asarray(K, dtype=np.float64), rounding)
+    return None if lowest.rounding else lowest
 
 
 def _largest_entries(vector: np.ndarray) -> np.ndarray:
@@ -99,8 +99,8 @@ def _norm(K: np.ndarray) -> float:
 
 # ---------------------------------------------------------------- matrices of quadratic programs
 def way_out(A: np.ndarray) -> str:
-    """What replaces a matrix that is not positive semidefinite, for the end of a message; empty if an entry of its diagonal is 0."""
-    if not (A.diagonal() > 0).all():
+    """What replaces a matrix that is not positive semidefinite, for the end of a message; empty for a negative diagonal entry."""
+    if not (A.diagonal() >= 0).all():
         return ""
     return (
         " If it is a covariance in float32, rounded, or of data with missing values, pass "
@@ -167,14 +167,16 @@ def check_entries(K: np.ndarray, kernel: KernelFunction) -> None:
     least = -max(HALF_DIGITS, kernel.rounding) * max(float(K.max()), -float(K.min()))
     i = int(diagonal.argmin())
     if diagonal[i] < least:
-        raise ValueError(f"kernel {kernel.name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}.")
+        raise ValueError(
+            f"kernel {kernel.name} must be positive semidefinite; got K[{i}, {i}] = {diagonal[i]:.6g}. {INDEFINITE_KERNEL}"
+        )
     for part in blocks(len(K), len(K), CHECKED):
         sq = diagonal[part, None] + diagonal - 2.0 * K[part]
         i, j = divmod(int(sq.argmin()), len(K))
         if sq[i, j] < least:
             raise ValueError(
                 f"kernel {kernel.name} must be positive semidefinite; got the squared distance K_ii + K_jj - 2 K_ij = "
-                f"{sq[i, j]:.6g} at i = {part.start + i}, j = {j}."
+                f"{sq[i, j]:.6g} at i = {part.start + i}, j = {j}. {INDEFINITE_KERNEL}"
             )
 
 
@@ -202,9 +204,9 @@ def check_support(K: np.ndarray, support: np.ndarray, kernel: KernelFunction) ->
 def check_spectrum(K: np.ndarray, rows: np.ndarray, kernel: KernelFunction) -> None:
     """Raise if ``K``, the kernel between training examples ``rows``, has a negative eigenvalue beyond rounding."""
     single = K.dtype == np.float32 or kernel.rounding > 0
-    found = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
-    if found is not None:
-        refuse(replace(found, rows=rows[found.rows]), len(K), kernel)
+    proof = negative_eigenvalue(K, float(np.finfo(np.float32 if single else np.float64).eps))
+    if proof is not None:
+        refuse(replace(proof, rows=rows[proof.rows]), len(K), kernel)
 
 
 def refuse(negative: Negative, n: int, kernel: KernelFunction) -> NoReturn:

@@ -12,9 +12,8 @@ from scipy.linalg.lapack import dpstrf
 
 from bregmat.base.checks import asymmetry
 from bregmat.base.tolerances import HALF_DIGITS, RANK_TOL
-from bregmat.kernels.functions import check_values
+from bregmat.kernels.functions import INDEFINITE_KERNEL, check_values
 
-BLOCK = 32  # number of pivots chosen at a time
 NEARLY_GREEDY = 0.5  # a pivot's squared distance must be at least this share of the largest one outside of its block
 
 
@@ -147,24 +146,25 @@ def _next_pivots(
     G: np.ndarray,
     left: np.ndarray,
     least: float,
-    most: int,
+    max_pivots: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The next block of pivots, and the Cholesky factor of the residual between them.
 
     ``G`` (n, k) is the factor so far, ``left`` (n,) the diagonal of the residual ``K - G G'``, which holds squared distances to the span of
-    the pivots; ``least`` counts as rounding, and ``most`` is the largest number of pivots.
+    the pivots; ``least`` counts as rounding, and ``max_pivots`` is the largest number of pivots.
     """
-    candidates = min(len(left), 4 * BLOCK)
+    block = 32  # number of pivots chosen at a time
+    candidates = min(len(left), 4 * block)
     near = np.argpartition(left, -candidates)[-candidates:]
     near = np.sort(near[left[near] > least])
     if not len(near):
         return near, np.zeros((0, 0))
     outside = np.delete(left, near).max(initial=0.0)
     part = kernel(near, near) - G[near] @ G[near].T
-    C, order, found, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
-    reached = np.diag(C)[:found] ** 2 >= NEARLY_GREEDY * outside
+    C, order, rank, _ = dpstrf((part + part.T) / 2, lower=1, tol=least)
+    reached = np.diag(C)[:rank] ** 2 >= NEARLY_GREEDY * outside
     # up to the first pivot that is too near to the span of the others, but at least one
-    b = min(BLOCK, most, found, max(1, int(np.argmin(np.append(reached, False)))))
+    b = min(block, max_pivots, rank, max(1, int(np.argmin(np.append(reached, False)))))
     return near[order[:b] - 1], C[:b, :b]
 
 
@@ -181,5 +181,5 @@ def _check_left(excess: float, top: float, name: str, tol: float) -> None:
     if excess > max(HALF_DIGITS, 100.0 * tol) * top:
         raise ValueError(
             f"{name} must be positive semidefinite; beyond its positive part it has entries of size {excess:.3g} "
-            f"where the largest is {top:.3g}."
+            f"where the largest is {top:.3g}. {INDEFINITE_KERNEL}"
         )

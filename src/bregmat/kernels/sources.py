@@ -15,11 +15,10 @@ from bregmat.base.threads import cached_property, in_parts
 from bregmat.base.tolerances import EPS, HALF_DIGITS
 from bregmat.kernels.functions import KernelFunction, check_gamma_rule, gamma_of, pair_values
 
-UNIT = 2.0**-24  # largest relative rounding of float32
+FLOAT32_ROUNDOFF = 2.0**-24  # largest relative rounding of float32
 DOUBLE = 2.0**-53  # largest relative rounding of float64
 FLOPS = 20.0  # operations per nanosecond: estimates the work of a loop, which decides whether it uses several threads
 PARTS = 16  # partial sums of a large symmetric block; a fixed number, so that results do not depend on the number of threads
-FEW_FEATURES = 8  # up to here distances from differences cost no more than from products, and they do not cancel
 CANCELS = 1e5  # mean of gamma |x - mean|^2 above which distances are computed from differences
 STRIP = 2_000_000  # entries of a block that are computed at a time
 SAMPLED = 64  # rows and columns of a precomputed matrix on which symmetry is checked
@@ -37,7 +36,7 @@ class KernelSource(ABC):
         Number of samples.
     nonnegative : bool
         Whether it is known that no entry is negative.
-    given : ndarray, shape (n, n), or None
+    matrix : ndarray, shape (n, n), or None
         The whole matrix if it was passed by the user.
     factor : ndarray, shape (n, r), or None
         V with ``K = V V'``, float64, if it is known: products with K then take O(n r) operations.
@@ -47,7 +46,7 @@ class KernelSource(ABC):
 
     n: int
     nonnegative: bool = False
-    given: np.ndarray | None = None
+    matrix: np.ndarray | None = None
     factor: np.ndarray | None = None
     rounding: float = 16 * EPS
 
@@ -89,7 +88,7 @@ class KernelSource(ABC):
 
     def fill_error(self) -> np.ndarray:
         """Proven bound of the relative error of the entries of :meth:`fill`, one number per column; shape (n,)."""
-        return np.full(self.n, UNIT)
+        return np.full(self.n, FLOAT32_ROUNDOFF)
 
     def block_error(self) -> float:
         """Proven bound of the error of the entries in float64, relative to ``sqrt(K_ii K_jj)``."""
@@ -106,6 +105,9 @@ class Gaussian(KernelSource):
     nonnegative = True
 
     def __init__(self, X: np.ndarray, gamma: float) -> None:
+        few_features = (
+            8  # up to here distances from differences cost no more than from products, and they do not cancel
+        )
         self.n, self.n_features = X.shape
         self.X, self.gamma, self.mean = X, gamma, X.mean(0, dtype=np.float64)
         self.Z = np.empty(X.shape, np.float32)
@@ -114,7 +116,7 @@ class Gaussian(KernelSource):
             self.Z[part] = (X[part] - self.mean) * root
         self.h = 0.5 * np.einsum("ij,ij->i", self.Z, self.Z, dtype=np.float64 if self.n_features > 64 else None)
         self.h = self.h.astype(np.float32, copy=False)
-        self.ZT = np.ascontiguousarray(self.Z.T) if self.n_features <= FEW_FEATURES else None
+        self.ZT = np.ascontiguousarray(self.Z.T) if self.n_features <= few_features else None
 
     def diagonal(self) -> np.ndarray:
         return np.ones(self.n)
@@ -177,7 +179,7 @@ class Gaussian(KernelSource):
         return A, self.gamma * sq_norms(A)
 
     def fill_error(self) -> np.ndarray:
-        # With a = |z_i|, b = |z_j|, u = UNIT and d features, the error of the exponent -|z_i - z_j|^2 / 2 is at most the sum of
+        # With a = |z_i|, b = |z_j|, u = FLOAT32_ROUNDOFF and d features, the error of the exponent -|z_i - z_j|^2 / 2 is at most the sum of
         #   u (a + b)^2         rounding of z to float32 (and a term u^2 (a + b)^2 / 2, covered by the factor 1.01)
         #   d u a b             a product of d terms in any order, with or without fused multiply-add
         #   u (a^2 + b^2) / 2   rounding of h (times d if it is summed in float32, which is the case for d <= 64)
@@ -188,7 +190,7 @@ class Gaussian(KernelSource):
         b = float(a.max())
         d = float(self.n_features)
         summed = d if self.n_features <= 64 else 1.0
-        exponent = 1.01 * UNIT * (2.5 * (a + b) ** 2 + d * a * b + 0.5 * summed * (a * a + b * b))
+        exponent = 1.01 * FLOAT32_ROUNDOFF * (2.5 * (a + b) ** 2 + d * a * b + 0.5 * summed * (a * a + b * b))
         return np.expm1(np.minimum(exponent, 50.0)) * (1 + 2e-7) + 2e-7
 
     def block_error(self) -> float:
@@ -208,7 +210,7 @@ class Precomputed(KernelSource):
             raise ValueError(
                 f"a precomputed kernel must be square, one row and column per sample; got shape {K.shape}."
             )
-        self.n, self.given, self.K = len(K), K, K
+        self.n, self.matrix, self.K = len(K), K, K
         self.own = np.array(np.diagonal(K), dtype=float)
         if K.dtype == np.float32:
             self.rounding = float(np.finfo(np.float32).eps)
@@ -278,7 +280,9 @@ class Pairwise(KernelSource):
         return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns]), dtype=float), rows)
+        # rounding to float32 hides the last bit of float64
+        rough = {"last_bit": False} if dtype == np.float32 and isinstance(self.function, KernelFunction) else {}
+        K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns], **rough), dtype=float), rows)
         return np.ascontiguousarray(K, dtype=dtype)
 
     def _checked(self, values: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:

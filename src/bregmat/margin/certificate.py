@@ -26,13 +26,13 @@ import numpy as np
 from bregmat.base.tolerances import TINY
 from bregmat.engine.problem import Certificate
 from bregmat.engine.status import Status
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.samples import certified_samples
 
 ROUNDING_SHARE = 1e-7  # the estimate of rounding is added to the gap if it exceeds this share of the objective
-SUM_ERROR = 8.0 * UNIT  # relative rounding of a float32 weight, of four products and of their sum
+SUM_ERROR = 8.0 * FLOAT32_ROUNDOFF  # relative rounding of a float32 weight, of four products and of their sum
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -182,7 +182,8 @@ class Machine:
             return nothing
         q = max(q, 0.0)
         if problem.loss == "hard":
-            return self._without_slack(q) or nothing
+            divided_sums = self._without_slack(q)
+            return nothing if divided_sums is None else self._proven(*divided_sums)
         primal, dual, distance, noise = self._sums_with_slack(q)
         distance -= self.intercept * float(x.sum())  # 0 up to rounding
         distance, dual = max(distance, 0.0) + lost, dual - lost
@@ -192,8 +193,8 @@ class Machine:
         if problem.loss == "hinge":
             divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
             better = divided._without_slack(q, self.rounding()[1])
-            if better is not None and better.gap * primal < distance:
-                return better
+            if better is not None and better[2] * primal < distance * abs(better[0]):
+                return divided._proven(*better)
         return self._proven(primal, dual, distance)
 
     def _sums_with_slack(self, q: float) -> tuple[float, float, float, float]:
@@ -204,10 +205,10 @@ class Machine:
         problem, known = self.problem, self.known
         alpha, m = np.abs(self.x[known]), problem.signs[known] * (self.f[known] + self.intercept)
         slack, beyond = np.maximum(1.0 - m, 0.0), np.maximum(m - 1.0, 0.0)
-        dual, (typical, most) = float(alpha.sum()) - 0.5 * q, self.rounding()
+        dual, (typical, largest) = float(alpha.sum()) - 0.5 * q, self.rounding()
         if problem.loss == "hinge":
             C = problem.upper[known]
-            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= most)].sum())
+            noise = typical * float(C[(alpha > 0) & (np.abs(m - 1.0) <= largest)].sum())
             return 0.5 * q + float(C @ slack), dual, float((C - alpha) @ slack + alpha @ beyond), noise
         r = problem.ridge[known]
         deviation = slack - r * alpha  # 0 at the optimum
@@ -215,8 +216,11 @@ class Machine:
         noise = typical * float(((np.abs(deviation) + 0.5 * typical) / r)[alpha > 0].sum())
         return 0.5 * q + float((slack**2 / (2 * r)).sum()), dual - 0.5 * float(r @ alpha**2), distance, noise
 
-    def _without_slack(self, q: float, rounding: float = 0.0) -> MarginCertificate | None:
-        """The machine divided by its smallest margin (a little less, for rounding); None if there is none within the bounds."""
+    def _without_slack(self, q: float, rounding: float = 0.0) -> tuple[float, float, float, float] | None:
+        """Primal and dual objective, their distance and the factor of the machine divided by its smallest margin, up to rounding.
+
+        None if there is no such machine within the bounds.
+        """
         problem, x, b, known = self.problem, self.x, self.intercept, self.known
         margins = problem.signs * (self.f + b)
         alpha, m = np.abs(x[known]), margins[known]
@@ -233,7 +237,7 @@ class Machine:
         primal, distance = 0.5 * scale**2 * q, scale * (delta * q + d) / least + lost
         if not np.isfinite(primal):
             return None
-        return self._proven(primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale)
+        return primal, scale * float(problem.signs[known] @ x[known]) - primal - lost, distance, scale
 
     def _proven(self, primal: float, dual: float, distance: float, scale: float = 1.0) -> MarginCertificate:
         """The certificate of the machine times ``scale``."""

@@ -103,5 +103,5 @@ def minimum_over(
         scale = max(float(np.abs(program.b).max()), 1.0)
         return ExactActiveSet(tol / scale).minimize(program, start, lambda *_: stop())
     except ValueError as error:
-        found = smallest_eigenvalue(program.A, problem.kernel.rounding)
-        raise IndefiniteKernelError(replace(found, rows=F[found.rows]), len(F)) from error
+        lowest = smallest_eigenvalue(program.A, problem.kernel.rounding)
+        raise IndefiniteKernelError(replace(lowest, rows=F[lowest.rows]), len(F)) from error

@@ -114,7 +114,7 @@ def coinciding(
         ``counts`` marks the samples that are not ignored. With an intercept the weights of each class sum to 1; otherwise all together
         do, and one of the points is the origin.
     """
-    shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.given is None else weight > 0))
+    shared = _shared_point(kernel, signs, np.flatnonzero(counts if kernel.matrix is None else weight > 0))
     exact = np.zeros(len(weight))
     if shared is not None:
         exact[shared] = 1.0 if intercept else 0.5
@@ -133,10 +133,10 @@ def coinciding(
     on = np.flatnonzero(near)
     if P.shape[1] * len(on) ** 2 > LARGEST_SYSTEM:
         return None
-    found = _rational_solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
-    if found is None or min(found) < 0:
+    solution = _rational_solution(np.vstack([signs[rows] * P.T, *sums])[:, on], values, near[on])
+    if solution is None or min(solution) < 0:
         return None
-    exact[rows[on]] = [float(value) for value in found]
+    exact[rows[on]] = [float(value) for value in solution]
     return exact
 
 

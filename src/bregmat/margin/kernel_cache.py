@@ -62,8 +62,8 @@ class RowCache:
         if self.kernel.factor is not None:
             f += self.kernel.factor @ (weight @ self.kernel.factor[rows])
             return
-        if self.kernel.given is not None:
-            vectors.add_rows_inplace(f, self.kernel.given, rows, weight.astype(self.kernel.given.dtype))
+        if self.kernel.matrix is not None:
+            vectors.add_rows_inplace(f, self.kernel.matrix, rows, weight.astype(self.kernel.matrix.dtype))
             return
         weight = weight.astype(np.float32)
         new = rows[self.place[rows] < 0]
@@ -80,6 +80,10 @@ class RowCache:
             some = np.empty((len(rows[start : start + step]), self.n), np.float32)
             self.kernel.fill(some, rows[start : start + step])
             vectors.add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
+
+    def keep(self, K: np.ndarray) -> None:
+        """Take all rows, which have been computed elsewhere."""
+        self.store, self.place, self.size = K, np.arange(self.n), self.n
 
     def _store(self, new: np.ndarray) -> None:
         """Compute these rows and keep them."""

@@ -98,12 +98,6 @@ class MarginProblem:
         return "hinge" if np.isfinite(self.upper).all() else "hard"
 
     @cached_property
-    def common_upper(self) -> float:
-        """Upper bound of the weights if it is the same for all samples that count (inf for none), else NaN."""
-        top = self.upper.max()
-        return float(top) if np.array_equal(self.upper == top, self.counts) else float("nan")
-
-    @cached_property
     def largest(self) -> float:
         """The largest ``K_ii`` of the samples that count."""
         return float(np.max(self.kernel.diagonal(), initial=-np.inf, where=self.counts))

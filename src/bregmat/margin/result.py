@@ -60,8 +60,6 @@ class MarginResult(Result):
         Proven support vectors.
     margin_bound : float
         If INFEASIBLE: no hyperplane separates the classes by a margin (distance in feature space) larger than this; else nan.
-    price : float
-        Upper bound of alpha if it is the same for all samples (C for the hinge, inf for the other losses); else nan.
     n_iter : int
         "active_set": coordinate steps plus steps and factorisations of the last stage. "multiplicative": passes over the kernel.
     history : list of Record
@@ -80,7 +78,6 @@ class MarginResult(Result):
     certified: np.ndarray
     certified_support: np.ndarray
     margin_bound: float = np.nan
-    price: float = np.nan
 
     _kind: ClassVar[Kind] = Kind(
         "large margin machine",
@@ -113,6 +110,6 @@ class MarginResult(Result):
     def advice(self) -> str:
         """What a user may change to get a better result."""
         early = self.exit_reason in (ExitReason.MAX_ITER, ExitReason.TIME, ExitReason.STALLED)
-        if early and self.price == np.inf and self.objective == np.inf:
+        if early and self.status is Status.UNKNOWN:
             return _NOTHING_SEPARATES
         return super().advice

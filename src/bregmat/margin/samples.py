@@ -27,13 +27,13 @@ def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     m, e, size = (problem.signs * (machine.f + machine.intercept))[counts], off[counts], np.abs(machine.x)[counts]
     # Candidates: the machine itself, and the machine divided by its smallest margin if no weight leaves its bound.
     least = float((m - e).min()) * (1 - 4 * DOUBLE)
-    found = [] if problem.loss == "hard" else [(_Contributions(problem, size, share).largest_sum(m, e), 1.0)]
+    distances = [] if problem.loss == "hard" else [(_Contributions(problem, size, share).largest_sum(m, e), 1.0)]
     if 0 < least < np.inf and (size <= (1 - 4 * DOUBLE) * least * problem.upper[counts]).all():
         divided = _Contributions(problem, size / least, share)
-        found.append((divided.largest_sum(m / least, e / least), least))
-    if not found:
+        distances.append((divided.largest_sum(m / least, e / least), least))
+    if not distances:
         return ~counts, np.zeros(problem.n, dtype=bool)
-    distance, least = min(found)
+    distance, least = min(distances)
     contributions = _Contributions(problem, size / least, share)
     radius = float(np.sqrt(2.0 * distance)) * (1 + 1e-12)
     lengths = problem.lengths * (1.0 + problem.kernel.block_error())
@@ -119,7 +119,7 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        step = 4.0 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
+        step = 0.25 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
         for _ in range(200):
             t = b + way * step
             value, slope = self._smallest_sum(f, ball, t)

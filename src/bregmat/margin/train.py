@@ -202,7 +202,6 @@ def _result(problem: MarginProblem, outcome: Outcome) -> MarginResult:
         n_iter=n_iter,
         alpha=proof.dual,
         decision=proof.decision + proof.intercept,
-        price=problem.common_upper,
     )
 
 

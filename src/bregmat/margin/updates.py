@@ -9,7 +9,7 @@ import numpy as np
 
 from bregmat.engine.loop import Outcome, RunLog
 from bregmat.engine.status import ExitReason, Status
-from bregmat.margin.certificate import Machine, MarginCertificate
+from bregmat.margin.certificate import Machine
 from bregmat.margin.hulls import nearest_points
 from bregmat.margin.problem import MarginProblem
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
@@ -36,7 +36,7 @@ def run_on_machine(
     problem, settings, tol, max_iter, log
         As in :func:`bregmat.quadratic.multiplicative.run_updates`; ``tol`` is a relative duality gap.
     """
-    program, start = _MarginDual(problem), None
+    program, start = _margin_dual(problem), None
     if problem.loss == "hard" and not problem.intercept:
         start = np.where(problem.counts, 1.0, 0.0)  # Sha 2002 starts at ones, without scaling
     outcome = run_updates(program, settings, start, tol=tol, max_iter=max_iter, log=log)
@@ -48,11 +48,12 @@ def run_on_machine(
         reason = ExitReason.STALLED
     elif problem.loss == "hard" and reason in COMPLETE and np.isinf(proof.gap):
         # Without a separating hyperplane the weights grow without end; the nearest points of the hulls prove that there is none.
-        machine = program.machine(end.point)
+        machine = _machine(problem, end.point)
         hulls = nearest_points(problem, np.abs(machine.x), problem.signs - machine.f)
         if not hulls.separable:
             x = problem.signs * hulls.alpha
-            f = problem.kernel.sums(program.every, program.every, x)
+            every = np.arange(problem.n)
+            f = problem.kernel.sums(every, every, x)
             proof = Machine(problem, x, f, np.zeros(problem.n)).unproven(np.inf, margin_bound=hulls.margin)
             status, reason = Status.INFEASIBLE, ExitReason.CERTIFICATE
     return replace(
@@ -65,26 +66,26 @@ def run_on_machine(
     )
 
 
-class _MarginDual(SplitProgram):
+def _margin_dual(problem: MarginProblem) -> SplitProgram:
     """The negative dual ``1/2 alpha'A alpha - sum alpha`` (Sha 2002, eq. 6) as a program for the updates, with the machine's gap."""
+    y = problem.signs
+    if problem.kernel.nonnegative:
+        split: Any = ClassBlocks(problem.kernel, y, ridge=problem.ridge)
+    else:
+        every = np.arange(problem.n)
+        split = margin_split(problem.kernel.block(every, every), y, ridge=problem.ridge)
+    signs = y if problem.intercept else None
+    return SplitProgram(
+        split,
+        -np.ones(len(y)),
+        upper=problem.upper,
+        signs=signs,
+        prove=lambda state: _machine(problem, state.point).certify(),
+    )
 
-    is_certified = True
 
-    def __init__(self, data: MarginProblem) -> None:
-        y = data.signs
-        self.data, self.every = data, np.arange(len(y))
-        if data.kernel.nonnegative:
-            split: Any = ClassBlocks(data.kernel, y, ridge=data.ridge)
-        else:
-            split = margin_split(data.kernel.block(self.every, self.every), y, ridge=data.ridge)
-        super().__init__(split, -np.ones(len(y)), upper=data.upper, signs=y if data.intercept else None)
-
-    def machine(self, point: Point) -> Machine:
-        """The machine of the weights, whose values are known in float64."""
-        # (A+ - A-) alpha = signs * K x + ridge alpha
-        y, f = self.data.signs, point.p - point.q - self.data.ridge * point.v
-        return Machine(self.data, y * point.v, y * f, np.zeros(len(f)))
-
-    def prove(self, point: Point) -> MarginCertificate:
-        """The certificate of the machine."""
-        return self.machine(point).certify()
+def _machine(problem: MarginProblem, point: Point) -> Machine:
+    """The machine of the weights, whose values are known in float64."""
+    # (A+ - A-) alpha = signs * K x + ridge alpha
+    y, f = problem.signs, point.p - point.q - problem.ridge * point.v
+    return Machine(problem, y * point.v, y * f, np.zeros(len(f)))

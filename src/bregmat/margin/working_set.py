@@ -17,14 +17,13 @@ from bregmat._kernels import smo, vectors
 from bregmat.base.tolerances import TINY
 from bregmat.engine.loop import State
 from bregmat.engine.status import ExitReason
-from bregmat.kernels.sources import UNIT
+from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
 
 WHOLE = 900  # number of samples up to which the working set contains all of them
-STEPS = 20_000  # limit on steps of one round, plus 100 per member of the working set
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
@@ -55,8 +54,8 @@ class SupportSearch(State):
         self.problem, self.tol, self.rng, self.budget = problem, tol, rng, budget
         self.max_steps, self.late = max_steps, late
         self.ceiling = HARD / max(problem.largest, TINY) if problem.loss == "hard" else np.inf
-        most, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
-        self.lower, self.upper = np.where(plus, 0.0, -most), np.where(plus, most, 0.0)
+        ceiling, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
+        self.lower, self.upper = np.where(plus, 0.0, -ceiling), np.where(plus, ceiling, 0.0)
         self.cache = RowCache(problem.kernel, budget)
         self.x, self.f = np.zeros(problem.n), np.zeros(problem.n)  # signed weights, and K x to float32 accuracy
         self.shift = 0.0  # the intercept
@@ -88,9 +87,9 @@ class SupportSearch(State):
 
     def round(self) -> None:
         """Do one round: choose the working set and optimise on it."""
-        given = self.problem.kernel.given
-        if self.rounds == 0 and given is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
-            self._descend_on_all(given)
+        matrix = self.problem.kernel.matrix
+        if self.rounds == 0 and matrix is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
+            self._descend_on_all(matrix)
             return
         if self.rounds == 0 and self.max_steps >= MOST_STEPS and has_small_factor(self.problem):
             self._solve_by_factor()
@@ -110,6 +109,8 @@ class SupportSearch(State):
         self.inside = np.zeros(n, dtype=bool)
         first = first[: self.block.most]
         self.block.append(first)
+        if len(first) == n <= WHOLE and not self.problem.ridge.any():
+            self.cache.keep(self.block.K[:n, :n])
         self.inside[first] = True
         self.slope, self.worse = np.empty(n), np.empty(n)
         # inner: violation at which a round stops; best: the least so far; waited: rounds without progress
@@ -117,13 +118,14 @@ class SupportSearch(State):
 
     def _descend_on_block(self) -> None:
         """Optimise on the working set, then update the slopes and the violation of all samples."""
+        round_steps = 20_000  # limit on steps of one round, plus 100 per member of the working set
         problem, block = self.problem, self.block
         assert block is not None
         W, n = block.members, problem.n
         x, e = self.x[W], (problem.signs[W] - self.f[W] - problem.ridge[W] * self.x[W]).astype(np.float32)
-        most = int(min(100 * len(W) + STEPS, max(self.max_steps - self.steps, 0)))
+        max_steps = int(min(100 * len(W) + round_steps, max(self.max_steps - self.steps, 0)))
         goal = np.float32(max(self.inner, self.noise))
-        self._descend(most, x, e, block.K, block.diagonal, self.lower[W], self.upper[W], goal)
+        self._descend(max_steps, x, e, block.K, block.diagonal, self.lower[W], self.upper[W], goal)
         self.x[W] = x
         if len(W) == n:
             # the block is the whole kernel, with the ridge on its diagonal
@@ -172,15 +174,15 @@ class SupportSearch(State):
         block.append(new)
         inside[new] = True
 
-    def _descend(self, most: int, x: np.ndarray, e: np.ndarray, *data: Any) -> None:
-        """Do at most ``most`` steps, which overwrite ``x`` and ``e``, and check the clock and Ctrl-C after each piece of them.
+    def _descend(self, max_steps: int, x: np.ndarray, e: np.ndarray, *data: Any) -> None:
+        """Do at most ``max_steps`` steps, which overwrite ``x`` and ``e``, and check the clock and Ctrl-C after each piece of them.
 
         ``data`` are the other arguments of the compiled loops: kernel, its diagonal, bounds, and the violation at which to stop.
         """
         descend: Any = smo.pair_descent_inplace if self.problem.intercept else smo.greedy_descent_inplace
         piece, done = max(100, PIECE // len(x)), 0
-        while done < most:
-            now = min(piece, most - done)
+        while done < max_steps:
+            now = min(piece, max_steps - done)
             steps = int(descend(x, e, *data, now)[0])
             done += steps
             if steps < now or self.late():
@@ -195,7 +197,7 @@ class SupportSearch(State):
         goal = np.float32(0.8 * tol)
         self._descend(int(min(n, self.max_steps)), x, e, K, diagonal, self.lower, self.upper, goal)
         # Each step rounds e in float32, in random directions. If the sum of these errors is far below tol, f follows from e.
-        if 4 * UNIT * np.sqrt(self.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
+        if 4 * FLOAT32_ROUNDOFF * np.sqrt(self.steps + 1.0) * max(1.0, float(np.abs(e).max())) <= 0.1 * tol:
             self.f = y - e
         else:
             moved = np.flatnonzero(x != self.x)
@@ -233,13 +235,13 @@ class SupportSearch(State):
             members.append(self.rng.choice(rows, share, replace=False) if len(rows) else rows)
         return np.unique(np.concatenate(members))
 
-    def _fresh_members(self, new: np.ndarray, most: int) -> np.ndarray:
-        """A new working set within the limit ``most``: free samples first, then the worst violators, then samples with weight."""
+    def _fresh_members(self, new: np.ndarray, max_members: int) -> np.ndarray:
+        """A new working set within the limit ``max_members``: free samples first, then the worst violators, then samples with weight."""
         free = np.flatnonzero(self.inside & (self.x > self.lower) & (self.x < self.upper))
-        new = new[np.argsort(-self.worse[new])][: most // 2]
+        new = new[np.argsort(-self.worse[new])][: max_members // 2]
         rest = np.flatnonzero(self.inside & (self.x != 0))
-        free = free[: most - len(new)]
-        rest = np.setdiff1d(rest, free)[: most - len(new) - len(free)]
+        free = free[: max_members - len(new)]
+        rest = np.setdiff1d(rest, free)[: max_members - len(new) - len(free)]
         return np.concatenate([free, new, rest])
 
     def _measure(self, slope: np.ndarray, inside: np.ndarray) -> None:

@@ -60,17 +60,19 @@ def _check_elementwise(kind: str, name: str, values: dict[str, Any], x: np.ndarr
             raise ValueError(f"{kind} {name!r}: {function} must give one finite value for each of {x}; got {value!r}.")
 
 
-def _check_agreement(kind: str, name: str, claim: str, x: np.ndarray, found: np.ndarray, expected: np.ndarray) -> None:
+def _check_agreement(
+    kind: str, name: str, claim: str, x: np.ndarray, computed: np.ndarray, expected: np.ndarray
+) -> None:
     """Raise if two ways to compute the same number differ by more than difference quotients and rounding explain.
 
     Parameters
     ----------
     kind, name, claim : str
         Kind and name of the object, and the claim that is tested, for the message.
-    x, found, expected : ndarray, shape (k,)
+    x, computed, expected : ndarray, shape (k,)
         Arguments, and the two results.
     """
-    bad = np.flatnonzero(~(np.abs(found - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(found).max())))
+    bad = np.flatnonzero(~(np.abs(computed - expected) <= 1e-5 * (np.abs(expected).max() + np.abs(computed).max())))
     if len(bad):
         k = bad[0]
-        raise ValueError(f"{kind} {name!r}: {claim}; at {x[k]:g} got {found[k]:.8g} instead of {expected[k]:.8g}.")
+        raise ValueError(f"{kind} {name!r}: {claim}; at {x[k]:g} got {computed[k]:.8g} instead of {expected[k]:.8g}.")

@@ -548,3 +548,4 @@ LOSSES = Registry(
 )
 for _cls in (RelativeSlack, Squared, SquaredHinge, DivergenceSlack):
     LOSSES.add(_cls)
+OWN_SLACK = DivergenceSlack()  # the loss of ``loss=None``

@@ -6,7 +6,7 @@ from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarnin
 from bregmat.online.logdet import OnlineLogDet
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.pca import OnlinePCA
-from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, bound_against, run_stream
+from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, run_stream
 
 __all__ = [
     "AbsoluteLoss",
@@ -24,6 +24,5 @@ __all__ = [
     "StreamRecord",
     "StreamRun",
     "UnreachableLabelWarning",
-    "bound_against",
     "run_stream",
 ]

@@ -26,10 +26,6 @@ class NamesExamples(Protocol):
         """The name of an example."""
         ...
 
-    def in_its_words(self, text: str) -> str:
-        """A message of a learner in the terms of the stream."""
-        ...
-
 
 @dataclass(frozen=True, eq=False)
 class ExampleBlock:

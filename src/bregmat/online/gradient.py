@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +15,13 @@ from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
 from bregmat.online.gradient_state import GradientState
 from bregmat.online.instances import NO_DIM, point_numbers, vectors
-from bregmat.online.learner import OnlineLearner, as_labels, check_recorded, undone_on_error
+from bregmat.online.learner import StreamLearner, as_labels, undone_on_error
 from bregmat.online.settings import GradientSettings
 from bregmat.typing import Instance, Instances, OnlineLoss, OnlineLossName, Stream, Table, Values
 
 
 @on_one_blas_thread
-class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearner, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearner, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """Learn a positive definite matrix of fixed trace from a stream of linear measurements, with a loss bound.
 
     In every trial the learner sees an instance ``X_t``, predicts ``tr(W_t X_t)``, receives the label ``y_t`` and updates
@@ -55,9 +56,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
     instances : {"pairs", "vectors", "matrices"}
         Pairs (a, b) stand for ``(e_a - e_b)(e_a - e_b)' / 2``, so that **y is half the squared distance**. Vectors v stand for
         ``v v*``. Matrices are Hermitian, dense or scipy.sparse. Complex vectors and matrices make W complex.
-    keep_examples : bool
-        Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it. For pairs with the squared loss a d x d table
-        is enough, which is always kept.
 
     Notes
     -----
@@ -94,7 +92,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         spectral_spread: float = 1.0,
         loss_budget: float = 0.0,
         instances: Instances = "pairs",
-        keep_examples: bool = False,
     ) -> None:
         self.dim = dim
         self.eta = eta
@@ -104,7 +101,6 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         self.spectral_spread = spectral_spread
         self.loss_budget = loss_budget
         self.instances = instances
-        self.keep_examples = keep_examples
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -216,14 +212,15 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         return None if self._state is None else self._state.why_no_bound()
 
     def loss_of(self, U: Table) -> float:
-        """Total loss of a fixed matrix U (d, d) on the recorded stream."""
+        """Total loss of a fixed matrix U (d, d) on the stream; only for pairs with the squared loss, where a d x d table is enough."""
         matrix = self.settings.read_comparison(U, self._dim)
-        self._check_recorded()
+        if not self.settings.is_tallied:
+            raise ValueError("the loss of U is known for pairs with the squared loss only; otherwise give loss_of_U.")
         return 0.0 if self._state is None else self._state.loss_of(matrix)
 
-    def _check_recorded(self) -> None:
-        is_recorded = self.settings.is_tallied or self.settings.keep_examples
-        check_recorded(is_recorded, " (pairs with the squared loss need neither)")
+    def regret(self, U: Table) -> float:
+        """:attr:`cumulative_loss_` minus :meth:`loss_of` U."""
+        return self.cumulative_loss_ - self.loss_of(U)
 
     def loss_bound(self, U: Table | None = None, loss_of_U: float | None = None) -> float:
         """Upper bound of :attr:`cumulative_loss_` if a matrix U has the total loss ``loss_of_U``.
@@ -237,7 +234,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             Hermitian, PSD, of the learner's trace. None: any U, whose divergence from the prior is at most
             ``tau log(tau / lambda_min(W_1))``, which is log d for the default prior and trace.
         loss_of_U : float, optional
-            In units of the loss. By default :meth:`loss_of` U if U is given and the stream is recorded, otherwise the loss budget.
+            In units of the loss. By default the one of U for pairs with the squared loss, otherwise the loss budget.
 
         Returns
         -------
@@ -246,7 +243,7 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
             A loss above the bound for the loss budget proves that no U of the trace is within the budget; that bound is then inf.
         """
         state = self._started()
-        is_claimed = loss_of_U is None and (U is None or state.record is None)
+        is_claimed = loss_of_U is None and (U is None or state.tally is None)
         if is_claimed:
             loss_of_U = self.settings.loss_budget
         elif loss_of_U is None:
@@ -347,8 +344,8 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, OnlineLearne
         settings.check_labels(y)
         if not len(y):
             return np.zeros(0)
-        marks = [] if self._state is None else [(self._state, self._state.mark(block))]
-        with single_thread_for(self._dim or block.shape[1]), undone_on_error(self, marks):
+        go_back = None if self._state is None else partial(self._state.go_back, self._state.mark(block))
+        with single_thread_for(self._dim or block.shape[1]), undone_on_error(self, go_back):
             state = self._state or self._start(block.shape[1])
             state.check_assumptions(block, y)
             return state.learn(block, y)

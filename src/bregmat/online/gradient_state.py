@@ -19,32 +19,28 @@ from bregmat.base.threads import cached_property
 from bregmat.online import bounds
 from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarning
 from bregmat.online.losses import BuiltInLoss
-from bregmat.online.records import KeptExamples, PairTally
+from bregmat.online.records import PairTally
 from bregmat.online.settings import GradientSettings
 
 REFRESH = 2000  # trials between two exact normalisers; the drift in between is about 1e-14
-TOL = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
 FIRST_STEPS = 6.0  # Lanczos steps of the first run; a later run begins with as many as the previous one needed
 ROUNDING = 1e-9  # relative excess of a spread, a label or a total loss over its bound that may come from rounding
 LARGEST_STEP = 1e100  # larger steps in log W would overflow
 
 
 class GradientState:
-    """What a matrix exponentiated gradient learner has learned: the matrix, totals, the record of the stream, and failed assumptions.
+    """What a matrix exponentiated gradient learner has learned: the matrix, totals, and failed assumptions.
 
     ``log_prior`` is ``log W_1``, shape (d, d); None for the default prior.
     """
 
     def __init__(self, settings: GradientSettings, dim: int, log_prior: np.ndarray | None = None) -> None:
+        lanczos_tol = 1e-12  # a Lanczos run ends when its last step adds less to the prediction, relatively; the error is far smaller
         self.settings, self.log_prior = settings, log_prior
         # log W plus a multiple of the identity: the exponent of eq. 7; its largest eigenvalue is 0 at every refresh
         self.H = (settings.log_prior(dim) if log_prior is None else log_prior).copy()
         self.eta = settings.learning_rate(self.H)
-        self.record: PairTally | KeptExamples | None = None  # the stream so far, if it is recorded
-        if settings.is_tallied:
-            self.record = PairTally(dim)
-        elif settings.keep_examples:
-            self.record = KeptExamples()
+        self.tally = PairTally(dim) if settings.is_tallied else None  # of the stream so far
         self.void: str | None = None  # why no bound holds, whatever matrix is compared with
         self.no_fit: str | None = None  # why no matrix has a loss within the loss budget
         self.misfit = 0.0  # sum of the losses that no matrix of the trace can avoid
@@ -54,7 +50,7 @@ class GradientState:
         code, parameter = -1, 0.0
         if isinstance(settings.loss, BuiltInLoss):
             code, parameter = settings.loss.code, settings.loss.parameter
-        self._constants = np.array([self.eta, settings.trace, code, parameter, TOL, REFRESH])
+        self._constants = np.array([self.eta, settings.trace, code, parameter, lanczos_tol, REFRESH])
         self._spectrum: tuple[np.ndarray, np.ndarray] | None = None
         self._reserve(min(dim, 48))
         self._refresh()
@@ -146,13 +142,13 @@ class GradientState:
             t = int(over[0])
             self.no_fit = (
                 f"{self.settings.no_matrix()}: the label {y[t]:.6g} of example {self.n_seen + t} is beyond what one of that "
-                "trace can predict; raise trace, which has to match the scale of the labels, or loss_budget"
+                "trace can predict; allow a larger trace, which has to match the scale of the labels, or a larger loss budget"
             )
             warnings.warn(f"{self.no_fit}. loss_bound() is inf.", UnreachableLabelWarning, stacklevel=6)
         self.misfit += float(losses.sum())
 
     def learn(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Make a trial for every instance and record the block; the predictions made before each update."""
+        """Make a trial for every instance; the predictions made before each update."""
         self._promote(block)
         self._spectrum = None
         if self.settings.instances == "matrices":
@@ -161,8 +157,8 @@ class GradientState:
             predictions = self._learn_compiled(block, y)
         else:
             predictions = self._learn_one_by_one(block, y)
-        if self.record is not None:
-            self.record.add(block, y)
+        if self.tally is not None:
+            self.tally.add(block, y)
         return predictions
 
     def _learn_compiled(self, block: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -257,18 +253,12 @@ class GradientState:
 
     # ------------------------------------------------------------------ the bound on the total loss
     def loss_of(self, U: np.ndarray) -> float:
-        """Total loss of a fixed matrix on the recorded stream."""
-        if not self.n_seen:
-            return 0.0
-        assert self.record is not None
-        block, counts, labels = self.record.rows()
+        """Total squared loss of a fixed matrix on the pairs so far."""
+        assert self.tally is not None
+        pairs, counts, means = self.tally.rows()
         values, V = eigh(U)
-        p = self.settings.kind.values(block, V * np.sqrt(np.maximum(values, 0.0)))
-        if isinstance(self.settings.loss, BuiltInLoss):
-            losses = self.settings.loss.value(p, labels)
-        else:
-            losses = [float(self.settings.loss.value(x, label)) for x, label in zip(p, labels)]
-        return float(counts @ losses) + self.record.within
+        p = self.settings.kind.values(pairs, V * np.sqrt(np.maximum(values, 0.0)))
+        return float(counts @ (p - means) ** 2) + self.tally.within
 
     @cached_property
     def largest_divergence(self) -> float:
@@ -299,8 +289,8 @@ class GradientState:
         if self.loss <= bound * (1.0 + ROUNDING):
             return None
         return (
-            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; raise trace, which has to match the "
-            "scale of the labels, or loss_budget"
+            f"{self.settings.no_matrix()}, or the total loss would be below {bound:.4g}; allow a larger trace, which has to match the "
+            "scale of the labels, or a larger loss budget"
         )
 
     # ------------------------------------------------------------------ undoing
@@ -311,19 +301,19 @@ class GradientState:
             # a trial on the pair (a, b) changes four entries of H, and a refresh the diagonal: no copy of H
             pair = tuple(block[0].tolist())
         H = self.H.copy() if pair is None else (self.H.diagonal().copy(), self.H[pair], self.H[pair[::-1]])
-        record = None if self.record is None else self.record.mark(block)
-        return pair, H, self.totals.copy(), record, (self.void, self.no_fit, self.misfit)
+        tally = None if self.tally is None else self.tally.mark(block)
+        return pair, H, self.totals.copy(), tally, (self.void, self.no_fit, self.misfit)
 
     def go_back(self, mark: tuple[Any, ...]) -> None:
         """Restore what was marked, to the same bits."""
-        pair, H, totals, record, (self.void, self.no_fit, self.misfit) = mark
+        pair, H, totals, tally, (self.void, self.no_fit, self.misfit) = mark
         if pair is not None:
             diagonal, self.H[pair], self.H[pair[::-1]] = H
             np.fill_diagonal(self.H, diagonal)
             H = self.H
         self.restore(H, totals)
-        if self.record is not None:
-            self.record.go_back(record)
+        if self.tally is not None:
+            self.tally.go_back(tally)
 
     def restore(self, H: np.ndarray, totals: np.ndarray) -> None:
         """Continue from another matrix and other totals; they are changed in place from now on."""

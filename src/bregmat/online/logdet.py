@@ -29,13 +29,12 @@ from bregmat.constraints.columns import sense_codes
 from bregmat.estimators.base import validated
 from bregmat.estimators.mahalanobis import MahalanobisDistance, MahalanobisMetric
 from bregmat.objective.divergences import LogDet
-from bregmat.online.learner import OnlineLearner, UnreachableLabelWarning, as_labels, check_recorded, undone_on_error
-from bregmat.online.records import KeptExamples
+from bregmat.online.learner import StreamLearner, UnreachableLabelWarning, as_labels, undone_on_error
 from bregmat.typing import Points, Sense, Senses, Table, Values
 
 
 @on_one_blas_thread
-class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLearner):
+class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, StreamLearner):
     """Learn a Mahalanobis metric from a stream of pairs of points with squared distances or bounds on them.
 
     In every trial the learner sees a difference ``z = x - x'``, predicts ``z' A_t z``, receives y and updates to
@@ -53,12 +52,9 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     eta : "auto" or float
         Learning rate. "auto" is ``eta_t = 0.1 / max(p_t, y_t, ymean_t)^2`` with the prediction, the label, and the mean of all labels of
         the same sense up to this one. A number is positive and fixed, in units of one over y squared; choose it smaller for noisier
-        labels.
+        labels. It is read at the first example; a later change takes effect at :meth:`fit`.
     prior : array-like, shape (d, d), optional
         ``A_1``, symmetric positive definite; by default the identity.
-    keep_examples : bool
-        Keep the stream for :meth:`loss_of` and :meth:`regret`; memory then grows with it. This parameter and `eta` are read at the first
-        example; a later change takes effect at :meth:`fit`.
     differences : bool
         False: an example is a pair of points (2, d). True: it is their difference (d,).
 
@@ -96,7 +92,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
     _Bt: np.ndarray | None = None
     _totals: np.ndarray  # running numbers of the kernels, at the positions that `kernels` names
     _first: np.ndarray | None  # A_1; None for the identity
-    _record: KeptExamples | None = None  # None if learning began without keep_examples
 
     def __init__(
         self,
@@ -104,13 +99,11 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         *,
         eta: Literal["auto"] | float = "auto",
         prior: Table | None = None,
-        keep_examples: bool = False,
         differences: bool = False,
     ) -> None:
         self.dim = dim
         self.eta = eta
         self.prior = prior
-        self.keep_examples = keep_examples
         self.differences = differences
 
     def __sklearn_tags__(self) -> Any:
@@ -216,7 +209,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         check_is_fitted(self)
         return self._fixed or self._total(kernels.RATE)
 
-    def loss_bound(self, U: Table, loss_of_U: float | None = None) -> float:
+    def loss_bound(self, U: Table, loss_of_U: float) -> float:
         """What :attr:`cumulative_loss_` cannot exceed if U has the total loss L_U: ``K (L_U + D_ld(U, A_1) / eta)``.
 
         With "auto" it is ``max_t(k_t / eta_t) (max_t(eta_t) L_U + D_ld(U, A_1))``, over the trials that changed the metric.
@@ -225,8 +218,8 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         ----------
         U : array-like, shape (d, d)
             Symmetric, PSD; the bound is inf for a singular U (with "auto" only after the metric changed).
-        loss_of_U : float, optional
-            Total loss of U on the same stream; units of y squared. By default :meth:`loss_of` U.
+        loss_of_U : float
+            Total loss of U on the same stream; units of y squared.
 
         Notes
         -----
@@ -243,11 +236,9 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         ``D_ld(U, A_1) + sum_t eta_t l_t(U)``.
         """
         check_is_fitted(self)
-        if loss_of_U is None:
-            loss_of_U = self.loss_of(U)
         check_positive("loss_of_U", loss_of_U, finite=True, zero=True)
-        U = self._read_comparison(U)
-        first = np.eye(len(U)) if self._first is None else self._first
+        U = as_matrix("U", U, order=self._dim(), psd=True, sparse="dense")
+        first = np.eye(self.n_features_in_) if self._first is None else self._first
         divergence = float(LogDet()(U, first, rtol=1e-14))
         if self._fixed:  # RATIO is max_t k_t
             return max(1.0, self._total(kernels.RATIO)) * (loss_of_U + divergence / self._fixed)
@@ -255,20 +246,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
             return 0.0  # nothing was lost
         # RATIO is max_t k_t / eta_t, HIGHEST is max_t eta_t
         return self._total(kernels.RATIO) * (self._total(kernels.HIGHEST) * loss_of_U + divergence)
-
-    def loss_of(self, U: Table) -> float:
-        """Total loss of a fixed matrix U (d, d) on the stream so far; needs ``keep_examples=True``."""
-        U = self._read_comparison(U)
-        check_recorded(self.keep_examples if self._Bt is None else self._record is not None)
-        if self._record is None or not self._record.blocks:
-            return 0.0
-        Z, y, sense = self._record.columns()
-        # l(U) = (z'Uz - y)^2 / 2, where a bound that holds (<=: sense 1, >=: sense -1, ==: 0) costs nothing
-        excess = np.einsum("ij,ij->i", Z @ U, Z) - y
-        return 0.5 * float((np.where(sense * excess < 0.0, 0.0, excess) ** 2).sum())
-
-    def _read_comparison(self, U: Any) -> np.ndarray:
-        return as_matrix("U", U, order=self._dim(), psd=True, sparse="dense")
 
     # ------------------------------------------------------------------ inside
     def __sklearn_is_fitted__(self) -> bool:
@@ -327,8 +304,7 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         y = as_column("y", y, len(Z), per="example", scalar=len(Z) == 1, copy=True)
         sense = sense_codes(sense, len(Z))
         y = _checked_labels(Z, y, sense)
-        marks = [] if fresh or self._record is None else [(self._record, self._record.mark(Z))]
-        with undone_on_error(self, marks):
+        with undone_on_error(self):
             if fresh:
                 self._begin(Z)
             assert self._Bt is not None
@@ -339,8 +315,6 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
                 where = f"at {rows_text(np.array([done]))} of X" if done < len(Z) else "in this block"
                 advice = f"scale X and y, or lower eta={self._fixed:g}" if self._fixed else "scale X and y"
                 raise FloatingPointError(f"a step {where} is not finite; {advice}.")
-            if self._record is not None:
-                self._record.add(Z, y, sense)
         return predictions
 
     def _begin(self, Z: np.ndarray) -> None:
@@ -351,13 +325,11 @@ class OnlineLogDet(RegressorMixin, TransformerMixin, MahalanobisMetric, OnlineLe
         if not isinstance(self.eta, str):
             check_positive("eta", self.eta, finite=True)
             self._fixed = float(self.eta)
-        check_flag("keep_examples", self.keep_examples)
         if not len(Z):
             raise ValueError("X must hold at least one example to begin with.")
         self.n_features_in_ = Z.shape[1]
         self._first, self._Bt = self._start(Z.shape[1])
         self._totals = np.zeros(kernels.N_TOTALS)
-        self._record = KeptExamples() if self.keep_examples else None
 
     def _differences(self, X: Any, d: int | None) -> np.ndarray:
         """The differences (n, d), finite: X itself, or from pairs (n, 2, d)."""

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from bregmat._kernels import online as kernels
 from bregmat._kernels.arrays import EigenWork
-from bregmat.base.checks import as_matrix, check_integer, check_positive, check_random_state, generator, rows_text
+from bregmat.base.checks import check_integer, check_positive, check_random_state, generator, rows_text
 from bregmat.base.linalg import eigvalsh, sq_norms
 from bregmat.base.threads import on_one_blas_thread, single_thread_for
 from bregmat.estimators.base import validated
@@ -21,7 +21,7 @@ from bregmat.typing import Points, RandomState, Values
 
 # d^3 times the rows of one call of the kernel, about half its operations; a call cannot be interrupted
 BLOCK = 50_000_000
-LARGEST = 1e100  # steps along rows with larger squared norms would overflow
+MAX_SQ_NORM = 1e100  # steps along rows with larger squared norms would overflow
 
 
 @on_one_blas_thread
@@ -116,24 +116,11 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
         """Make one trial, for a row (d,); returns self."""
         return self._learn([x], fresh=False)
 
-    def expected_loss(self, X: Points) -> np.ndarray:
-        """Expected squared error ``m x' W x`` of every row for a subspace drawn from the present W; shape (n,)."""
-        P = self._read(X).astype(np.float64) @ self._Vt.T
-        return self._m * (P * P) @ np.exp(self._lam)
-
     # ------------------------------------------------------------------ the map
     def transform(self, X: Points) -> np.ndarray:
         """``X @ components_.T``; shape (n, k), float32 if X is."""
         X = self._read(X)
         return X @ self.components_.T.astype(X.dtype)
-
-    def inverse_transform(self, X: Points) -> np.ndarray:
-        """Points of the subspace from their coordinates (n, k): ``X @ components_``; shape (n, d)."""
-        check_is_fitted(self)
-        X = as_matrix("X", X, empty=True)
-        if X.shape[1] != self.n_components_:
-            raise ValueError(f"X must have shape (n, {self.n_components_}); got {X.shape}.")
-        return X @ self.components_
 
     @property
     def components_(self) -> np.ndarray:
@@ -312,10 +299,10 @@ class OnlinePCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, StreamLearner
     def _check_norms(self, X: np.ndarray) -> None:
         """Raise for rows that are longer than ``max_norm`` or whose steps would overflow."""
         norms = sq_norms(X)
-        bad = np.flatnonzero(~(norms <= LARGEST))
+        bad = np.flatnonzero(~(norms <= MAX_SQ_NORM))
         if len(bad):
             raise ValueError(
-                f"X must have rows shorter than {LARGEST**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
+                f"X must have rows shorter than {MAX_SQ_NORM**0.5:g}, or steps overflow; got longer {rows_text(bad)}."
             )
         bad = np.flatnonzero(norms > (self._limit or math.inf) ** 2 * (1.0 + 1e-9))
         if len(bad):

@@ -1,8 +1,4 @@
-"""Records of a stream, from which the loss of any fixed matrix on it can be computed.
-
-For pairs with the squared loss, the count and the mean of the labels of each pair are enough: one d x d array. Other streams need the
-examples themselves, which are kept on request only.
-"""
+"""The record of a stream of pairs with the squared loss, from which the loss of any fixed matrix on it can be computed."""
 
 from __future__ import annotations
 
@@ -42,33 +38,3 @@ class PairTally:
         """The pairs that occurred (k, 2), their counts, and their mean labels."""
         a, b = np.nonzero(np.triu(self.table, 1))
         return np.column_stack([a, b]), self.table[a, b], self.table[b, a]
-
-
-class KeptExamples:
-    """The examples themselves as columns, the instances first; memory grows with the stream."""
-
-    within = 0.0  # as in PairTally; examples are not merged here
-
-    def __init__(self) -> None:
-        self.blocks: list[tuple[np.ndarray, ...]] = []
-
-    def mark(self, block: np.ndarray) -> Any:
-        """What :meth:`go_back` needs to remove a block that is about to be added."""
-        return len(self.blocks)
-
-    def go_back(self, mark: Any) -> None:
-        """Restore what was marked."""
-        del self.blocks[mark:]
-
-    def add(self, *columns: np.ndarray) -> None:
-        """Add a block of examples; arrays are copied, since the caller may change them."""
-        self.blocks.append(tuple(column.copy() for column in columns))
-
-    def columns(self) -> list[np.ndarray]:
-        """Each column of the whole stream; an empty list before the first block."""
-        return [np.concatenate(parts) for parts in zip(*self.blocks)]
-
-    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Instances, their counts (1 each), and labels."""
-        X, y = self.columns() or (np.zeros((0, 2)), np.zeros(0))
-        return X, np.ones(len(y)), y

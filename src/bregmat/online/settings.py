@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.checks import as_choice, as_matrix, check_flag, check_positive, check_psd, rows_text
+from bregmat.base.checks import as_choice, as_matrix, check_positive, check_psd, rows_text
 from bregmat.base.linalg import eigh
 from bregmat.online import bounds
 from bregmat.online.instances import INSTANCES, hermitian
@@ -25,7 +25,6 @@ class GradientSettings:
     spectral_spread: float
     loss_budget: float
     instances: str
-    keep_examples: bool
     kind: Any = field(init=False)  # of the class of bregmat.online.instances that `instances` names
 
     def __post_init__(self) -> None:
@@ -35,8 +34,6 @@ class GradientSettings:
         for name in ("trace", "spectral_spread", "loss_budget"):
             check_positive(name, getattr(self, name), finite=True, zero=name == "loss_budget")
             self._set(name, float(getattr(self, name)))
-        check_flag("keep_examples", self.keep_examples)
-        self._set("keep_examples", bool(self.keep_examples))
         self._set("loss", as_online_loss(self.loss))
         self._set("kind", INSTANCES[as_choice("instances", self.instances, INSTANCES)]())
         if self.eta == "bound" and not self.is_squared:

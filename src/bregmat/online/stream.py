@@ -17,7 +17,7 @@ from bregmat.base.checks import check_integer, check_share
 from bregmat.base.threads import held_interrupts, take_interrupt, warns_if_interrupted
 from bregmat.online.blocks import ExampleBlock, NamesExamples, StreamError, as_block
 from bregmat.online.gradient import MatrixExponentiatedGradient
-from bregmat.online.learner import OnlineLearner, StreamLearner
+from bregmat.online.learner import StreamLearner
 
 MOST_RECORDS = 1024  # with more, every second record is dropped, so that memory does not grow with the stream
 
@@ -116,36 +116,6 @@ class FixedShare:
         check_integer("every", self.every, 1, optional=False)
 
 
-@dataclass(frozen=True, eq=False)
-class BoundAgainst:
-    """The bound on the total loss of a learner in terms of a known matrix U."""
-
-    U: Any
-
-    def __call__(self, learner: Any) -> float:
-        return float(learner.loss_bound(self.U))
-
-
-def bound_against(U: Any) -> Callable[[Any], float]:
-    """A `bound` for :func:`run_stream` in terms of a known matrix U: ``learner.loss_bound(U)``.
-
-    It depends on the total loss of U on the stream so far, so the learner has to record the stream: with ``keep_examples=True``, or for
-    pairs with the squared loss always. This is checked at the start.
-
-    Examples
-    --------
-    >>> from bregmat import MatrixExponentiatedGradient
-    >>> from bregmat.online import bound_against, run_stream
-    >>> kernel = [[1.0, 0.0, -1.0], [0.0, 0.0, 0.0], [-1.0, 0.0, 1.0]]  # three points on a line
-    >>> stream = [((0, 1), 0.5), ((1, 2), 0.5), ((0, 2), 2.0)] * 10
-    >>> learner = MatrixExponentiatedGradient(3, trace=2.0)
-    >>> run = run_stream(learner, stream, bound=bound_against(kernel))
-    >>> run.loss <= run.bound
-    True
-    """
-    return BoundAgainst(U)
-
-
 # ---------------------------------------------------------------------- the run
 @warns_if_interrupted
 def run_stream(
@@ -176,7 +146,7 @@ def run_stream(
         Called with every record; a true return value ends the run. ``lambda record: bregmat.save(path, learner)`` keeps the learner.
     bound : callable, optional
         From the learner to the bound of the records. By default ``learner.loss_bound()`` if that needs no comparison matrix, otherwise NaN;
-        :func:`bound_against` gives the bound in terms of a known matrix.
+        ``lambda learner: learner.loss_bound(U)`` is the bound in terms of a known matrix U.
     drift : FixedShare, optional
         For a target that moves.
 
@@ -236,12 +206,6 @@ def _check_arguments(learner: Any, stream: Any, every: Any, callback: Any, bound
         raise TypeError(f"drift must be a FixedShare(share) or None; got {drift!r}.")
     if drift is not None and not isinstance(learner, MatrixExponentiatedGradient):
         raise TypeError(f"drift needs a MatrixExponentiatedGradient; got {type(learner).__name__}.")
-    if isinstance(bound, BoundAgainst):
-        if not isinstance(learner, OnlineLearner):
-            raise TypeError(
-                f"bound_against needs a learner with loss_of(U); {type(learner).__name__} has none: leave `bound` out."
-            )
-        learner.loss_of(bound.U)  # raises if the stream is not recorded
     learner._check_early()
 
 
@@ -299,8 +263,6 @@ class _LiveRun:
                 except (ValueError, TypeError, ArithmeticError) as first:
                     # the row within a block of one example says nothing
                     text = re.sub(r" in (row|example) 0(?=[.;,])|(?<=\bX)\[0\]", "", str(first))
-                    if isinstance(self.stream, NamesExamples):
-                        text = self.stream.in_its_words(text)
                     return StreamError(f"{self._place(block.start + t)}: {text}", block.start + t)
         places = f"{self._place(block.start)} to {self._place(block.start + block.size - 1)}"
         return StreamError(f"{places}: {error}", block.start)

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import sq_norms
-from bregmat.base.tolerances import EPS
+from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.tolerances import EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
-from bregmat.constraints.rows import ResolvedRows, Terms
+from bregmat.constraints.terms import ResolvedRows, Terms
 from bregmat.operators.compound import MatrixRows, SignedSums, Stacked
-from bregmat.operators.linear_maps import VANISHING, Operator, PairGraph, RankOneRows
+from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows
 
 TURNED = 1e-14  # angle by which rounding turns an eigenvector, relative to its eigenvalue over the largest
-SHORT = 1e-5  # length of a difference over those of its points, below which it is formed before the points are mapped
 MATRIX_ROUNDINGS = 8.0  # roundings of the products with a matrix, in units of EPS
 MIN_PAIR_ENTRIES = 30_000  # entries of the vectors of all terms from which pairs of points are cheaper, as measured
+SHORT_DIFFERENCE = 1e-5  # length over those of its points, below which a difference is formed before points are mapped
 
 
 class Rounding:
@@ -125,14 +125,19 @@ class RowErrors(NamedTuple):
         ``sqrt(sum_t |coef_t| l_t^2)``, with the sum l_t of the lengths of the points of v_t: v_t is wrong by roundings of l_t.
     constant : ndarray, shape (c,)
         Frobenius norms of errors that do not depend on the v_t: of what counts as 0 and of given matrices.
+    mapped : callable or None
+        Numbers of k rows and an absolute factor of a matrix (r, m) -> ``sqrt(sum_t |coef_t| |F' l_t|^2)`` (k,), with the sums l_t (r,) of
+        the absolute terms of the entries of v_t: sharper than ``lengths`` where data is mapped to coordinates of very different scales;
+        inf for rows that are matrices.
     """
 
     lengths: np.ndarray
     constant: np.ndarray
+    mapped: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
-    def of_matrices(self, norms: np.ndarray) -> np.ndarray:
-        """Largest errors of the A_i with these norms (c,), in the Frobenius norm: one rounding of every vector."""
-        return 2.0 * EPS * np.sqrt(norms) * self.lengths + self.constant
+    def of_matrices(self, norms: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Largest errors of the A_i of some rows with these norms (k,), in the Frobenius norm: one rounding of every vector."""
+        return 2.0 * EPS * np.sqrt(norms) * self.lengths[rows] + self.constant[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +227,7 @@ def _rank_one_terms(
         op = RankOneRows(np.ascontiguousarray(Z[a] + Z[b] * sign[:, None]))
     squares = op.values_diagonal(None)
     if mapped is not None:  # short differences of mapped points have lost digits; those of the data have not
-        short = np.flatnonzero(squares <= (SHORT * (rounding.length[a] + rounding.length[b])) ** 2)
+        short = np.flatnonzero(squares <= (SHORT_DIFFERENCE * (rounding.length[a] + rounding.length[b])) ** 2)
         short = short[a[short] != b[short]]
         if len(short):
             pairs, which = np.unique([a[short], b[short], sign[short]], axis=1, return_inverse=True)
@@ -319,6 +324,7 @@ def row_errors(
     rounding: Rounding,
     resolved: ResolvedRows,
     are_exact: bool,
+    sizes: Callable[..., np.ndarray] | None = None,
 ) -> RowErrors | None:
     """Rounding of constraints that are bound to points; None if it is that of the vectors themselves.
 
@@ -327,21 +333,29 @@ def row_errors(
     operator, constraints, Z, rows, rounding, resolved
         What :func:`bind` returned, and its arguments.
     are_exact : bool
-        Whether differences of points are those of the data as given.
+        Whether sums and differences of points are those of the data as given.
+    sizes : callable, optional
+        Of data that is mapped to coordinates: positions a, b (k,), signs (k, 1) and F (r, m) -> lengths of ``l F``, shape (k,), with
+        the sums l (r,) of the absolute terms of the coordinates of ``x_a + sign x_b``; F is 1 by default.
     """
     t, c = resolved.terms, operator.c
     if are_exact and not len(resolved.whole):
         return None
     squares, constant = np.zeros(c), np.zeros(c)
     is_zero = (operator.norms() == 0) & (constraints.bound != 0)  # 0 <= 0 holds
+    a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
     if len(t.row) and not are_exact:
-        a, b = (t.a, t.b) if rows is None else (np.searchsorted(rows, t.a), np.searchsorted(rows, t.b))
         size = rounding.length[a] + np.abs(t.sign) * rounding.length[b]  # from before the points were centred
+        if sizes is not None:
+            for part in blocks(len(a), Z.shape[1], 2**20):
+                short = sq_norms(Z[a[part]] + Z[b[part]] * t.sign[part, None]) <= (SHORT_DIFFERENCE * size[part]) ** 2
+                on = part.start + np.flatnonzero(short)  # formed from the data before they are mapped
+                size[on] = sizes(a[on], b[on], t.sign[on, None])
         squares += np.bincount(t.row, np.abs(t.coef) * size**2, c)
         for row in np.unique(t.row[is_zero[t.row]]):
             on = np.flatnonzero(t.row == row)
             constant[row] = _size_of_sum(Z[a[on]] + t.sign[on, None] * Z[b[on]], t.coef[on], size[on])
-    length = np.sqrt(sq_norms(Z))
+    length = rounding.length
     for row in resolved.whole:
         C = constraints.matrix(row)
         if isinstance(C, LowRankMatrix):
@@ -353,7 +367,17 @@ def row_errors(
             C = C if rows is None else C[rows][:, rows]
             constant[row] = MATRIX_ROUNDINGS * EPS * float(length @ (abs(C) @ length))
             constant[row] += np.linalg.norm(Z.T @ (C @ Z)) if is_zero[row] else 0.0
-    return RowErrors(np.sqrt(squares), np.where(is_zero, constant, constant + VANISHING**2 * squares))
+    constant = np.where(is_zero, constant, constant + VANISHING**2 * squares)
+    if sizes is None:
+        return RowErrors(np.sqrt(squares), constant)
+
+    def mapped(which: np.ndarray, F: np.ndarray) -> np.ndarray:
+        on, pulled = np.flatnonzero(np.isin(t.row, which)), np.zeros(c)
+        pulled[resolved.whole] = np.inf
+        np.add.at(pulled, t.row[on], np.abs(t.coef[on]) * sizes(a[on], b[on], t.sign[on, None], F) ** 2)
+        return np.sqrt(pulled[which])
+
+    return RowErrors(np.sqrt(squares), constant, mapped)
 
 
 def _size_of_sum(V: np.ndarray, coef: np.ndarray, size: np.ndarray) -> float:

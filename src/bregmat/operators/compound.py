@@ -9,12 +9,10 @@ import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
 from bregmat._kernels.arrays import OuterRows
+from bregmat.base.tolerances import RANK_TOL
 from bregmat.operators.linear_maps import Operator, PairGraph, RankOneRows, one_term_a_row, svec, weighted_by
 
-CANCELLED = (
-    1e-12  # square of a norm, over that of its terms, below which the squares of inner products have lost digits
-)
-FEW = 50  # rows that are taken as matrices in a Gram matrix
+FEW_MATRICES = 50  # rows that are taken as matrices in a Gram matrix
 
 
 class MatrixRows(Operator):
@@ -163,7 +161,7 @@ class SignedSums(Operator):
             # |A|^2 = sum_st coef_s coef_t (v_s . v_t)^2, wrong by about 1e-16 natural^2
             square = np.einsum("is,ist,it->i", coef, G * G, coef)
             natural = np.einsum("is,iss->i", np.abs(coef), G)
-            out[part], lost[part] = np.sqrt(np.maximum(square, 0.0)), square <= CANCELLED * natural**2
+            out[part], lost[part] = np.sqrt(np.maximum(square, 0.0)), square <= RANK_TOL * natural**2
         rows = np.flatnonzero(lost & (self.norms() > 0))
         if len(rows):
             out[rows] = Operator.exact_norms(self.restrict(rows))
@@ -213,8 +211,8 @@ class Stacked(Operator):
             out[rows] = block
         return out
 
-    def _each(self, method: str, *given: Any) -> np.ndarray:
-        return self._gather([getattr(op, method)(*given) for _, op in self.parts])
+    def _each(self, method: str, *arguments: Any) -> np.ndarray:
+        return self._gather([getattr(op, method)(*arguments) for _, op in self.parts])
 
     @property
     def n_vectors(self) -> int:
@@ -278,7 +276,7 @@ class Stacked(Operator):
             G[np.ix_(rows, rows)] = op.gram()
             for others, other in self.parts[:k]:
                 (few, small), (many, large) = sorted(((rows, op), (others, other)), key=lambda part: len(part[0]))
-                if len(few) > FEW:
+                if len(few) > FEW_MATRICES:
                     block = small.features(None) @ large.features(None).T
                 else:
                     each = (small.restrict(np.array([row])).adjoint(np.ones(1)) for row in range(len(few)))
@@ -288,13 +286,13 @@ class Stacked(Operator):
 
     def outer(self) -> OuterRows:
         """The terms of the parts, in the order of the rows."""
-        found = [op.outer() for _, op in self.parts]
-        starts = np.cumsum([0, *(len(f.Z) for f in found)])
-        counts = self._gather([np.diff(f.ptr) for f in found])
+        outers = [op.outer() for _, op in self.parts]
+        starts = np.cumsum([0, *(len(f.Z) for f in outers)])
+        counts = self._gather([np.diff(f.ptr) for f in outers])
         ptr = np.concatenate([[0], np.cumsum(counts)])
         place = [  # positions of the terms of each part
             np.repeat(ptr[:-1][rows] - f.ptr[:-1], np.diff(f.ptr)) + np.arange(len(f.coef))
-            for (rows, _), f in zip(self.parts, found, strict=True)
+            for (rows, _), f in zip(self.parts, outers, strict=True)
         ]
         order = np.argsort(np.concatenate(place), kind="stable")
 
@@ -302,17 +300,17 @@ class Stacked(Operator):
             return np.concatenate(columns)[order]
 
         def moved(name: str) -> np.ndarray:
-            ends = zip(found, starts[:-1], strict=True)
+            ends = zip(outers, starts[:-1], strict=True)
             return joined([(getattr(f, name)[: len(f.coef)] + start).astype(np.int32) for f, start in ends])
 
         return OuterRows(
             ptr,
-            joined([f.coef for f in found]),
-            np.concatenate([f.Z for f in found]),
+            joined([f.coef for f in outers]),
+            np.concatenate([f.Z for f in outers]),
             moved("a"),
             moved("b"),
-            joined([f.sign[: len(f.coef)] for f in found]),
-            self._gather([f.shift for f in found]),
+            joined([f.sign[: len(f.coef)] for f in outers]),
+            self._gather([f.shift for f in outers]),
         )
 
 

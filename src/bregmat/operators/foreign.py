@@ -19,7 +19,7 @@ from bregmat.operators.compound import with_leaves
 from bregmat.operators.linear_maps import OuterProducts, PairGraph, RankOneRows, svec_index
 
 # numbers in the vectors of a block of rows: 128 MB, of which up to six exist at once
-BLOCK = 2**24
+BLOCK_NUMBERS = 2**24
 
 
 class ArrayRows(OuterProducts):
@@ -48,22 +48,22 @@ class ArrayRows(OuterProducts):
     def _blocks(self, *points: Any) -> Iterator[tuple[slice, list[Any]]]:
         """Blocks of rows: a slice, and for each array of the shape of the points the vectors of these rows."""
         xp = self.space.xp
-        for place in blocks(self.c, self.r, BLOCK):
+        for place in blocks(self.c, self.r, BLOCK_NUMBERS):
             part = slice(place.start, min(place.stop, self.c))
             if self.ends is None:
                 yield part, [Z[part, :] for Z in points]
                 continue
             a, b, sign = (None if end is None else end[part] for end in self.ends)
-            found = []
+            vectors = []
             for Z in points:
                 first, second = xp.take(Z, a, axis=0), xp.take(Z, b, axis=0)
-                found.append(first - second if sign is None else first + second * sign[:, None])
-            yield part, found
+                vectors.append(first - second if sign is None else first + second * sign[:, None])
+            yield part, vectors
 
     def _column(self, *points: Any, of: Callable[..., Any]) -> np.ndarray:
         """A column with one number for every row, computed block by block."""
-        found = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
-        return np.concatenate(found) if found else np.zeros(0)
+        parts = [self.space.fetch(of(*V)) for _, V in self._blocks(*points)]
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def _like(self, x: np.ndarray) -> Any:
         return self.space.put_like(self.Z, x)
@@ -138,8 +138,8 @@ class ArrayRows(OuterProducts):
         """The vectors of some rows, copied to the host."""
         rows = np.arange(self.c)[rows]
         some = self.restrict(rows.ravel())
-        found = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
-        return np.concatenate([np.zeros((0, self.r)), *found]).reshape(*rows.shape, self.r)
+        parts = [some.space.fetch(V) for _, (V,) in some._blocks(some.Z)]
+        return np.concatenate([np.zeros((0, self.r)), *parts]).reshape(*rows.shape, self.r)
 
     def outer(self) -> OuterRows:
         """One term a row, on the host."""
@@ -153,7 +153,7 @@ class ArrayRows(OuterProducts):
         scale, root = self._like(weight if S is None else weight * S[k, l]), self._like(np.sqrt(h))
 
         def pieces() -> Iterator[Any]:
-            for part in blocks(self.c, len(k), BLOCK):
+            for part in blocks(self.c, len(k), BLOCK_NUMBERS):
                 some = self.restrict(np.arange(self.c)[part])
                 mine = root[part.start : part.start + some.c]
                 for place, (V,) in some._blocks(some.Z):

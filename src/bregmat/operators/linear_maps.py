@@ -21,8 +21,8 @@ from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
 from bregmat.base.linalg import blocks
 from bregmat.base.threads import in_parts
+from bregmat.base.tolerances import VANISHING
 
-VANISHING = 1e-13  # an entry below this share of the terms that it is the sum of may be rounding
 NEAR_BYTES = 2**20  # bytes of points that stay in the cache of one core
 SORTED_WORK = 5e6  # gathered entries of a pass from which sorting the pairs pays, as measured
 GATHERED = 8.0  # operations of a matrix product in the time of one operation on gathered points, as measured
@@ -196,10 +196,10 @@ class OuterProducts(Operator):
         k, l, weight = svec_index(self.r)
         weight = weight if S is None else weight * S[k, l]
         columns = np.ascontiguousarray(self.vectors(slice(None)).T)  # reading whole rows is faster than reading columns
-        found = columns[k]
-        found *= columns[l]
-        found *= weight[:, None]
-        return found.T
+        products = columns[k]
+        products *= columns[l]
+        products *= weight[:, None]
+        return products.T
 
     def gram(self, S: np.ndarray | None = None) -> np.ndarray:
         if S is not None:
@@ -320,15 +320,15 @@ class PairGraph(OuterProducts):
     def _gather(self, kernel: Callable[..., None], out: np.ndarray, *points: np.ndarray) -> None:
         """Run a compiled loop over all pairs, on several threads, in the order that finds most points in the cache."""
         order, a, b, sign = self._ordered()
-        found = out if order is None else np.empty_like(out)
+        ordered = out if order is None else np.empty_like(out)
 
         def run(start: int, stop: int) -> None:
             some = slice(start, stop)
-            kernel(found[some], *points, a[some], b[some], sign[some])
+            kernel(ordered[some], *points, a[some], b[some], sign[some])
 
         in_parts(run, self.c, float(self.c * self.r))
         if order is not None:
-            out[order] = found
+            out[order] = ordered
 
     def _ordered(self) -> tuple:
         """The pairs sorted by blocks of second points, then of first points: (order or None, a, b, sign).
@@ -375,10 +375,10 @@ class PairGraph(OuterProducts):
         return made
 
     def vectors(self, rows: np.ndarray | slice) -> np.ndarray:
-        found = self.Z.take(self.b[rows], axis=0)
-        found *= self.sign[rows][..., None]
-        found += self.Z.take(self.a[rows], axis=0)
-        return found
+        vectors = self.Z.take(self.b[rows], axis=0)
+        vectors *= self.sign[rows][..., None]
+        vectors += self.Z.take(self.a[rows], axis=0)
+        return vectors
 
     def replaced(self, rows: np.ndarray, V: np.ndarray, which: np.ndarray) -> PairGraph:
         """With the vectors ``V[which]`` of some rows: those that are not 0 become further points, and the rows these points alone."""

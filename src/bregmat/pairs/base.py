@@ -99,15 +99,15 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
 
     def _tuples(self, tuples: Any, sizes: tuple[int, ...], *, reset: bool = False) -> PointTuples:
         """Checked tuples; a fit (``reset``) takes the number and the names of the columns from them."""
-        given = as_tuples(self, tuples, sizes)
+        point_tuples = as_tuples(self, tuples, sizes)
         if not reset:
             check_is_fitted(self)
-        points = validate_data(self, given.points, accept_sparse="csr", dtype=np.float64, reset=reset)
-        return PointTuples(points, given.index)
+        points = validate_data(self, point_tuples.points, accept_sparse="csr", dtype=np.float64, reset=reset)
+        return PointTuples(points, point_tuples.index)
 
-    def _distances(self, given: PointTuples, first: int, second: int) -> np.ndarray:
+    def _distances(self, tuples: PointTuples, first: int, second: int) -> np.ndarray:
         """Learned distances between the points at two positions of each tuple."""
-        points, i, j = given.points, given.index[:, first], given.index[:, second]
+        points, i, j = tuples.points, tuples.index[:, first], tuples.index[:, second]
         mapped, out = self.get_metric().mapped, np.empty(len(i))
         for part in blocks(len(i), points.shape[1], CHUNK):
             out[part] = np.linalg.norm(np.asarray(mapped(points[i[part]] - points[j[part]])), axis=1)
@@ -120,11 +120,11 @@ class IndexedMetric(MahalanobisMetric, ResultLearner):
         try:
             learner.fit(points, constraints=constraints)
         finally:
-            found = vars(learner)
+            learned = vars(learner)
             # result_ is last, because it marks this learner as fitted
             for name in ("prior_", "_fit_components", "constraints_", "n_iter_", "result_"):
-                if name in found:
-                    setattr(self, name, found[name])
+                if name in learned:
+                    setattr(self, name, learned[name])
 
 
 @on_one_blas_thread
@@ -244,11 +244,13 @@ class TupleClassifier(ClassifierMixin, IndexedMetric):
     def _decisions(self, tuples: Tuples) -> tuple[np.ndarray, int]:
         """The scores of :meth:`decision_function`, and the number of points of a tuple."""
         sizes = (PAIRS, TRIPLETS, QUADRUPLETS) if self._tuple_size is None else (self._tuple_size,)
-        given = self._tuples(tuples, sizes)
-        near = self._distances(given, 0, 1)
-        if given.size == PAIRS:
+        point_tuples = self._tuples(tuples, sizes)
+        near = self._distances(point_tuples, 0, 1)
+        if point_tuples.size == PAIRS:
             return -near, PAIRS
-        return self._distances(given, 0 if given.size == TRIPLETS else 2, given.size - 1) - near, given.size
+        return self._distances(
+            point_tuples, 0 if point_tuples.size == TRIPLETS else 2, point_tuples.size - 1
+        ) - near, point_tuples.size
 
     @staticmethod
     def _validate_calibration_params(strategy: Any = "accuracy", min_rate: Any = None, beta: Any = 1.0) -> None:
@@ -288,18 +290,18 @@ def calibrated(
     order = np.argsort(distances, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(distances[order]) > 0, True))  # pairs of equal distance cannot be separated
     # number of similar pairs found, and of dissimilar pairs accepted, for each threshold
-    found, wrong = (np.append(0, np.cumsum(y[order] == sign)[ends]) for sign in (1, -1))
+    right, wrong = (np.append(0, np.cumsum(y[order] == sign)[ends]) for sign in (1, -1))
     thresholds = np.append(distances[order[0]] - 1.0, distances[order[ends]])
-    n_similar, n_dissimilar = found[-1], wrong[-1]
+    n_similar, n_dissimilar = right[-1], wrong[-1]
     refused = n_dissimilar - wrong
     if strategy == "accuracy":
-        best = int(np.argmax(found + refused))
+        best = int(np.argmax(right + refused))
     elif strategy == "f_beta":
         # (1 + beta^2) precision recall / (beta^2 precision + recall)
-        below = beta**2 * n_similar + found + wrong
-        best = int(np.argmax(np.divide((1 + beta**2) * found, below, out=np.zeros(len(found)), where=below > 0)))
+        below = beta**2 * n_similar + right + wrong
+        best = int(np.argmax(np.divide((1 + beta**2) * right, below, out=np.zeros(len(right)), where=below > 0)))
     else:
-        shares = found / max(n_similar, 1), refused / max(n_dissimilar, 1)
+        shares = right / max(n_similar, 1), refused / max(n_dissimilar, 1)
         sought, other = shares if strategy == "max_tpr" else shares[::-1]
         allowed = np.flatnonzero(other >= min_rate)
         if not len(allowed):

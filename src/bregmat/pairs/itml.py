@@ -199,12 +199,12 @@ class ITML(ItmlProblem, TupleClassifier, BaseEstimator):
         self._validate_calibration_params(**calibration)
         with self._fitting():
             self._check_parameters()
-            given = self._tuples(pairs, (2,), reset=True).distinct()
-            signs = as_signs(y, len(given.index))
-            self.bounds_ = chosen_bounds(bounds, given.points)
-            rows = pair_rows(given, signs, self.bounds_)
+            point_tuples = self._tuples(pairs, (2,), reset=True).distinct()
+            signs = as_signs(y, len(point_tuples.index))
+            self.bounds_ = chosen_bounds(bounds, point_tuples.points)
+            rows = pair_rows(point_tuples, signs, self.bounds_)
             self.tuples_used_ = rows.used
-            self._learn(self._learner(self._prior_of(given.points)), given.points, rows.constraints)
+            self._learn(self._learner(self._prior_of(point_tuples.points)), point_tuples.points, rows.constraints)
             self.calibrate_threshold(pairs, y, **calibration)
         return self
 

@@ -159,10 +159,10 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         previous = vars(self).get("result_") if self.warm_start else None
         with self._fitting():
             self._check_parameters()
-            given = self._tuples(tuples, (PAIRS, TRIPLETS, QUADRUPLETS), reset=True).distinct()
-            is_pairs = given.size == PAIRS
+            point_tuples = self._tuples(tuples, (PAIRS, TRIPLETS, QUADRUPLETS), reset=True).distinct()
+            is_pairs = point_tuples.size == PAIRS
             _check_use(self, is_pairs, y, bounds, margin)
-            signs = np.ones(len(given.index)) if y is None else as_signs(y, len(given.index))
+            signs = np.ones(len(point_tuples.index)) if y is None else as_signs(y, len(point_tuples.index))
             weight: Any = 1.0
             if sample_weight is not None:
                 weight = as_column(
@@ -172,11 +172,11 @@ class PairsLearner(TupleClassifier, BaseEstimator):
             if isinstance(prior, str) and prior == "auto":
                 prior = "variance" if bounds is None and margin is None else "identity"
             learner = self._learner(prior)
-            rows = self._rows(given, signs, weight, bounds, margin, learner.prior)
+            rows = self._rows(point_tuples, signs, weight, bounds, margin, learner.prior)
             self.tuples_used_ = rows.used
             if previous is not None:
                 learner.result_ = previous
-            self._learn(learner, given.points, rows.constraints)
+            self._learn(learner, point_tuples.points, rows.constraints)
             if is_pairs:
                 self.calibrate_threshold(tuples, signs, **calibration)
         return self
@@ -195,14 +195,14 @@ class PairsLearner(TupleClassifier, BaseEstimator):
         return MetricLearner(strategy="random", prior=prior, **{name: getattr(self, name) for name in names})
 
     def _rows(
-        self, given: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
+        self, tuples: PointTuples, signs: np.ndarray, weight: Any, bounds: Any, margin: Any, prior: Any
     ) -> TupleRows:
         """The constraints of the problem; sets ``bounds_`` or ``margin_``."""
-        mapped = points_in_prior(given.points, prior) if bounds is None and margin is None else None
-        if given.size == PAIRS:
+        mapped = points_in_prior(tuples.points, prior) if bounds is None and margin is None else None
+        if tuples.size == PAIRS:
             self.bounds_ = chosen_bounds(bounds, mapped)
-            return pair_rows(given, signs, self.bounds_, weight)
-        rows = comparison_rows(given, signs, margin, weight, mapped)
+            return pair_rows(tuples, signs, self.bounds_, weight)
+        rows = comparison_rows(tuples, signs, margin, weight, mapped)
         self.margin_ = float(-rows.constraints.bound[0])
         return rows
 

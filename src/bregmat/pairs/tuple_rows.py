@@ -43,12 +43,12 @@ def as_bounds(bounds: Any) -> np.ndarray:
     return values
 
 
-def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
+def pair_rows(tuples: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0) -> TupleRows:
     """``sq_distance <= bounds[0]`` for similar pairs, ``>= bounds[1]`` for dissimilar ones.
 
     Parameters
     ----------
-    given : PointTuples
+    tuples : PointTuples
         Pairs.
     y : ndarray, shape (m,)
         1 or -1.
@@ -62,19 +62,19 @@ def pair_rows(given: PointTuples, y: np.ndarray, bounds: Any, weight: Any = 1.0)
         Dissimilar pairs of identical points are left out, since no metric separates them. Similar ones are left out without a warning,
         since every metric meets their bound.
     """
-    i, j = given.index.T
-    apart = differ(given.points)(i, j)
+    i, j = tuples.index.T
+    apart = differ(tuples.points)(i, j)
     used = _used(apart, ~apart & (y < 0), "dissimilar pairs are of identical points: no metric separates them")
     weight = np.broadcast_to(weight, y.shape)[used]
-    return TupleRows(Constraints.from_pairs(given.index[used], y[used], bounds, weight=weight), used)
+    return TupleRows(Constraints.from_pairs(tuples.index[used], y[used], bounds, weight=weight), used)
 
 
-def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
+def comparison_rows(tuples: PointTuples, y: np.ndarray, margin: float | None, weight: Any, mapped: Any) -> TupleRows:
     """``sq_distance(near pair) + margin <= sq_distance(far pair)``, each row with the weight 1000 / (number of rows).
 
     Parameters
     ----------
-    given : PointTuples
+    tuples : PointTuples
         Triplets, a nearer to b than to c, or quadruplets, a nearer to b than c to d.
     y : ndarray, shape (m,)
         1, or -1 if the far pair is first.
@@ -90,10 +90,10 @@ def comparison_rows(given: PointTuples, y: np.ndarray, margin: float | None, wei
     UserWarning
         Tuples with a pair of identical points are left out.
     """
-    index = given.index
-    first, second = index[:, :2], index[:, [0, 2]] if given.size == 3 else index[:, 2:]
+    index = tuples.index
+    first, second = index[:, :2], index[:, [0, 2]] if tuples.size == 3 else index[:, 2:]
     near, far = np.where(y[:, None] > 0, first, second), np.where(y[:, None] > 0, second, first)
-    apart_at = differ(given.points)
+    apart_at = differ(tuples.points)
     apart = apart_at(*near.T) & apart_at(*far.T)
     used = _used(apart, ~apart, "tuples have a pair of identical points, whose distance no metric changes")
     (i, j), (k, l) = near[used].T, far[used].T

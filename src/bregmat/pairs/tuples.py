@@ -51,56 +51,56 @@ def as_tuples(learner: Any, tuples: Any, sizes: Sequence[int]) -> PointTuples:
     preprocessor, name = as_preprocessor(learner.preprocessor), type(learner).__name__
     tuples = to_numpy("tuples", tuples)
     try:
-        given = np.asarray(tuples)
+        array = np.asarray(tuples)
     except ValueError as error:
         raise ValueError(f"tuples must be an array, each tuple with as many points as the others; {error}") from error
-    indices = given.ndim == 2 and preprocessor is not None
-    if not (indices and given.dtype.kind in "OUS"):
+    indices = array.ndim == 2 and preprocessor is not None
+    if not (indices and array.dtype.kind in "OUS"):
         check_numeric("tuples", tuples)
-    if given.ndim != 3 and not indices:
-        raise _wrong_shape(learner, given, "3D array of formed tuples", "2D array of indicators")
-    if given.shape[1] not in sizes:
+    if array.ndim != 3 and not indices:
+        raise _wrong_shape(learner, array, "3D array of formed tuples", "2D array of indicators")
+    if array.shape[1] not in sizes:
         wanted = " or ".join(map(str, sizes))
         raise ValueError(
-            f"Tuples of {wanted} element(s) expected by {name}. Got tuples of {given.shape[1]} element(s) instead "
-            f"(shape={given.shape}):\ninput={given}.\n"
+            f"Tuples of {wanted} element(s) expected by {name}. Got tuples of {array.shape[1]} element(s) instead "
+            f"(shape={array.shape}):\ninput={array}.\n"
         )
-    if len(given) == 0:
+    if len(array) == 0:
         raise ValueError(
-            f"Found array with 0 sample(s) (shape={given.shape}) while a minimum of 1 is required by {name}."
+            f"Found array with 0 sample(s) (shape={array.shape}) while a minimum of 1 is required by {name}."
         )
     if indices:
-        names, inverse = np.unique(given, return_inverse=True)
-        return PointTuples(_applied(preprocessor, names), inverse.reshape(given.shape))
-    m, size, d = given.shape
-    return PointTuples(given.reshape(m * size, d), np.arange(m * size).reshape(m, size))
+        names, inverse = np.unique(array, return_inverse=True)
+        return PointTuples(_applied(preprocessor, names), inverse.reshape(array.shape))
+    m, size, d = array.shape
+    return PointTuples(array.reshape(m * size, d), np.arange(m * size).reshape(m, size))
 
 
 def as_plain_points(learner: Any, X: Any) -> Any:
     """Points (n, d) as they are, or the points of indices (n,) if the learner has a preprocessor."""
     if sp.issparse(X) or hasattr(X, "iloc") or getattr(X, "ndim", None) == 2:
         return X
-    given, preprocessor = np.asarray(X), as_preprocessor(learner.preprocessor)
-    if given.ndim == 1 and preprocessor is not None and given.dtype != object:
-        return _applied(preprocessor, given)
-    if given.ndim != 2:
-        raise _wrong_shape(learner, given, "2D array of formed points", "1D array of indicators")
-    return given
+    array, preprocessor = np.asarray(X), as_preprocessor(learner.preprocessor)
+    if array.ndim == 1 and preprocessor is not None and array.dtype != object:
+        return _applied(preprocessor, array)
+    if array.ndim != 2:
+        raise _wrong_shape(learner, array, "2D array of formed points", "1D array of indicators")
+    return array
 
 
-def _wrong_shape(learner: Any, given: np.ndarray, formed: str, indices: str) -> ValueError:
+def _wrong_shape(learner: Any, array: np.ndarray, formed: str, indices: str) -> ValueError:
     """The error about the number of dimensions; ``formed`` and ``indices`` name the arrays that are expected."""
     name, wanted, when, hint = type(learner).__name__, formed, "", ""
     if learner.preprocessor is not None:
         wanted, when = f"{indices} or {formed}", " when using a preprocessor"
-    elif indices.startswith(f"{given.ndim}D"):
+    elif indices.startswith(f"{array.ndim}D"):
         hint = " and/or use a preprocessor"
         if "preprocessor" in learner._left_out:  # the learner was loaded from a file
             hint += (
                 ": files do not keep it, so give the one that was there to set_params(preprocessor=...) after loading"
             )
     return ValueError(
-        f"{wanted} expected by {name}{when}. Found {given.ndim}D array instead:\ninput={given}. Reshape your data{hint}.\n"
+        f"{wanted} expected by {name}{when}. Found {array.ndim}D array instead:\ninput={array}. Reshape your data{hint}.\n"
     )
 
 

@@ -7,7 +7,6 @@ The classes have constructors such as ``from_estimator``, ``from_data`` and ``fr
 from bregmat.plots.comparisons import ComparisonDisplay
 from bregmat.plots.convergence import ConvergenceDisplay
 from bregmat.plots.embedding import EmbeddingDisplay
-from bregmat.plots.matrix import MatrixDisplay
 from bregmat.plots.online_loss import OnlineLossDisplay
 from bregmat.plots.pairs import PairDistanceDisplay
 
@@ -15,7 +14,6 @@ __all__ = [
     "ComparisonDisplay",
     "ConvergenceDisplay",
     "EmbeddingDisplay",
-    "MatrixDisplay",
     "OnlineLossDisplay",
     "PairDistanceDisplay",
 ]

@@ -179,15 +179,15 @@ class BeforeAndAfter(Display):
         return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
 
-def sample_rows(n: int, most: int) -> NDArray[np.int64]:
-    """Draw at most `most` of the row numbers 0 ... n - 1, without replacement, in increasing order; always the same ones."""
-    if n <= most:
+def sample_rows(n: int, max_rows: int) -> NDArray[np.int64]:
+    """Draw at most `max_rows` of the row numbers 0 ... n - 1, without replacement, in increasing order; always the same ones."""
+    if n <= max_rows:
         return np.arange(n)
-    return np.sort(np.random.default_rng(0).choice(n, size=most, replace=False))
+    return np.sort(np.random.default_rng(0).choice(n, size=max_rows, replace=False))
 
 
-def plain(text: Any, most: int) -> str:
+def plain(text: Any, max_length: int) -> str:
     """Prepare text of a user for Matplotlib: shortened, not a formula, and not hidden from the legend by an underscore."""
     text = " ".join(str(text).split())
-    text = text if len(text) <= most else text[: most - 1] + "…"
+    text = text if len(text) <= max_length else text[: max_length - 1] + "…"
     return ("\u200b" + text if text.startswith("_") else text).replace("$", r"\$")

@@ -59,7 +59,14 @@ class ComparisonDisplay(BeforeAndAfter):
 
     @classmethod
     def from_data(
-        cls, before: Any, after: Any, constraints: Any, *, scaled: Any = None, tol: float = 1e-3, ax: Any = None
+        cls,
+        before: Any,
+        after: Any,
+        constraints: Any,
+        *,
+        scaled: Any = None,
+        violation_tol: float = 1e-3,
+        ax: Any = None,
     ) -> ComparisonDisplay:
         """Draw points and their images under the learned map.
 
@@ -73,7 +80,7 @@ class ComparisonDisplay(BeforeAndAfter):
             In row numbers; constraints other than comparisons are left out.
         scaled : array or scipy.sparse of shape (n, d), optional
             The points with scaled columns.
-        tol : float
+        violation_tol : float
             Relative violation up to which a comparison counts as met by its margin.
         ax : Axes or one for each panel, optional
             Where to draw; one axes is divided.
@@ -83,7 +90,7 @@ class ComparisonDisplay(BeforeAndAfter):
             raise ValueError("constraints hold no comparisons; there is nothing to draw.")
         asked = constraints.select(rows)
         after = np.asarray(after, dtype=float)
-        met = float((asked.violation(after) <= tol).mean())
+        met = float((asked.violation(after) <= violation_tol).mean())
         middle = None if scaled is None else _ratios(scaled, asked)
         return cls(_ratios(before, asked), _ratios(after, asked), scaled=middle, met=met).plot(ax=ax)
 

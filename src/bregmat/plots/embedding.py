@@ -121,12 +121,12 @@ class EmbeddingDisplay(Display):
             y = y[rows].astype(object)
             y[[is_missing(label) or (unlabeled is not None and label == unlabeled) for label in y]] = None
         first, share = _principal(before)
-        given: dict[str, Any] = {"y": y, "rows": rows, "n_points": n, "share_before": share}
-        second, given["share_after"] = _principal(after)
+        fields: dict[str, Any] = {"y": y, "rows": rows, "n_points": n, "share_before": share}
+        second, fields["share_after"] = _principal(after)
         if scaled is not None:
-            middle, given["share_scaled"] = _principal(_take_rows(scaled, rows))
-            given["scaled"] = _turned(middle, first)
-        return cls(first, _turned(second, first), **given).plot(ax=ax)
+            middle, fields["share_scaled"] = _principal(_take_rows(scaled, rows))
+            fields["scaled"] = _turned(middle, first)
+        return cls(first, _turned(second, first), **fields).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> EmbeddingDisplay:
         """Draw; `ax` is one axes, which is divided, or one for each panel. Returns self."""

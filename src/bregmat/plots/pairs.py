@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bregmat.base.html import number
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.plots._style import DISSIMILAR, EQUAL, SIMILAR, BeforeAndAfter, histogram, log_scale, tidy
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PairDistanceDisplay(BeforeAndAfter):
         Squared distances and their bounds, data units squared.
     sense : ndarray of shape (c,)
         +1 for "<=", -1 for ">=", 0 for "==".
-    tol : float
+    violation_tol : float
         Relative violation up to which a pair counts as met.
 
     Attributes
@@ -67,7 +67,7 @@ class PairDistanceDisplay(BeforeAndAfter):
     bound: NDArray[np.float64]
     sense: NDArray[np.int8]
     _: KW_ONLY
-    tol: float = 1e-3
+    violation_tol: float = 1e-3
 
     @classmethod
     def from_data(
@@ -76,7 +76,7 @@ class PairDistanceDisplay(BeforeAndAfter):
         after: Any,
         constraints: Any,
         *,
-        tol: float = 1e-3,
+        violation_tol: float = 1e-3,
         ax: Any = None,
     ) -> PairDistanceDisplay:
         """Draw points and their images under the learned map.
@@ -89,7 +89,7 @@ class PairDistanceDisplay(BeforeAndAfter):
             The same points after the learned map.
         constraints : Constraints
             In row numbers; constraints other than squared distances are left out.
-        tol : float
+        violation_tol : float
             As in the class.
         ax : Axes or 2 Axes, optional
             Where to draw; one axes is divided in two.
@@ -102,7 +102,7 @@ class PairDistanceDisplay(BeforeAndAfter):
         before = before if hasattr(before, "tocsr") else np.asarray(before, dtype=float)
         display = cls(
             pairs.values(before), pairs.values(np.asarray(after, dtype=float)), pairs.bound, pairs.sense,
-            tol=tol,
+            violation_tol=violation_tol,
         )  # fmt: skip
         return display.plot(ax=ax)
 
@@ -142,7 +142,7 @@ class PairDistanceDisplay(BeforeAndAfter):
             shown = rows & usable
             for k, panel in enumerate(self.ax_):
                 label = f"{name} ({symbol}): {self.met_[name][k]:.0%} met"
-                placed = _beside_bound(values[k][shown], (self.bound / unit)[shown], code * self.tol)
+                placed = _beside_bound(values[k][shown], (self.bound / unit)[shown], code * self.violation_tol)
                 histogram(panel, placed, edges, color=color, label=label)
                 if not self.is_relative_:
                     panel.axvline(self.bound[rows][0], color=color, linestyle=dash, linewidth=1.4)
@@ -150,7 +150,9 @@ class PairDistanceDisplay(BeforeAndAfter):
 
     def _holds(self, sq_distance: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Tell which pairs meet their bounds up to the relative tolerance."""
-        return excess_of(sq_distance, self.bound, self.sense) <= self.tol * np.where(self.bound > 0, self.bound, 1.0)
+        return excess_of(sq_distance, self.bound, self.sense) <= self.violation_tol * np.where(
+            self.bound > 0, self.bound, 1.0
+        )
 
     def _x_label(self, is_log: bool) -> str:
         scale = ", log scale" if is_log else ""

@@ -24,7 +24,7 @@ NEAREST = ExactActiveSet(tol=1e-14)
 class EqualityRows:
     """The equality rows of a program as given, and a subset of independent rows, scaled to length 1, that solvers use."""
 
-    given: QuadraticProgram  # with all rows
+    whole: QuadraticProgram  # with all rows
     E: np.ndarray  # (k, n) independent rows
     e: np.ndarray  # (k,)
     kept: np.ndarray  # (k,) their positions among the given rows
@@ -63,7 +63,7 @@ class EqualityRows:
 
     def expand(self, multiplier: np.ndarray) -> np.ndarray:
         """Multipliers of the given rows, shape (m,), from those of the independent rows."""
-        out = np.zeros(self.given.m)
+        out = np.zeros(self.whole.m)
         out[self.kept] = multiplier / self.length
         return out
 
@@ -99,6 +99,6 @@ def _conflict(program: QuadraticProgram, x: np.ndarray) -> np.ndarray | None:
     gain = np.where(gain <= noise, 0.0, gain)
     if (gain[np.isinf(upper)] > 0.0).any():
         return None
-    most = float(gain @ np.where(np.isinf(upper), 0.0, upper))
-    terms = float(np.abs(y) @ np.abs(e)) + most
-    return y if float(y @ e) - most > 1e-12 * terms else None
+    largest = float(gain @ np.where(np.isinf(upper), 0.0, upper))
+    terms = float(np.abs(y) @ np.abs(e)) + largest
+    return y if float(y @ e) - largest > 1e-12 * terms else None

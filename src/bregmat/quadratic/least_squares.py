@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -82,6 +83,7 @@ def nonnegative_least_squares(
     _check_sizes(X, y)
     if request.name == "auto" and X.shape[0] < X.shape[1]:
         request = replace(request, name="active_set")  # pivoting would give up, because the Gram matrix is singular
+    clock = time.perf_counter()
     with single_thread_blas(), np.errstate(all="ignore"):
         G = X.T @ X
         G = np.ascontiguousarray(G.toarray() if sparse.issparse(G) else G)
@@ -91,6 +93,7 @@ def nonnegative_least_squares(
             callback,
             max_seconds,
             lambda row: replace(row, objective=row.objective + constant, dual_bound=row.dual_bound + constant),
+            clock=clock,
         )
         outcome = minimize(problem, start, request, log, trusted=True)
         proof = _in_terms_of_data(outcome, problem, X, y)

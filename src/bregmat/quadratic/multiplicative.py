@@ -1,4 +1,4 @@
-"""The multiplicative updates of Sha, Saul and Lee 2002 as a solver, with bounds, a sum constraint, and Anderson acceleration."""
+"""The multiplicative updates of Sha, Saul and Lee 2002 as a solver, with bounds and a sum constraint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.base.checks import check_integer, check_share
-from bregmat.base.linalg import add_diagonal
 from bregmat.base.tolerances import EPS
 from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.quadratic.split_program import Point, SplitProgram, UpdatesCertificate, UpdatesState
@@ -28,9 +27,6 @@ class MultiplicativeUpdates:
 
     Parameters
     ----------
-    anderson : int
-        Depth of Anderson acceleration in the logarithms of the variables; 0 for the updates as published, 10 is a
-        good depth. An extrapolated point is accepted only if the objective does not rise.
     clamp : float
         Footnote 2 of Sha 2002: a variable below this fraction of the largest (both times ``sqrt(A_ii)``) is not reduced further if
         zero would satisfy its optimality condition, and is set to zero at the end. Dimensionless; 0 for none. Zeros of a warm start
@@ -44,18 +40,16 @@ class MultiplicativeUpdates:
     Notes
     -----
     Source: Sha 2002, eq. 3, section 3.1 and footnote 2. The paper clamps a variable permanently; here it may grow again, because zero
-    may satisfy the condition at one step and not at the optimum. The acceleration is not in the paper. A step costs one pass
-    over the matrix.
+    may satisfy the condition at one step and not at the optimum. A step costs one pass over the matrix.
 
     Examples
     --------
     >>> from bregmat import MultiplicativeUpdates, nnqp
-    >>> result = nnqp([[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0], solver=MultiplicativeUpdates(anderson=5), tol=1e-6)
+    >>> result = nnqp([[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0], solver=MultiplicativeUpdates(clamp=1e-12), tol=1e-6)
     >>> print(result.status, result.x.round(3))
     OPTIMAL [1. 0.]
     """
 
-    anderson: int = 0
     clamp: float = EPS
     block: int | None = None
     max_iter: int = 10_000
@@ -63,7 +57,6 @@ class MultiplicativeUpdates:
     works_on: ClassVar[str] = "objective"
 
     def __post_init__(self) -> None:
-        check_integer("anderson", self.anderson, 0, optional=False)
         check_integer("block", self.block, 1)
         check_integer("max_iter", self.max_iter, 1, optional=False)
         check_share("clamp", self.clamp, zero=True)
@@ -79,33 +72,30 @@ class MultiplicativeUpdates:
 
     def init(self, problem: SplitProgram, tol: float, start: np.ndarray | None) -> UpdatesState:
         """The state at the caller's start with its zeros raised, or at the default start."""
-        memory = _Extrapolation(self.anderson, problem.length) if self.anderson else None
         if start is None or not (self.clamp == 0 or np.any(start)):
-            return self._state(problem, _ones(problem), 0.0, tol=tol, memory=memory)
+            return self._state(problem, _ones(problem), 0.0, tol=tol)
         v = np.clip(np.array(start, dtype=float), 0.0, problem.upper)
         total = 0.0 if problem.signs is None else float(problem.signs @ v)
         lifted = np.where(v == 0, np.minimum(problem.vanishing(v, self.clamp), problem.upper), v)
         point = problem.at(problem.on_constraint(lifted, total))
-        return self._state(problem, point, 0.0, total=total, tol=tol, memory=memory)
+        return self._state(problem, point, 0.0, total=total, tol=tol)
 
     def step(self, problem: SplitProgram, state: UpdatesState) -> UpdatesState:
-        """Go to the extrapolated point if the objective does not rise there, else to the plain update."""
-        reached, passes = None, state.n_passes + (1 if self.block is None else 2)
-        guess = self._extrapolated(problem, state)
-        if guess is not None and state.memory is not None:
-            reached = problem.at(guess)
-            if not np.isfinite(reached.F) or state.objective < reached.F:
-                state.memory.forget()
-                reached, passes = None, passes + 1
-        if reached is None:
-            reached = problem.at(state.following)
-        more = {"total": state.total, "tol": state.tol, "memory": state.memory, "steps": state.steps + 1}
-        return self._state(problem, reached, state.multiplier, n_passes=passes, **more)
+        """Go to the update of the state's point."""
+        reached, total = problem.at(state.following), state.total
+        return self._state(problem, reached, state.multiplier, total=total, tol=state.tol, steps=state.steps + 1)
 
     def _state(
-        self, problem: SplitProgram, point: Point, multiplier: float, *, total: float = 0.0, tol: float, **more: Any
+        self,
+        problem: SplitProgram,
+        point: Point,
+        multiplier: float,
+        *,
+        total: float = 0.0,
+        tol: float = 0.0,
+        steps: int = 0,
     ) -> UpdatesState:
-        """The state at a point, with its plain update and the multiplier of this; ``multiplier`` is that of the previous update."""
+        """The state at a point, with its update and the multiplier of this; ``multiplier`` is that of the previous update."""
         v, signs, diagonal, upper = point.v, problem.signs, problem.diagonal, problem.upper
         positive, negative = np.maximum(point.p, np.where(diagonal > 0, _TINY, 0.0)), point.q
         if signs is not None and not diagonal.all():
@@ -139,7 +129,7 @@ class MultiplicativeUpdates:
             finished=not problem.is_certified and residual <= tol,
             total=total,
             tol=tol,
-            **more,
+            steps=steps,
         )
 
     def _swept(self, problem: SplitProgram, v: np.ndarray, vanishing: np.ndarray) -> np.ndarray:
@@ -156,21 +146,6 @@ class MultiplicativeUpdates:
             v[S] = step(v[S], b, positive=positive, negative=negative, lower=lower, upper=problem.upper[S])
         return v
 
-    def _extrapolated(self, problem: SplitProgram, state: UpdatesState) -> np.ndarray | None:
-        """The extrapolated point, moved inside the bounds and onto the constraint; None if there is none."""
-        v, new, upper = state.point.v, state.following, problem.upper
-        guess = None if state.memory is None else state.memory.propose(v, new)
-        if guess is None:
-            return None
-        # Variables that the plain update puts at a bound stay there; clamped variables are not reduced further.
-        inside = new < upper
-        guess = np.maximum(guess, np.minimum(new, problem.vanishing(new, self.clamp)))
-        guess = np.where(inside, np.minimum(guess, upper), upper)
-        if problem.signs is None:
-            return guess
-        guess = problem.on_constraint(guess, state.total, inside)
-        return guess if problem.keeps_total(guess, state.total) else None
-
     def clamped(self, problem: SplitProgram, proof: UpdatesCertificate, tol: float) -> UpdatesCertificate:
         """The certificate with clamped variables set to zero (footnote 2), unless the objective or the gap grows."""
         state, point = proof.state, proof.state.point
@@ -181,11 +156,11 @@ class MultiplicativeUpdates:
         v = problem.on_constraint(np.where(gone, 0.0, point.v), state.total)
         if not problem.keeps_total(v, state.total):
             return proof
-        found = problem.at(v)
-        rise = found.F - point.F
+        at = problem.at(v)
+        rise = at.F - point.F
         if not rise <= 4.0 * EPS * abs(point.F):
             return proof
-        new = problem.certify(replace(state, point=found, objective=found.F))
+        new = problem.certify(replace(state, point=at, objective=at.F))
         return new if not problem.is_certified or new.gap <= max(proof.gap, tol) else proof
 
 
@@ -200,64 +175,19 @@ def _ones(problem: SplitProgram) -> Point:
             v[side] *= min(sums) / own if own > 0 else 0.0
     point = problem.at(v)
     slope, curve = float(b @ v), float(v @ (point.p - point.q))
-    most = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
+    max_scale = float(np.where(v > 0, upper / v, np.inf).min(initial=np.inf))
     # F(t v) = t slope + t^2 curve / 2 is least at t = -slope / curve; if slope >= 0, use the size of its terms
-    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, most) if curve > 0 else 1.0
+    t = min((abs(slope) if slope < 0 else float(np.abs(b) @ v)) / curve, max_scale) if curve > 0 else 1.0
     if not (np.isfinite(t) and t > 0):
         return point
     return Point(t * v, t * point.p, t * point.q, t * slope + 0.5 * t * (t * curve))
-
-
-class _Extrapolation:
-    """Anderson acceleration of the updates ``x -> g(x)`` in logarithms, which keep every extrapolated point positive.
-
-    The last ``depth`` differences are kept. The residuals ``g - x`` are weighted by ``sqrt(v_i length_i / max)`` with
-    ``length_i = sqrt(A_ii)``, because large relative errors of vanishing variables are irrelevant.
-    """
-
-    LEAST = 1e-300  # replaces zero before logarithms are taken
-    RIDGE = 1e-10  # added to the diagonal of the small system, relative to its trace
-    LARGEST_LOG = 10.0  # largest logarithm of the factor between an entry and its plain update
-
-    def __init__(self, depth: int, length: np.ndarray) -> None:
-        self._depth, self._length = depth, length
-        self._from: list[np.ndarray] = []
-        self._to: list[np.ndarray] = []
-
-    def forget(self) -> None:
-        """Keep only the last step."""
-        del self._from[:-1], self._to[:-1]
-
-    def propose(self, v: np.ndarray, new: np.ndarray) -> np.ndarray | None:
-        """Add the step from ``v`` to ``new``, and return the extrapolated point, or None if there is none.
-
-        With ``x = log v``, ``g = log new`` and residuals ``r = g - x``, weights w minimise ``|r - w dr|`` over the last differences dr of
-        residuals. The extrapolated point is ``exp(g - w dg)``.
-        """
-        self._from = [*self._from, np.log(np.maximum(v, self.LEAST))][-self._depth - 1 :]
-        self._to = [*self._to, np.log(np.maximum(new, self.LEAST))][-self._depth - 1 :]
-        size = new * self._length
-        largest = float(size.max(initial=0.0))
-        if len(self._to) < 2 or not (largest > 0 and np.isfinite(largest)):
-            return None
-        ends = np.array(self._to)
-        errors = (ends - np.array(self._from)) * np.sqrt(size / largest)
-        changes = np.diff(errors, axis=0)
-        system = changes @ changes.T
-        add_diagonal(system, self.RIDGE * np.trace(system))
-        if not (np.isfinite(system).all() and system.trace() > 0):
-            return None
-        weights = np.linalg.solve(system, changes @ errors[-1])
-        logs = ends[-1] - weights @ np.diff(ends, axis=0)
-        guess = np.exp(np.clip(logs, ends[-1] - self.LARGEST_LOG, ends[-1] + self.LARGEST_LOG))
-        return np.where((new > 0) & (v > 0), guess, 0.0)
 
 
 # -------------------------------------------------------------------- runs
 def run_updates(
     problem: SplitProgram,
     settings: MultiplicativeUpdates | None = None,
-    start: np.ndarray | None = None,
+    x0: np.ndarray | None = None,
     *,
     tol: float = 1e-6,
     max_iter: int | None = None,
@@ -269,12 +199,12 @@ def run_updates(
 
     Parameters
     ----------
-    problem, settings, start, tol, max_iter, log
-        Only the zeros of ``start`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
+    problem, settings, x0, tol, max_iter, log
+        Only the zeros of ``x0`` are changed (see ``clamp``). The default start is ones as in the paper, shrunk into the box and to a
         zero sum, then scaled to the smallest objective. The run stops at the gap ``tol``, or for programs without one at this
         optimality residual, which is the ``violation`` of the history.
     """
     settings, log = settings or MultiplicativeUpdates(), log or RunLog()
-    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=start, log=log)
+    outcome = solve(problem, settings, tol=tol, max_iter=max_iter, start=x0, log=log)
     with np.errstate(all="ignore"):
         return replace(outcome, certificate=settings.clamped(problem, outcome.certificate, tol))

@@ -93,10 +93,11 @@ def nnqp(
     >>> result.dual.round(6)  # the derivative of the objective in the second variable, which is at its bound
     array([0., 2.])
     """
+    log = RunLog(callback, max_seconds)
     problem = QuadraticProgram.build(A, b, upper=upper, equality=equality)
     start = as_start(x0, problem.upper)
     request = Request.of(solver, problem.E, tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
     check_range("the largest diagonal entry of A", float(problem.diagonal.max()))
     check_range("the largest |b|", float(np.abs(problem.b).max()))
-    outcome = minimize(problem, start, request, RunLog(callback, max_seconds))
+    outcome = minimize(problem, start, request, log)
     return result_of(outcome, problem)

@@ -150,7 +150,7 @@ class PivotingState(QPState):
             return
         if not len(wrong):
             if not is_single:
-                self._refine(most=2)
+                self._refine(max_steps=2)
             self.is_rough, self.ended = False, ExitReason.STALLED
         self.x = np.minimum(np.maximum(self.v, 0.0), self.upper)
         moved = self.exchanges.choose(wrong) if len(wrong) else wrong
@@ -214,17 +214,17 @@ class PivotingState(QPState):
         mu = np.linalg.solve(S, E @ d - residual)
         return d - mu @ columns, mu
 
-    def _refine(self, most: int) -> bool:
+    def _refine(self, max_steps: int) -> bool:
         """Iterative refinement with residuals in float64; False if these do not become small."""
         v, F, last = self.v, self.F, np.inf
-        for k in range(most + 1):
+        for k in range(max_steps + 1):
             self.g = self.program.reduced(self.A @ v + self.b, self.multiplier)
             if len(F) == 0:
                 return True
             size = float(np.abs(self.g[F] * self.weight[F]).max()) / self.scale
             if not np.isfinite(size):
                 return False
-            if size > 0.5 * last or size <= 1e-16 or k == most:
+            if size > 0.5 * last or size <= 1e-16 or k == max_steps:
                 return size <= 1e-13
             last = size
             step = self._solve_with_rows(-self.g[F], self.e - self.E @ v)

@@ -126,8 +126,8 @@ class QuadraticProgram(Problem):
                 least = float((a[lowered] * upper[lowered]).sum())
                 if least == -np.inf or not raised.any():
                     continue
-                most = t - least + noise * (abs(t) - least)
-                upper[raised] = np.minimum(upper[raised], max(most, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
+                largest = t - least + noise * (abs(t) - least)
+                upper[raised] = np.minimum(upper[raised], max(largest, 0.0) * (1.0 + 4 * UNIT_ROUNDOFF) / a[raised])
         return upper
 
     @cached_property
@@ -200,9 +200,9 @@ class QuadraticProgram(Problem):
         return replace(self, E=rows.E, e=rows.e, rows=rows)
 
     @property
-    def given(self) -> QuadraticProgram:
+    def whole(self) -> QuadraticProgram:
         """The problem with the rows as given by the user."""
-        return self if self.rows is None else self.rows.given
+        return self if self.rows is None else self.rows.whole
 
     # ---------------------------------------------------------------- for the iteration loop
     certifies_cheaply = False  # a certificate costs several products with A
@@ -252,10 +252,10 @@ class QuadraticProgram(Problem):
         """The certificate of a state, in terms of the given rows."""
         if state.ray is not None:
             return self.unproven(state.x, lower=-np.inf)
-        x, violation = state.x, self.given.row_violation(state.x)
+        x, violation = state.x, self.whole.row_violation(state.x)
         if violation > HALF_DIGITS:  # rounding of a linear term that is large beside the rows
             nearest = nearest_feasible(self, x)
-            new = self.given.row_violation(nearest)
+            new = self.whole.row_violation(nearest)
             x, violation = (nearest, new) if new < violation else (x, violation)
         has_multiplier = len(state.multiplier) == self.m and not state.is_rough
         y = state.multiplier if has_multiplier else self.free_multiplier(x, self.gradient(x))
@@ -263,8 +263,8 @@ class QuadraticProgram(Problem):
         best = Evidence(self, x, y).certificate(directions, is_tolerant=True)
         if not state.is_rough:
             best = self._snapped(self._improved(best, state.tol), violation, state.tol)
-            violation = violation if best.x is x else self.given.row_violation(best.x)
-        if not self.given.m:
+            violation = violation if best.x is x else self.whole.row_violation(best.x)
+        if not self.whole.m:
             return best
         return replace(
             best,
@@ -293,7 +293,7 @@ class QuadraticProgram(Problem):
         # sizes of x: its own, and the minima along single variables
         alone = float(np.abs(self.b).max()) / largest if largest > 0.0 else 1.0
         near = np.where(x <= 1e-14 * max(float(x.max()), alone), 0.0, x)
-        if np.array_equal(near, x) or self.given.row_violation(near) > violation:
+        if np.array_equal(near, x) or self.whole.row_violation(near) > violation:
             return best
         new = Evidence(self, near, best.equality_dual).certificate(self.rising_directions(near), is_tolerant=True)
         return new if new.objective < best.objective and new.gap <= max(best.gap, tol) else best
@@ -303,11 +303,11 @@ class QuadraticProgram(Problem):
         return QPCertificate(
             x=x,
             dual=self.gradient(x),
-            equality_dual=np.zeros(self.given.m) if equality_dual is None else equality_dual,
+            equality_dual=np.zeros(self.whole.m) if equality_dual is None else equality_dual,
             objective=self.objective(x),
             dual_bound=lower,
             upper=np.inf,
-            max_violation=self.given.row_violation(x),
+            max_violation=self.whole.row_violation(x),
             kkt_residual=np.inf,
         )
 

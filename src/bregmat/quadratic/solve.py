@@ -18,7 +18,8 @@ from bregmat.quadratic.multiplicative import MultiplicativeUpdates, run_updates
 from bregmat.quadratic.pivoting import BlockPivoting
 from bregmat.quadratic.program import QuadraticProgram
 from bregmat.quadratic.result import QPResult
-from bregmat.quadratic.split_program import DenseUpdates
+from bregmat.quadratic.split_program import ProgramProofs, SplitProgram
+from bregmat.quadratic.splits import DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.typing import QPSolverName
 
@@ -76,7 +77,7 @@ def minimize(
             infeasible = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, "feasibility")
             outcome = replace(infeasible, status=Status.INFEASIBLE, conflict=np.flatnonzero(rows.conflict))
         elif (
-            not (problem.b < 0.0).any() and not problem.given.e.any()
+            not (problem.b < 0.0).any() and not problem.whole.e.any()
         ):  # the objective is at least 0, its value at x = 0
             zero = Minimum(np.zeros(problem.n), tol=request.tol)
             outcome = log.outcome(problem.certify(zero), request.tol, ExitReason.TOLERANCE, request.name)
@@ -95,22 +96,24 @@ def minimize(
 
 def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Request, log: RunLog) -> Outcome:
     """Block pivoting, then the active set if pivoting gave no certified solution; or the active set alone."""
-    most = MAX_ITER if request.max_iter is None else request.max_iter
+    max_iter = MAX_ITER if request.max_iter is None else request.max_iter
     limits: dict[str, Any] = {"tol": request.tol, "log": log}
     if request.name == ACTIVE_SET.name:
-        outcome = solve(problem, ACTIVE_SET, max_iter=most, start=rough_point(problem, start), **limits)
+        outcome = solve(problem, ACTIVE_SET, max_iter=max_iter, start=rough_point(problem, start), **limits)
         return replace(outcome, conflict=None)
-    first = solve(problem, PIVOTING, max_iter=min(most, PIVOTING.max_iter), start=start, **limits)
-    found = first.certificate
+    first = solve(problem, PIVOTING, max_iter=min(max_iter, PIVOTING.max_iter), start=start, **limits)
+    certificate = first.certificate
     is_stopped = first.exit_reason in (ExitReason.INTERRUPTED, ExitReason.TIME) or log.is_late()
-    is_solution = first.status is Status.OPTIMAL or (found.kkt_residual <= SOLVED and found.dual_bound > -np.inf)
-    if is_stopped or first.n_iter >= most or (is_solution and not first.state.is_rough):
+    is_solution = first.status is Status.OPTIMAL or (
+        certificate.kkt_residual <= SOLVED and certificate.dual_bound > -np.inf
+    )
+    if is_stopped or first.n_iter >= max_iter or (is_solution and not first.state.is_rough):
         return first
     # A is singular on a free set, perhaps up to rounding
     before = log.before
     log.before += first.n_iter
     try:
-        left = most - first.n_iter
+        left = max_iter - first.n_iter
         second = solve(problem, ACTIVE_SET, max_iter=left, start=rough_point(problem, start), **limits)
     except KeyboardInterrupt:
         take_interrupt()
@@ -120,7 +123,7 @@ def _run_exact(problem: QuadraticProgram, start: np.ndarray | None, request: Req
     n_iter, name = first.n_iter + second.n_iter, f"{first.solver} + {second.solver}"
     second = replace(second, n_iter=n_iter, solver=name, conflict=None)
     new = second.certificate
-    is_better = new.gap < found.gap or new.kkt_residual < found.kkt_residual
+    is_better = new.gap < certificate.gap or new.kkt_residual < certificate.kkt_residual
     is_proven = second.status in (Status.OPTIMAL, Status.UNBOUNDED)
     return second if is_better or is_proven or not first.certificate.is_feasible else first
 
@@ -129,22 +132,23 @@ def _run_updates(
     problem: QuadraticProgram, start: np.ndarray | None, request: Request, settings: MultiplicativeUpdates, log: RunLog
 ) -> Outcome:
     """The multiplicative updates, certified at every step; their last point is certified with more effort."""
-    program = DenseUpdates(problem, is_rough=log.is_late())
+    proofs, signs = ProgramProofs(problem, is_rough=log.is_late()), problem.E[0] if problem.m else None
+    program = SplitProgram(DenseSplit(problem.A), problem.b, upper=problem.upper, signs=signs, prove=proofs)
     if problem.m and problem.rows is not None:  # a point on the row: the start, or ones, multiplied by factors
         total = float(problem.e[0])
         points = [np.minimum(1.0, 0.5 * problem.upper), problem.rows.point]
         points = [program.on_constraint(v, total) for v in ([] if start is None else [start]) + points]
         start = next((v for v in points if program.keeps_total(v, total)), problem.rows.point)
-    found = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
-    name = found.solver + (" + anderson" if settings.anderson else "")
-    x = found.certificate.x
-    if found.status is Status.UNBOUNDED:
-        proof = replace(problem.unproven(x, lower=-np.inf), dual=found.certificate.dual)
-        unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, found.n_iter)
+    outcome = run_updates(program, settings, start, tol=request.tol, max_iter=request.max_iter, log=log)
+    name = outcome.solver
+    x = outcome.certificate.x
+    if outcome.status is Status.UNBOUNDED:
+        proof = replace(problem.unproven(x, lower=-np.inf), dual=outcome.certificate.dual)
+        unbounded = log.outcome(proof, request.tol, ExitReason.CERTIFICATE, name, outcome.n_iter)
         return replace(unbounded, status=Status.UNBOUNDED)
-    multiplier = np.full(problem.m, found.certificate.state.multiplier)
-    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *program.directions])
-    return log.outcome(problem.certify(end), request.tol, found.exit_reason, name, found.n_iter)
+    multiplier = np.full(problem.m, outcome.certificate.state.multiplier)
+    end = Minimum(x, multiplier, tol=request.tol, directions=[x, *proofs.directions])
+    return log.outcome(problem.certify(end), request.tol, outcome.exit_reason, name, outcome.n_iter)
 
 
 def result_of(outcome: Outcome, problem: QuadraticProgram) -> QPResult:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,8 +19,6 @@ from bregmat.quadratic.splits import ClassBlocks, DenseSplit
 from bregmat.quadratic.states import Minimum
 from bregmat.quadratic.updates import spread
 
-LARGE = 300  # variables from which on a certificate costs less than a pass over the matrix
-
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -33,7 +32,7 @@ class Point:
 
 @dataclass(eq=False, kw_only=True)
 class UpdatesState(State):
-    """A point, its plain update, the multiplier of the sum constraint, and the relative optimality residual."""
+    """A point, its update, the multiplier of the sum constraint, and the relative optimality residual."""
 
     point: Point
     following: np.ndarray
@@ -44,16 +43,9 @@ class UpdatesState(State):
     stalled: bool
     finished: bool = False
     signal: float = np.inf
-    n_passes: int = 1
     steps: int = 0
     total: float = 0.0  # of the sum constraint
     tol: float = 0.0
-    memory: Any = None  # of the acceleration; a step changes it
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """Number of passes over the matrix, those for rejected extrapolations included."""
-        return {"n_passes": np.array(self.n_passes)}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -83,8 +75,7 @@ class UpdatesCertificate(Certificate):
 class SplitProgram(Problem):
     """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
 
-    This class proves nothing about a point: the updates end when the optimality residual is small. A subclass with ``is_certified =
-    True`` defines :meth:`prove`, and the updates end at its gap.
+    Without ``prove`` nothing is proven about a point: the updates end when the optimality residual is small. With it they end at its gap.
 
     Parameters
     ----------
@@ -95,9 +86,14 @@ class SplitProgram(Problem):
         Bounds >= 0, in the units of the variables.
     signs : ndarray, shape (n,), optional
         Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
-    """
+    prove : callable, optional
+        From a state of the updates to an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit.
 
-    is_certified: ClassVar[bool] = False
+    Attributes
+    ----------
+    is_certified : bool
+        Whether the gap ends the run.
+    """
 
     def __init__(
         self,
@@ -106,8 +102,10 @@ class SplitProgram(Problem):
         *,
         upper: np.ndarray | float | None = None,
         signs: np.ndarray | None = None,
+        prove: Callable[[UpdatesState], Any] | None = None,
     ) -> None:
         self.split, self.b = split, np.asarray(b, dtype=float)
+        self.prove, self.is_certified = prove, prove is not None
         self.upper = np.broadcast_to(np.asarray(np.inf if upper is None else upper, dtype=float), (split.n,))
         self.signs = None if signs is None else np.asarray(signs, dtype=float)
         self.diagonal = np.maximum(split.diagonal, 0.0)
@@ -120,10 +118,6 @@ class SplitProgram(Problem):
         self.least = EPS * float((alone * self.length).max(initial=0.0))
         self.least_alone = EPS * float(alone.max(initial=0.0))
 
-    def prove(self, point: Point) -> Any:
-        """Return an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit, or None if nothing is proven."""
-        return None
-
     # ---------------------------------------------------------------- for the iteration loop
     @property
     def certifies_cheaply(self) -> bool:
@@ -132,7 +126,8 @@ class SplitProgram(Problem):
 
     def is_due(self, state: UpdatesState, tol: float) -> bool:
         """Whether to certify this step, if the gap ends the run: every one; of small programs the first, then fewer as steps go on."""
-        stride = 1 if self.split.n >= LARGE else 1 << max(state.steps.bit_length() - 7, 0)
+        large = 300  # variables from which on a certificate costs less than a pass over the matrix
+        stride = 1 if self.split.n >= large else 1 << max(state.steps.bit_length() - 7, 0)
         return self.is_certified and state.steps % stride == 0
 
     def estimate(self, state: UpdatesState, works_on: str) -> dict[str, float]:
@@ -140,12 +135,8 @@ class SplitProgram(Problem):
         return super().estimate(state, works_on) | {"violation": state.residual}
 
     def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The certificate of a state."""
-        return self.certificate(state, self.prove(state.point))
-
-    def certificate(self, state: UpdatesState, proof: Any) -> UpdatesCertificate:
-        """The certificate of a state with a proof of its point, or None."""
-        F = state.objective
+        """The certificate of a state, with the proof of its point if there is one."""
+        F, proof = state.objective, None if self.prove is None else self.prove(state)
         return UpdatesCertificate(
             dual=self.slope(state.point, state.multiplier),
             objective=F if proof is None else proof.objective,
@@ -199,33 +190,22 @@ class SplitProgram(Problem):
         floor = max(float((v * self.length).max(initial=0.0)), self.least) / self.length
         return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
 
-    def on_constraint(self, v: np.ndarray, total: float, movable: np.ndarray | None = None) -> np.ndarray:
-        """``v`` with ``signs'v = total``, where the ``movable`` entries (default: all) are multiplied by factors."""
-        if self.signs is None:
-            return v
-        chosen = np.ones(len(v), dtype=bool) if movable is None else movable
-        rest = total - float(self.signs[~chosen] @ v[~chosen])
-        out = v.copy()
-        out[chosen] = spread(v[chosen], signs=self.signs[chosen], total=rest, upper=self.upper[chosen])
-        return out
+    def on_constraint(self, v: np.ndarray, total: float) -> np.ndarray:
+        """``v`` with ``signs'v = total``, by factors of its entries."""
+        return v if self.signs is None else spread(v, signs=self.signs, total=total, upper=self.upper)
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
         """Whether the sum constraint holds up to rounding."""
         return self.signs is None or bool(abs(self.signs @ v - total) <= 64.0 * EPS * float(np.abs(self.signs) @ v))
 
 
-class DenseUpdates(SplitProgram):
-    """A quadratic program with at most one equality row for the updates, with its certificates.
+class ProgramProofs:
+    """Proofs of points of a quadratic program with at most one equality row, for the updates.
 
     ``is_rough`` skips the factorisation for directions that improve the bound, because the time is up.
     """
 
-    is_certified = True
-
     def __init__(self, problem: QuadraticProgram, *, is_rough: bool) -> None:
-        super().__init__(
-            DenseSplit(problem.A), problem.b, upper=problem.upper, signs=problem.E[0] if problem.m else None
-        )
         self.problem, root = problem, problem.root
         self.tried = np.inf  # residual at which a proof was last sought with more effort
         self.directions: list[np.ndarray] = []
@@ -236,8 +216,8 @@ class DenseUpdates(SplitProgram):
             if definite:
                 self.directions.append(cholesky_solve(factor, root))
 
-    def certify(self, state: UpdatesState) -> UpdatesCertificate:
-        """The certificate of a state. If rounding may hide the proof, more is done for it each time that the residual is a fourth."""
+    def __call__(self, state: UpdatesState) -> QPCertificate:
+        """The proof of a state. If rounding may hide it, more is done for it each time that the residual is a fourth."""
         close = 1e-6  # optimality residual below which rounding may hide the proof
         multiplier = np.full(self.problem.m, state.multiplier)
         proof = self.proof(state.point, multiplier)
@@ -245,7 +225,7 @@ class DenseUpdates(SplitProgram):
             self.tried = state.residual
             end = Minimum(state.point.v, multiplier, tol=state.tol, directions=[state.point.v, *self.directions])
             proof = min(proof, self.problem.certify(end), key=lambda proof: proof.gap)
-        return self.certificate(state, proof)
+        return proof
 
     def proof(self, point: Point, multiplier: np.ndarray) -> QPCertificate:
         """The certificate of a point and a multiplier of the row."""

@@ -155,7 +155,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         Warns
         -----
         UserWarning
-            No setting was better than not learning on held-out queries: the map is the identity.
+            No setting was better than not learning on held-out queries: the map is the identity. Or there were fewer than 10 queries to
+            compare with, or the given setting is worse than not learning.
         ConvergenceWarning
             The last pass did not reach the tolerance.
         """
@@ -174,13 +175,9 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 assert passes.result is not None
                 result = check(passes.result)
             self._keep(result, setting, comparison)
-        if setting is None:
-            warnings.warn(
-                "no setting ranks the right answers of held-out queries higher than the vectors as given: nothing is learned, and the map "
-                "is the identity. See selection_.",
-                UserWarning,
-                stacklevel=2,
-            )
+        doubt = self._doubt(setting, comparison)
+        if doubt is not None:
+            warnings.warn(doubt, UserWarning, stacklevel=2)
         return self
 
     def score(self, queries: Table, documents: Table, relevant: Any = None) -> float:
@@ -198,8 +195,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         ]
         grades = as_relevance(relevant, *map(len, rows))
         answered = np.flatnonzero(np.diff(grades.indptr))
-        found = ranking_measures(rows[0][answered], rows[1], grades[answered])
-        return float(found[:, MEASURES.index("MRR")].mean())
+        measures = ranking_measures(rows[0][answered], rows[1], grades[answered])
+        return float(measures[:, MEASURES.index("MRR")].mean())
 
     # ------------------------------------------------------------------ parts of fit
     def _choose(self, corpus: Corpus, rng: np.random.Generator) -> tuple[Setting | None, Comparison | None]:
@@ -212,6 +209,28 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         if "auto" not in (self.temperature, self.slack_weight):
             comparison.best = 1
         return comparison.settings[comparison.best], comparison
+
+    def _doubt(self, setting: Setting | None, comparison: Comparison | None) -> str | None:
+        """What held-out queries say against the map, or that there are too few of them; None if they speak for it."""
+        if setting is None:
+            return (
+                "no setting ranks the right answers of held-out queries higher than the vectors as given: nothing is learned, and the map "
+                "is the identity. See selection_."
+            )
+        if comparison is None:
+            if "auto" not in (self.temperature, self.slack_weight):
+                return None
+            return (
+                f"fewer than {MIN_COMPARED} queries have a right answer: whether learning helps was not tested, and the most cautious "
+                f"setting is used ({setting}). Give more queries, or both settings."
+            )
+        given, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
+        if learned < given:
+            return (
+                f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {given:.3f}. "
+                'Use a smaller slack_weight, or "auto". See report_.'
+            )
+        return None
 
     def _keep(self, result: SoftmaxResult, setting: Setting | None, comparison: Comparison | None) -> None:
         """Set the fitted attributes."""

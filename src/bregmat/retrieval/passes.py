@@ -96,8 +96,8 @@ class Corpus:
     @property
     def targets(self) -> np.ndarray:
         """The grades of each query as a distribution, shape (n, m)."""
-        found: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
-        return found
+        shares: np.ndarray = (self.grades / np.asarray(self.grades.sum(axis=1)).reshape(-1, 1)).toarray()
+        return shares
 
     def losses(self, W: np.ndarray, temperatures: Sequence[float] | np.ndarray) -> np.ndarray:
         """The mean of -log softmax over the right answers of each query, with the cosines in the metric W; shape (n, k)."""
@@ -253,8 +253,9 @@ def compare(
 ) -> Comparison:
     """Measure not learning and settings on queries that are held out in turn, and choose one of them.
 
-    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the chosen one
-    before it, which is about what its passes lead to.
+    In each list, settings are tried as long as reciprocal ranks rise. In a fold, a setting continues from the metric of the last one
+    before it whose weight is not larger, which is about what its passes lead to. A metric of a larger weight would be a bad start: it
+    maps some rows to short ones, whose cosines have large derivatives.
 
     Parameters
     ----------
@@ -274,36 +275,37 @@ def compare(
         (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH))
         for held, rest in _folds(n)
     ]
-    found = Comparison()
+    comparison = Comparison()
 
     def measure(setting: Setting | None) -> None:
         measures, losses, start = np.empty((n, len(MEASURES))), np.empty((n, len(heats))), time.process_time()
         for held, test, passes in folds:
             if setting is not None:
-                passes.learn(setting, 2 if found.best == 0 else 1)
+                passes.learn(setting, 2 if comparison.best == 0 else 1)
             if is_interrupted():
                 raise KeyboardInterrupt
             measures[held], losses[held] = test.measures(passes.W), test.losses(passes.W, heats)
-        found.settings.append(setting)
-        found.measures.append(measures)
-        found.losses.append(losses[:, losses.mean(axis=0).argmin()])
-        found.seconds.append(time.process_time() - start)
+        comparison.settings.append(setting)
+        comparison.measures.append(measures)
+        comparison.losses.append(losses[:, losses.mean(axis=0).argmin()])
+        comparison.seconds.append(time.process_time() - start)
         if progress is not None:
-            progress(f"MRR {found.ranks(-1).mean():.3f} {found.names[-1]}")
+            progress(f"MRR {comparison.ranks(-1).mean():.3f} {comparison.names[-1]}")
 
     measure(None)
-    chosen = [passes.W for *_, passes in folds]
+    metrics = [[passes.W for *_, passes in folds]]  # of each candidate
     for path in settings:
         for setting in path:
-            for (*_, passes), W in zip(folds, chosen):
+            is_start = [one is None or one.slack_weight <= setting.slack_weight for one in comparison.settings]
+            for (*_, passes), W in zip(folds, metrics[np.flatnonzero(is_start)[-1]]):
                 passes.W = W
             measure(setting)
-            if found.prefers_last():
-                found.best = len(found.settings) - 1
-                chosen = [passes.W for *_, passes in folds]
-            if not found.ranks(-1).mean() > found.ranks(-2).mean():
+            metrics.append([passes.W for *_, passes in folds])
+            if comparison.prefers_last():
+                comparison.best = len(comparison.settings) - 1
+            if not comparison.ranks(-1).mean() > comparison.ranks(-2).mean():
                 break
-    return found
+    return comparison
 
 
 def _standard_errors(gains: np.ndarray) -> float:

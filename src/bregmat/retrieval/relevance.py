@@ -82,7 +82,7 @@ def ranking_measures(queries: np.ndarray, documents: np.ndarray, grades: sp.csr_
         At least one right answer for each query.
     """
     n, m = grades.shape
-    found = np.empty((n, len(MEASURES)))
+    measures = np.empty((n, len(MEASURES)))
     largest = int(np.diff(grades.indptr).max())
     for part in blocks(n, m * largest, CHUNK):
         some = grades[part]
@@ -96,14 +96,14 @@ def ranking_measures(queries: np.ndarray, documents: np.ndarray, grades: sp.csr_
             return np.bincount(row, weights=values, minlength=n)
 
         count = per_query(np.ones(len(row)))
-        found[part, 0], found[part, 1] = (per_query(rank <= k) / count for k in (1, 10))
+        measures[part, 0], measures[part, 1] = (per_query(rank <= k) / count for k in (1, 10))
         best = np.full(len(S), np.inf)
         np.minimum.at(best, row, rank)
-        found[part, 2] = 1.0 / best
+        measures[part, 2] = 1.0 / best
         # the ideal ranking has the largest grades first
         place = np.empty(len(row))
         order = np.lexsort((-some.data, row))
         place[order] = 1.0 + np.arange(len(row)) - some.indptr[row]
         gain, ideal = (per_query(np.where(at <= 10, some.data / np.log2(1.0 + at), 0.0)) for at in (rank, place))
-        found[part, 3] = gain / ideal
-    return found
+        measures[part, 3] = gain / ideal
+    return measures

@@ -54,9 +54,9 @@ class WorkerShard:
     def rows(self) -> Any:
         """The rows, which are read and bound at the first use."""
         if self._rows is None:
-            settings, *given = self._given
+            settings, *parts = self._given
             with single_thread_blas():
-                self._rows = settings.load(*given)
+                self._rows = settings.load(*parts)
             SHARED_POINTS.hold(self, settings.key)
             self._size = size_in_file(self._rows)
         return self._rows

@@ -58,12 +58,12 @@ def value_of(x: Any, shard: Any, known: dict[str, Any]) -> Any:
     if x.key == SHARD.key:
         return shard.rows
     if x.key not in known:
-        found = shard.cached(x.key) if x.keep else None
-        if found is None:
-            found = x.function(*(value_of(arg, shard, known) for arg in x.args))
+        value = shard.cached(x.key) if x.keep else None
+        if value is None:
+            value = x.function(*(value_of(arg, shard, known) for arg in x.args))
             if x.keep:
-                shard.cache(x.key, found)
-        known[x.key] = found
+                shard.cache(x.key, value)
+        known[x.key] = value
     return known[x.key]
 
 
@@ -173,8 +173,8 @@ class Column(NDArrayOperatorsMixin):
         return bool(self._reduce(np.any, self, combine=np.logical_or))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        found = np.concatenate(self._reduce(_in_list, self))
-        return found if dtype is None else found.astype(dtype)
+        values = np.concatenate(self._reduce(_in_list, self))
+        return values if dtype is None else values.astype(dtype)
 
     def __repr__(self) -> str:
         return "<Column: one number for each constraint, kept with the shards; numpy.asarray fetches them>"

@@ -45,10 +45,10 @@ def size_in_file(value: Any) -> int:
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> np.ndarray:
-        found = SHARED_POINTS.named(pid)
-        if found is None:
+        points = SHARED_POINTS.named(pid)
+        if points is None:
             raise _Missing
-        return found
+        return points
 
 
 class ObjectFiles:
@@ -112,12 +112,12 @@ class LocalShard:
     @property
     def rows(self) -> Any:
         """The rows. They are read and bound at the first use, and again if shared points are gone."""
-        found = self._files.get("rows")
-        if found is None:
-            found = self._load()
-            if found.is_worth_storing:
-                self._files.put("rows", found)
-        return found
+        rows = self._files.get("rows")
+        if rows is None:
+            rows = self._load()
+            if rows.is_worth_storing:
+                self._files.put("rows", rows)
+        return rows
 
     def cached(self, key: str) -> Any:
         """The cached value of an expression, or None; the value becomes the most recently used one."""

@@ -1,12 +1,11 @@
 """The nearest matrix for sharded rows: build the problem, solve it, and return the result with columns in place of arrays.
 
-Soft rows are solved by mirror Newton, whose steps are sums over rows. Hard rows are solved by working sets
-(:mod:`bregmat.sharded.working_set`).
+The rows are soft, and solved by mirror Newton, whose steps are sums over rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +13,11 @@ import numpy as np
 import scipy
 
 from bregmat.base.checks import check_integer, check_limits
-from bregmat.base.points import copied_to_host
-from bregmat.certificates.problem import MatrixCertificate, NearestMatrix
+from bregmat.base.points import as_points, copied_to_host
+from bregmat.certificates.problem import NearestMatrix
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import Coordinates, Factor, Factored, Iterate, metric_coordinates
-from bregmat.engine.loop import Checkpoint, Outcome, RunLog, compose, solve
-from bregmat.engine.status import ExitReason, Status
+from bregmat.engine.loop import Outcome, RunLog, solve
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.sharded.cluster import ClusterShards, computing_on, is_client
 from bregmat.sharded.expressions import SHARD, Column, Expression, Shards, get_attribute
@@ -27,9 +25,7 @@ from bregmat.sharded.local import LocalShards
 from bregmat.sharded.operators import ShardedLosses, ShardedOperator
 from bregmat.sharded.shard_rows import ShardRows, ShardSettings
 from bregmat.sharded.sources import DaskPoints, LazyPoints, ShardSource, is_collection, lazy_constraints
-from bregmat.sharded.working_set import WorkingSet
-from bregmat.solvers.base import SOLVERS
-from bregmat.solvers.plan import Options
+from bregmat.solvers.base import SOLVERS, Options
 from bregmat.solvers.sampled_newton import SampledNewton
 
 BLOCK = 2**25  # numbers in the difference vectors of a shard by default, 256 MB: 335,544 rows in 100 dimensions
@@ -87,7 +83,7 @@ def sharded_coordinates(X: Any, prior: Any, divergence: SpectralDivergence) -> C
     if scipy.sparse.issparse(X):
         raise TypeError("X must be dense where constraints are sharded; got a sparse matrix.")
     if not isinstance(X, LazyPoints):
-        return metric_coordinates(X, prior, divergence)
+        return metric_coordinates(as_points("X", X), prior, divergence)
     one_point = np.ones((1, X.shape[1]))
     return replace(metric_coordinates(one_point, prior, divergence), base=X, is_finite=False)
 
@@ -126,21 +122,12 @@ def shards_on(executor: Any, settings: Any, sources: Sequence[ShardSource], poin
 # ---------------------------------------------------------------------- the problem
 def _solve(shards: Shards, settings: ShardSettings, coordinates: Coordinates, options: Options) -> MatrixResult:
     problem = _problem(settings, shards)
-    save = None
-    if isinstance(options.callback, Checkpoint):
-        save = _Checkpoints(problem, coordinates, options.callback)
-        options = replace(options, callback=options.callback.callback)
-    if not problem.losses.has_hard:
-        outcome = _solve_soft(problem, options, save)
-    elif problem.losses.hard.all():
-        log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
-        outcome = WorkingSet(problem, shards, options, log, save).solve()
-    else:
+    if problem.losses.has_hard:
         raise TypeError(
-            "sharded constraints must be all soft or all hard: a mixture needs a solver that holds all dual weights. Give hard "
-            "constraints a large weight, or leave out executor and block_size."
+            "sharded constraints must be soft, since hard ones need a solver that holds all dual weights: give a finite slack_weight and "
+            "weight, large where constraints have to hold nearly, or leave out executor and block_size."
         )
-    return problem.result(MatrixResult, outcome, coordinates)
+    return problem.result(MatrixResult, _outcome(problem, options), coordinates)
 
 
 def _problem(settings: ShardSettings, shards: Shards) -> NearestMatrix:
@@ -172,50 +159,15 @@ def _rows_of_kind(shard: ShardRows, kind: int) -> np.ndarray:
     return np.flatnonzero(shard.losses.kind == kind)
 
 
-class _Checkpoints:
-    """Gives a checkpoint intermediate results: a matrix without a proof, and the working set if there is one."""
-
-    def __init__(self, problem: NearestMatrix, coordinates: Coordinates, checkpoint: Checkpoint) -> None:
-        self.problem, self.coordinates, self.checkpoint = problem, coordinates, checkpoint
-
-    def __call__(self, iterate: Iterate, step: int, objective: float, **trace: np.ndarray) -> None:
-        none = np.zeros(0)
-        proof = MatrixCertificate(
-            iterate=iterate,
-            values=none,
-            dual=none,
-            objective=objective,
-            dual_bound=-np.inf,
-            upper=np.inf,
-            max_violation=np.nan,
-        )
-        outcome = Outcome(
-            status=Status.UNKNOWN,
-            exit_reason=ExitReason.INTERRUPTED,
-            n_iter=step,
-            trace=trace,
-            certificate=proof.in_units(self.problem),
-        )
-        result = compose(MatrixResult, outcome, coordinates=self.coordinates, violation=none)
-        self.checkpoint.keep(result)
-
-    def at_step(self, step: int, state: Any) -> None:
-        """Called by the loop before every step."""
-        if step and step % self.checkpoint.every == 0:
-            self(state.iterate, step, state.objective)
-
-
-# ---------------------------------------------------------------------- soft rows
-def _solve_soft(problem: NearestMatrix, options: Options, save: _Checkpoints | None) -> Outcome:
+def _outcome(problem: NearestMatrix, options: Options) -> Outcome:
     solver = SampledNewton() if options.solver == "auto" else SOLVERS.resolve(options.solver)
     if solver.name != SampledNewton.name:
-        raise TypeError(f"sharded constraints with slack need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
+        raise TypeError(f"sharded constraints need solver='mirror_newton' or 'auto'; got {solver.name!r}.")
     try:
         solver.check(problem)
     except TypeError as error:
-        raise TypeError(f"sharded constraints with slack are solved by mirror_newton alone: {error}") from error
-    watch: Callable[[int, Any], None] | None = None if save is None else save.at_step
-    log = RunLog(options.callback, options.max_seconds, problem.record_in_units, watch)
+        raise TypeError(f"sharded constraints are solved by mirror_newton alone: {error}") from error
+    log = RunLog(options.callback, options.max_seconds, problem.record_in_units)
     start = None if options.warm_start is None else _start(problem, options.warm_start)
     return solve(problem, solver, tol=options.tol, max_iter=options.max_iter, start=start, log=log)
 

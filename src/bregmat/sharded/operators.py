@@ -64,10 +64,10 @@ class ShardedOperator(Operator):
         return self._sum("adjoint", w)
 
     def values_diagonal(self, x: np.ndarray | None) -> Any:
-        found = self._column("values_diagonal", x, keep=True)
+        column = self._column("values_diagonal", x, keep=True)
         if x is None:
-            self._squares = found.expression
-        return found
+            self._squares = column.expression
+        return column
 
     def congruence(self, F: np.ndarray) -> ShardedOperator:
         moved = self._moved("congruence", F, keep=True)

@@ -157,7 +157,7 @@ def _sources(X: Any, y: Any, block_size: int) -> list[PointSource]:
     ends = np.cumsum([0, *X.array.chunks[0]]) if is_dask else np.array([0, n])
     pieces = pieces_of(X.array) if is_dask else [X]
     labels = _labels(y, X) if y is not None else None
-    found = []
+    sources = []
     for k, (piece, begin, end) in enumerate(zip(pieces, ends[:-1].tolist(), ends[1:].tolist())):
         for first in range(begin, end, block_size):
             count = min(block_size, end - first)
@@ -167,8 +167,8 @@ def _sources(X: Any, y: Any, block_size: int) -> list[PointSource]:
                 piece_rows, start = piece[first : first + count], 0
             else:
                 piece_rows = piece
-            found.append(PointSource(piece_rows, own, start, count, f"rows {first} to {first + count - 1} of X"))
-    return found
+            sources.append(PointSource(piece_rows, own, start, count, f"rows {first} to {first + count - 1} of X"))
+    return sources
 
 
 def _labels(y: Any, X: Any) -> Any:

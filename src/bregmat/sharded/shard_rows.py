@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from bregmat.certificates.nearest_matrix import build_problem
+from bregmat.certificates.problem import build_problem
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates
 from bregmat.objective.row_losses import RowLosses
@@ -97,8 +97,6 @@ class ShardSettings:
             operator = self._bind(rows, points)
             c = self.coordinates
             problem = build_problem(self.divergence, c.t0, operator, rows, self.loss, self.slack_weight, scale=c.scale)
-            if not self.divergence.keeps_rank:
-                _refuse_zero_bounds(rows, problem.losses.hard)
         except (ValueError, TypeError, OSError) as error:
             raise type(error)(f"{source.place}: {error}") from error
         gamma = self.slack_weight * rows.weight
@@ -118,13 +116,3 @@ class ShardSettings:
 
         Z, rounding = SHARED_POINTS.points((self.key, is_invariant), place)
         return with_shared_points(bind(rows, Z, None, rounding))
-
-
-def _refuse_zero_bounds(rows: Constraints, hard: np.ndarray) -> None:
-    """Raise for hard rows whose value must be 0: such a direction would have to be eliminated from all shards."""
-    zero = np.flatnonzero(hard & (rows.bound == 0) & (rows.sense >= 0))
-    if len(zero):
-        raise ValueError(
-            f"constraint {zero[0]} is hard and has the bound 0, which sharded constraints cannot have with this divergence: give it a "
-            "positive bound or a finite weight, or use divergence='logdet'."
-        )

@@ -69,21 +69,21 @@ class SharedPoints:
             if self._holders[key]:
                 continue
             del self._holders[key]
-            self._points = {name: found for name, found in self._points.items() if name[0] != key}
+            self._points = {name: points for name, points in self._points.items() if name[0] != key}
             self._derived, self._latest = {}, (None, None, None)
 
     def derived(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         """What ``make`` returns for the objects Z and ``by``; the last ``MAX_DERIVED`` arrays are kept."""
         with self._lock:
-            for name, (first, second, found) in self._derived.items():
+            for name, (first, second, points) in self._derived.items():
                 if first is Z and second is by:
                     self._derived[name] = self._derived.pop(name)
-                    return found
+                    return points
             while len(self._derived) >= MAX_DERIVED:
                 del self._derived[next(iter(self._derived))]
-            found = make()
-            self._derived[next(self._numbers)] = Z, by, found
-            return found
+            points = make()
+            self._derived[next(self._numbers)] = Z, by, points
+            return points
 
     def product(self, Z: np.ndarray, F: np.ndarray) -> np.ndarray:
         """``Z F``, one of the derived arrays."""
@@ -92,18 +92,18 @@ class SharedPoints:
     def latest(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         """The same for an array that only the next shards of one pass need: one array is kept."""
         with self._lock:
-            first, second, found = self._latest
+            first, second, points = self._latest
             if first is not Z or second is not by:
-                found = make()
-                self._latest = Z, by, found
-            return found
+                points = make()
+                self._latest = Z, by, points
+            return points
 
     def name_of(self, array: np.ndarray) -> Any:
         """The name of a kept array, or None."""
         with self._lock:
             arrays = {name: pair[0] for name, pair in self._points.items()}
-            arrays |= {name: found for name, (_, _, found) in self._derived.items()}
-            return next((name for name, found in arrays.items() if found is array), None)
+            arrays |= {name: points for name, (_, _, points) in self._derived.items()}
+            return next((name for name, points in arrays.items() if points is array), None)
 
     def named(self, name: Any) -> np.ndarray | None:
         """The array of that name, or None if it is no longer kept."""

@@ -98,13 +98,13 @@ def _samples(
 
 
 def _senses(words: Callable[[str], Words], code: np.ndarray, here: list[Relation]) -> np.ndarray:
-    found, said = words("sense")
+    codes, said = words("sense")
     for k, word in enumerate(said):
         if word and word not in SENSES:
-            _check(found == k, f'the sense must be "<=", ">=" or "=="; got {word!r}')
+            _check(codes == k, f'the sense must be "<=", ">=" or "=="; got {word!r}')
     default = np.array([SENSES.get(relation.sense or "", 2) for relation in here], dtype=np.int8)
     table = np.array([SENSES.get(word, 2) for word in said] + [2], dtype=np.int8)
-    sense = table[found]
+    sense = table[codes]
     sense = np.where(sense == 2, default[code], sense)
     _check(sense == 2, "the sense is empty")
     return sense

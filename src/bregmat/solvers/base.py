@@ -1,9 +1,13 @@
-"""What solvers of problem (P) share: the state of a matrix, needs that are checked before the first step, and the registry."""
+"""What solvers of problem (P) share: the state of a matrix, needs that are checked before the first step, the registry, and the plan.
+
+The plan says which solvers try a problem, in which order.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -11,9 +15,13 @@ from bregmat.base.checks import rows_text
 from bregmat.base.registry import Registry
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate
-from bregmat.engine.loop import State
+from bregmat.engine.loop import Solver, State
 from bregmat.objective.divergences import DIVERGENCES
+from bregmat.objective.spectral import SpectralDivergence
 
+SAMPLE_FROM = 200_000  # rows from which on mirror Newton solves a sample of them first
+MAX_FACTOR_FLOPS = 2e11  # operations of a factorisation above which mirror Newton with conjugate gradients costs less
+MAX_ITER = 300  # steps of the plan of "auto"; a solver that is asked for by name has its own limit
 # words for the needs that not every divergence or loss meets, in messages
 WORDS = {
     "row_projections": "compiled projections onto one constraint",
@@ -50,6 +58,7 @@ SOLVERS = Registry(
     needs=("works_on", "max_iter", "check", "init", "step"),
     before="'auto' or ",
 )
+AUTO: dict[str, Solver] = {}  # the solvers of "auto" with their settings, by short names
 
 
 class SolverWithNeeds:
@@ -77,7 +86,7 @@ class SolverWithNeeds:
                     slack = "a finite slack_weight" if need == "is_hard" else f"the loss {loss.name!r}"
                     what = "are hard" if loss.is_hard else f"have {slack}"
                     missing.append(f"{WORDS.get(need, need)} ({len(L.bound[rows])} constraints {what})")
-        if self.starts_at_prior and not L.has_hard:
+        if self.starts_at_prior and not L.has_hard and [loss for loss, _ in L.groups if loss.is_positive]:
             low = L.outside(problem.operator.values_diagonal(problem.prior))
             if len(low):
                 missing.append(
@@ -86,3 +95,88 @@ class SolverWithNeeds:
         missing += further
         if missing:
             raise TypeError(f'{self.name} needs {", and ".join(missing)}. Use solver="{instead}" or "auto".')
+
+
+# ---------------------------------------------------------------------- the plan
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The arguments of :func:`bregmat.nearest_metric` other than points, prior and constraints."""
+
+    divergence: SpectralDivergence
+    loss: Any
+    slack_weight: Any
+    solver: Any
+    tol: float
+    max_iter: int | None
+    max_seconds: float | None
+    warm_start: Any
+    callback: Any
+    executor: Any
+    block_size: int | None
+
+
+def plan_of(
+    problem: NearestMatrix, solver: Any, max_iter: int | None, is_warm: bool = False
+) -> list[tuple[Solver, int]]:
+    """The solvers to try in order, each with a limit on its steps. The limit of the last one is that of all steps of the run.
+
+    Parameters
+    ----------
+    problem : NearestMatrix
+    solver : str or object
+        "auto", the name of a solver, or a solver.
+    max_iter : int, optional
+        By default the limit of the solver itself, or 300 for "auto".
+    is_warm : bool
+        Whether there is a warm start.
+    """
+    if not (isinstance(solver, str) and solver == "auto"):
+        named = SOLVERS.resolve(solver)
+        named.check(problem)
+        return [(named, named.max_iter if max_iter is None else max_iter)]
+    limit = MAX_ITER if max_iter is None else max_iter
+    hard = problem.losses.hard
+    dual, interior = AUTO["dual"], AUTO["interior"]
+    order: list[tuple[Solver, int]] = [(dual, 50), (interior, 150)]
+    if hard.all():
+        # The solution may be far from the prior, for example with nearly parallel rows. Then a second path starts further away.
+        order = [(dual, 50), (interior, 80), (AUTO["afar"], 50)]
+    elif problem.is_always_feasible and problem.divergence.keeps_range:
+        # Mirror Newton suits mild losses, dual Newton rows that can nearly all be met, the interior point everything else.
+        order[0] = (dual, 25 if problem.c <= 3000 else 8)
+        is_large = problem.operator.factor_flops() > MAX_FACTOR_FLOPS
+        if problem.divergence.is_congruence_invariant or is_large:
+            place = 0 if problem.divergence.is_congruence_invariant else 1
+            mirror = AUTO["sampled" if problem.c >= SAMPLE_FROM else "mirror"]
+            order.insert(place, (mirror, 250 if is_large else 45))
+    if not is_warm and not problem.is_always_feasible and is_nearly_linear(problem):
+        order = [order[1], order[0], *order[2:]]
+    plan = []
+    for named, share in [*order, (dual, limit)]:  # the last one starts from the best dual weights so far
+        try:
+            named.check(problem)
+        except TypeError:
+            continue
+        plan.append((named, min(share, limit)))
+    return [*plan[:-1], (plan[-1][0], limit)]
+
+
+def stretch(problem: NearestMatrix) -> float:
+    """Geometric mean of bound over value at the prior, over the hard rows that the prior violates; 1 if there are none."""
+    L = problem.losses
+    if problem.is_always_feasible:
+        return 1.0
+    p = problem.operator.values_diagonal(problem.prior)
+    rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
+    with np.errstate(over="ignore"):
+        return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
+
+
+def is_nearly_linear(problem: NearestMatrix) -> bool:
+    """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
+
+    This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
+    singular, and the interior point finds it in fewer steps than the other solvers.
+    """
+    far, D = 100.0, problem.divergence  # far: multiple of the prior
+    return (D.keeps_rank and stretch(problem) > far) or (not D.keeps_range and stretch(problem) < 1.0 / far)

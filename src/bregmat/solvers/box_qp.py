@@ -135,7 +135,7 @@ def _intervals_blocked(lo: np.ndarray, hi: np.ndarray, partner: np.ndarray) -> t
 
 
 def _solve_on_free(
-    model: Model, b: np.ndarray, free: np.ndarray, lo: np.ndarray, hi: np.ndarray, target: float, most: int
+    model: Model, b: np.ndarray, free: np.ndarray, lo: np.ndarray, hi: np.ndarray, target: float, max_products: int
 ) -> np.ndarray:
     """``H s = b`` on the free rows, preconditioned by the diagonal; stops early where many rows leave the box."""
     D = model.diagonal
@@ -156,7 +156,7 @@ def _solve_on_free(
         return bool(((moved < lo) | (moved > hi)).sum() > 0.1 * free.sum())
 
     end = conjugate_gradients(
-        product, b, goal=max(target, 0.0), most=most, precondition=lambda r: r / D, blocked=blocked
+        product, b, goal=max(target, 0.0), max_iter=max_products, precondition=lambda r: r / D, blocked=blocked
     )
     s, v = end.x, end.direction
     if v is None:
@@ -184,7 +184,7 @@ def _projected_search(
     model: Model, q: np.ndarray, s: np.ndarray, lo: np.ndarray, hi: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Search along the projected path of s for a sufficient decrease; else the best point of a chord from 0 to the path."""
-    best, most = (np.zeros_like(q), np.zeros_like(q)), 0.0
+    best, best_gain = (np.zeros_like(q), np.zeros_like(q)), 0.0
     for alpha in (1.0, 0.3, 0.1, 0.01):
         e = np.minimum(np.maximum(alpha * s, lo), hi)
         H, slope, curvature, t, gain = _along(model, q, e)
@@ -192,8 +192,8 @@ def _projected_search(
             continue
         if slope + 0.5 * curvature <= 0.1 * slope:
             return e, H
-        if gain > most:
-            best, most = (t * e, t * H), gain
+        if gain > best_gain:
+            best, best_gain = (t * e, t * H), gain
     return best
 
 

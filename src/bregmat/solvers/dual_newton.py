@@ -101,11 +101,11 @@ class DualNewton(SolverWithNeeds):
         if norm == 0.0:
             return _in_next_stage(problem, replace(state, signal=min(state.signal, 0.0), stalled=True))
         first = state.first_norm if np.isfinite(state.first_norm) else norm
-        found, predicted, reached = self._descent(model, box, state, _forcing_term(state, norm))
-        if found is None:  # once more with products in double precision, then the solver gives up
+        accepted, predicted, reached = self._descent(model, box, state, _forcing_term(state, norm))
+        if accepted is None:  # once more with products in double precision, then the solver gives up
             new = replace(state, precise=True, missed=True, stalled=state.precise, norm=norm, first_norm=first)
             return _in_next_stage(problem, new) if state.precise else new
-        iterate, mu, length = found
+        iterate, mu, length = accepted
         new = _measured(problem, replace(state.stage, steps=state.stage.steps + 1), iterate, mu, state.parallel)
         after = model.projected_norm(new.gradient, *_step_box(state.stage.problem, mu, state.parallel))
         # remaining decrease of -g: predicted decrease of this step times the ratio of the squared gradients after and before it
@@ -139,9 +139,9 @@ class DualNewton(SolverWithNeeds):
             d, Hd, reached = self._minimiser(model, force, box, state, goal)
             slope = float(state.gradient @ d)
             predicted = -(float(force @ d) + 0.5 * float(d @ Hd))
-            found = _search(state.stage.problem, state, d, slope) if slope < 0 else None
-            if found is not None:
-                return found, predicted, reached
+            accepted = _search(state.stage.problem, state, d, slope) if slope < 0 else None
+            if accepted is not None:
+                return accepted, predicted, reached
         return None, predicted, reached
 
     def _minimiser(
@@ -270,7 +270,7 @@ def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | No
     is linear in the multiplier. Far from the solution, where all rows move at once, it overshoots: it is used after full steps only.
     """
     # step length; share of the first gradient that is near; limit, times the gradient
-    full_step, near, most = 0.9, 0.1, 3.0
+    full_step, near, max_ratio = 0.9, 0.1, 3.0
     L, D, p = problem.losses, problem.divergence, state.values
     if state.missed or state.length < full_step or not near * state.first_norm < state.norm < np.inf:
         return None
@@ -279,7 +279,7 @@ def _link_gradient(problem: NearestMatrix, state: _DualState) -> np.ndarray | No
         return None
     size = problem.operator.norms()[rows]
     x, force = p[rows] / size, state.gradient.copy()
-    limit = most * np.abs(force[rows])
+    limit = max_ratio * np.abs(force[rows])
     force[rows] = np.clip(size * (D.link(L.bound[rows] / size) - D.link(x)) / D.curvature(x), -limit, limit)
     is_other = np.isfinite(force).all() and not np.allclose(force, state.gradient, rtol=1e-6, atol=0.0)
     return force if is_other else None
@@ -306,10 +306,10 @@ def _search(
         return (iterate, mu, cost), cost
 
     rounding = 2e-15 * max(1.0, abs(state.cost))
-    found = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
-    if found is None:
+    accepted = armijo(trial, state.cost, slope, rounding=rounding, first=first, outside=0.25, is_parabolic=True)
+    if accepted is None:
         return None
-    point, alpha = found
+    point, alpha = accepted
     if alpha == 1.0 and not problem.divergence.is_congruence_invariant:
         point, alpha = _lengthened(trial, point, state.cost, slope, _longest_step(problem, state.dual, d))
     return *point[:2], alpha

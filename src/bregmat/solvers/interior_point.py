@@ -20,7 +20,7 @@ from bregmat.base.linalg import add_diagonal, eigh, eigvalsh, symmetrize
 from bregmat.base.tolerances import EPS, TINY
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Factored, Iterate, Spectral, iterate_at_prior
-from bregmat.solvers.base import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import MatrixState, SolverWithNeeds, stretch
 from bregmat.solvers.path_equations import PathEquations, PathPoint, RelaxedBounds, Step
 
 
@@ -126,8 +126,8 @@ def _corrected(equations: PathEquations) -> Step:
 
 def _centred(equations: PathEquations, step: Step) -> Step:
     """Up to three centrality correctors (Gondzio 1996); another one follows if the last one lengthened the steps clearly."""
-    most, reach = 3, 0.3
-    for _ in range(most):
+    max_steps, reach = 3, 0.3
+    for _ in range(max_steps):
         if step.shorter > 1.0 - reach / 3.0:
             break
         other = equations.step(step.goal, equations.centred(step, reach))
@@ -194,27 +194,6 @@ def _state(problem: NearestMatrix, at: PathPoint) -> InteriorPointState:
 
 
 # ---------------------------------------------------------------------- the first point
-def stretch(problem: NearestMatrix) -> float:
-    """Geometric mean of bound over value at the prior, over the hard rows that the prior violates; 1 if there are none."""
-    L = problem.losses
-    if problem.is_always_feasible:
-        return 1.0
-    p = problem.operator.values_diagonal(problem.prior)
-    rows = L.hard & L.violated(p) & (p > 0) & (L.bound > 0)
-    with np.errstate(over="ignore"):
-        return float(np.exp(np.log(L.bound[rows] / p[rows]).mean())) if rows.any() else 1.0
-
-
-def is_nearly_linear(problem: NearestMatrix) -> bool:
-    """Whether the solution is so far from the prior that the divergence is nearly a linear function ``<C, M>`` there.
-
-    This is so if values must grow by a large factor (LogDet) or shrink by one (Frobenius). The solution is then nearly
-    singular, and the interior point finds it in fewer steps than the other solvers.
-    """
-    far, D = 100.0, problem.divergence  # far: multiple of the prior
-    return (D.keeps_rank and stretch(problem) > far) or (not D.keeps_range and stretch(problem) < 1.0 / far)
-
-
 def _mirror_point(problem: NearestMatrix, mu: np.ndarray) -> np.ndarray:
     """``T0 - A*(mu)``."""
     return add_diagonal(-symmetrize(problem.operator.adjoint(mu)), problem.t0)

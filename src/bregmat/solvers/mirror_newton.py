@@ -15,11 +15,10 @@ from bregmat.base.linalg import add_diagonal, armijo, cholesky, cholesky_solve, 
 from bregmat.certificates.problem import NearestMatrix
 from bregmat.coordinates.priors import Iterate, iterate_at_prior
 from bregmat.operators.linear_maps import Operator, smat, svec, weighted_by
-from bregmat.solvers.base import MatrixState, SolverWithNeeds
+from bregmat.solvers.base import SAMPLE_FROM, MatrixState, SolverWithNeeds
 from bregmat.solvers.continuation import Stage
 from bregmat.solvers.newton_system import LinearSolution, by_euclidean_gradients
 
-SAMPLE_FROM = 200_000  # rows from which on a sample of them is solved first
 SAMPLE_SHARE = 0.125  # fraction of the rows in the sample
 ROWS_PER_ENTRY = 400  # rows per entry of the matrix, at least: with fewer, the sample costs more than it saves
 STAGE_TOL = 1e-2  # gap at which a stage is left, relative to its objective
@@ -102,7 +101,7 @@ class MirrorNewton(SolverWithNeeds):
         active, h = state.active, state.curvature
         # |S o R|^2 / 2 is the gap to second order: a tenth of its goal is enough
         enough = np.sqrt(0.2 * (state.tol if stage.is_last else STAGE_TOL) * max(1.0, abs(F)))
-        sample, rough = drawn_sample(active), None
+        sample, rough = drawn_sample(active) if active.c >= SAMPLE_FROM else None, None
         if sample is not None:
             rough = active.restrict(sample[0]), h[sample[0]] * sample[1]
         E = solve_newton_system(active, h, S, B, tol=max(min(0.1, norm) * norm, enough), rough=rough).E
@@ -117,11 +116,11 @@ class MirrorNewton(SolverWithNeeds):
             point = point_at(stage.problem, iterate)
             return point, point.cost
 
-        found = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
+        accepted = armijo(trial, F, slope, rounding=1e-15 * abs(F) * problem.r)
         new = state
-        if found is not None:
-            new = state_at(problem, replace(stage, steps=stage.steps + 1), found[0], state.tol)
-        if found is None or (new.cost >= F and new.excess >= state.excess):
+        if accepted is not None:
+            new = state_at(problem, replace(stage, steps=stage.steps + 1), accepted[0], state.tol)
+        if accepted is None or (new.cost >= F and new.excess >= state.excess):
             new = replace(new, stalled=True)
         is_far = new.excess > STAGE_TOL * abs(new.cost) and not new.stalled
         if stage.is_last or is_far:

@@ -106,10 +106,10 @@ def _over_entries(
     def solve(rhs: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         y, left, steps, worst = np.zeros(op.c), rhs, 0, np.inf
         for k in range(refinements):
-            found = inverse(metric(op.adjoint(h * left / unit)), finer * tol)
-            steps += found.steps
+            solution = inverse(metric(op.adjoint(h * left / unit)), finer * tol)
+            steps += solution.steps
             # y + h (left - A_u(S o E)), and its residual rhs - d y - A_u(S o S o A_u*(y))
-            new = y + h * (left - op.values(metric(found.E)) / unit)
+            new = y + h * (left - op.values(metric(solution.E)) / unit)
             left = rhs - d * new - op.values(metric(metric(op.adjoint(new / unit)))) / unit
             residual = float(np.abs(left).max(initial=0.0))
             if k > 0 and not residual < worst:
@@ -139,7 +139,7 @@ def _product(op: Operator, h: np.ndarray, S: np.ndarray | None, single: bool) ->
     return product
 
 
-def _by_relative_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, most: int) -> Inverse:
+def _by_relative_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, max_products: int) -> Inverse:
     """Conjugate gradients with a relative tolerance in the norm of the preconditioner.
 
     That norm is near the one of the inverse of the system: an entry of the residual counts for its effect on the solution, however
@@ -151,7 +151,7 @@ def _by_relative_gradients(op: Operator, h: np.ndarray, S: np.ndarray | None, mo
     def solve(B: np.ndarray, tol: float) -> LinearSolution:
         near = B if precondition is None else precondition(B)
         goal = tol * float(np.sqrt(max(np.vdot(B, near), 0.0)))
-        end = conjugate_gradients(product, B, goal=goal, most=most, precondition=precondition)
+        end = conjugate_gradients(product, B, goal=goal, max_iter=max_products, precondition=precondition)
         return LinearSolution(symmetrize(end.x), end.steps, end.norm)
 
     return solve
@@ -163,7 +163,7 @@ def by_euclidean_gradients(
     S: np.ndarray | None,
     B: np.ndarray,
     tol: float,
-    most: int,
+    max_products: int,
     single: bool,
     rough: tuple[Operator, np.ndarray] | None,
 ) -> LinearSolution:
@@ -173,7 +173,7 @@ def by_euclidean_gradients(
     ----------
     op, h, S, B, tol, single, rough
         As in :func:`bregmat.solvers.mirror_newton.solve_newton_system`.
-    most : int
+    max_products : int
         Limit on steps.
     """
     whole = (op, h, S)
@@ -181,12 +181,12 @@ def by_euclidean_gradients(
         op, h = op.astype(np.float32), h.astype(np.float32)
     light = fourth_moment(*(rough or (op, h)), S)
     product = _product(op, h, S, single)
-    first = most if S is None else min(FEW, most)
-    end = conjugate_gradients(product, B, goal=tol, most=first, precondition=light, is_euclidean=True)
-    if end.norm <= tol or most <= first:
+    first = max_products if S is None else min(FEW, max_products)
+    end = conjugate_gradients(product, B, goal=tol, max_iter=first, precondition=light, is_euclidean=True)
+    if end.norm <= tol or max_products <= first:
         return LinearSolution(symmetrize(end.x), end.steps, end.norm)
     precondition = heavy_block(*whole) or light
     more = conjugate_gradients(
-        product, end.residual, goal=tol, most=most - end.steps, precondition=precondition, is_euclidean=True
+        product, end.residual, goal=tol, max_iter=max_products - end.steps, precondition=precondition, is_euclidean=True
     )
     return LinearSolution(symmetrize(end.x + more.x), end.steps + more.steps, more.norm)

@@ -118,14 +118,14 @@ def heavy_block(op: Operator, h: np.ndarray, S: np.ndarray | None) -> Preconditi
     return inverse
 
 
-def _systematic_sample(size: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, each taken with probability ``min(1, size / level)``, and their probabilities; about ``most`` at most.
+def _systematic_sample(size: np.ndarray, max_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows, each taken with probability ``min(1, size / level)``, and their probabilities; about ``max_rows`` at most.
 
     The size bounds a leverage score (Cohen et al. 2015, "Uniform sampling for matrix approximation"): thousands of light rows count in
     the mean. Evenly spaced places on the sum of the probabilities give the same rows every time.
     """
     level = LIGHT
-    while (chance := np.minimum(1.0, size / level)).sum() > most:
+    while (chance := np.minimum(1.0, size / level)).sum() > max_rows:
         level *= 2.0
     places = np.floor(np.cumsum(chance) + 0.5)
     rows = np.flatnonzero(np.diff(places, prepend=0.0) > 0)

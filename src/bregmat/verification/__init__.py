@@ -75,8 +75,8 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
     >>> from bregmat import Constraints, nearest_kernel, verify
     >>> K, constraints = np.eye(2), Constraints.sq_distance(0, 1, 1.0, "<=")
     >>> result = nearest_kernel(K, constraints)
-    >>> found = verify(result)
-    >>> print(found.holds, found.status, found.problems)
+    >>> report = verify(result)
+    >>> print(report.holds, report.status, report.problems)
     True OPTIMAL []
     >>> verify(result, prior=2 * K, constraints=constraints).holds  # another problem than the one that was solved
     False
@@ -88,20 +88,20 @@ def verify(result: Any, X: Any = None, **arguments: Any) -> Verification:
         result, arguments = _of_learner(result, arguments)
     if not isinstance(getattr(result, "dual", np.zeros(0)), np.ndarray):  # columns that stay with sharded rows
         result = replace(result, dual=np.asarray(result.dual), values=np.asarray(result.values))
-    found = own_figures(result)
+    report = own_figures(result)
     problem = {name: value for name, value in (arguments or result.call or {}).items() if name not in STEERING}
     if is_for_blocks(None, None, *problem.values()):
-        found.unchecked.append("constraints and points that are not in memory are not read: pass them as arrays")
-        return found
+        report.unchecked.append("constraints and points that are not in memory are not read: pass them as arrays")
+        return report
     try:
         with np.errstate(all="ignore"):
-            recompute(result, problem, found)
+            recompute(result, problem, report)
     except MissingArguments as missing:
         if arguments:
             raise
-        check_without_data(result, model, found)
-        found.unchecked.append(f"the call is not known, because model files and pickles contain no data: {missing}")
-    return found
+        check_without_data(result, model, report)
+        report.unchecked.append(f"the call is not known, because model files and pickles contain no data: {missing}")
+    return report
 
 
 def _of_learner(learner: Any, arguments: dict[str, Any]) -> tuple[Result, dict[str, Any]]:

@@ -22,11 +22,11 @@ DISTINCT = 1e-4  # singular value of null vectors of blocks below which their di
 
 
 @recompute.register
-def _(result: CorrelationResult, problem: Any, found: Verification) -> None:
+def _(result: CorrelationResult, problem: Any, report: Verification) -> None:
     check_arguments(problem, "the argument C of nearest_correlation", "C")
     has_gaps = problem.get("fixed") is not None and bool(np.isnan(numbers(problem["C"])).any())
     is_weighted = has_gaps or any(problem.get(name) is not None for name in ("weights", "bounds"))
-    (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(found)
+    (WeightedCorrelation if is_weighted else Correlation)(problem, result).report(report)
 
 
 def factor_bound(C: np.ndarray, k: int) -> float:
@@ -60,35 +60,35 @@ class Correlation(EntryProof):
         self.i, self.j = result.rows.T
         self.b = np.where(self.i == self.j, 1 - self.low, self.C[self.i, self.j]).astype(self.real)
 
-    def report(self, found: Verification) -> None:
+    def report(self, report: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
         asked = {"divergence": self.divergence.name, "rank": self.rank, "n_factors": self.n_factors}
-        self.check_asked(found, **asked)
-        self._entries(found)
-        if found.claimed is Status.INFEASIBLE:
-            self._contradiction(found)
+        self.check_asked(report, **asked)
+        self._entries(report)
+        if report.claimed is Status.INFEASIBLE:
+            self._contradiction(report)
             return
-        is_feasible, X = self.check_matrix(found), result.X.astype(self.real)
+        is_feasible, X = self.check_matrix(report), result.X.astype(self.real)
         if not np.isfinite(result.X).all():
             return
         missed = np.abs(X[self.i, self.j] - np.where(self.i == self.j, 1, self.b))
         worst, allowed = float(missed.max(initial=0.0)), 16 * EPS * max(1.0, float(np.abs(self.C).max()))
-        found.compare("max_violation", worst, HALF_DIGITS + allowed)
-        is_feasible &= found.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
-        self._factors(X, found)
+        report.compare("max_violation", worst, HALF_DIGITS + allowed)
+        is_feasible &= report.check_feasible(worst <= 16 * allowed, f"a prescribed entry is missed by {worst:.2g}")
+        self._factors(X, report)
         objective, (bound, lost) = self._distance(X), self._bound(result.dual)
         if bound is None:
             said = "the bound was not recomputed: fixed blocks are nearly singular, and what it holds on is not saved"
-            found.unchecked.append(said)
+            report.unchecked.append(said)
             bound = result.dual_bound
         elif self.n_factors is not None and not result.dual.any():
             bound = max(bound, factor_bound(self.C.astype(float), self.n_factors))
         size = max(1.0, abs(objective))
         allowed = HALF_DIGITS * size + self._vague(size)
-        found.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
+        report.conclude((objective, bound, size, (objective - bound + lost) / size), allowed, is_feasible, lost)
 
-    def _entries(self, found: Verification) -> None:
+    def _entries(self, report: Verification) -> None:
         """Check that the prescribed entries are the unit diagonal and the fixed entries."""
         pairs = {(int(a), int(b)) for a, b in self.result.rows}
         wanted = {(k, k) for k in range(self.n)}
@@ -96,28 +96,28 @@ class Correlation(EntryProof):
             mask = np.asarray(self.fixed, dtype=bool)
             wanted |= {(int(a), int(b)) for a, b in np.argwhere(mask | mask.T) if a <= b}
         if pairs != wanted:
-            found.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
+            report.problem("the prescribed entries are not the unit diagonal and what was fixed", Status.UNKNOWN)
         is_forced = len(self.i) > self.n and self.divergence.takes_indefinite
         if self.result.null_space is not None and not is_forced:
-            found.problem("null vectors are named, which nothing forces")
+            report.problem("null vectors are named, which nothing forces")
 
-    def _factors(self, X: np.ndarray, found: Verification) -> None:
+    def _factors(self, X: np.ndarray, report: Verification) -> None:
         """Check ``X = L L'``, or ``X = L L' + D`` with k columns and rows of L of length at most 1, so that ``D >= 0``; and the rank."""
         factor, k = self.result.factor, self.n_factors
         if k is not None and factor is None:
-            found.problem("the loadings of the factors are not given", Status.UNKNOWN)
+            report.problem("the loadings of the factors are not given", Status.UNKNOWN)
         if factor is not None:
             product = factor.astype(self.real) @ factor.astype(self.real).T
             if k is not None:
                 if not float(np.diag(product).max()) <= 1 + 64 * EPS or factor.shape != (self.n, k):
                     what = f"factor is no matrix of {k} columns with rows of length at most 1"
-                    found.problem(what, Status.UNKNOWN)
+                    report.problem(what, Status.UNKNOWN)
                 np.fill_diagonal(product, 1)
-            found.compare_all("X", product, HALF_DIGITS * max(1.0, float(np.abs(X).max())))
+            report.compare_all("X", product, HALF_DIGITS * max(1.0, float(np.abs(X).max())))
         if self.rank is not None and self.n > self.rank:
             values = eigenvalues(X)
             if values[-self.rank - 1] > 1e-8 * values[-1]:
-                found.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
+                report.problem(f"the rank is above {self.rank}", Status.UNKNOWN)
 
     def _vague(self, size: float) -> float:
         """Change of the objective due to rounding of C, which is large if C has small eigenvalues."""
@@ -146,26 +146,36 @@ class Correlation(EntryProof):
         linear, terms = float(mu.astype(self.real) @ self.b), float(np.abs(mu) @ np.abs(self.b))
         if D.takes_indefinite:
             C0 = self.C - self.low * np.eye(self.n, dtype=self.real)
-            T = C0 - Y
+            T, beside = C0 - Y, 0.0
             if (V := self.result.null_space) is not None:
-                if self._reach(V.astype(self.real))[0] > HALF_DIGITS:
+                off, _, excess = self._reach(V.astype(self.real))
+                if off > HALF_DIGITS:
                     return None, 0.0
+                # feasible matrices may have a part beside the complement of V, along which the gradient is -T
+                beside = self._beside(T @ V, excess)
                 N = _complement(V).astype(self.real)
                 T = N.T @ T @ N
             above = np.maximum(eigenvalues((T + T.T) / 2), 0)
             whole, kept = (C0 * C0).sum(), (above * above).sum()
             lost = eps * float(whole + kept + terms + np.abs(T).max() * above.sum())
-            return float((whole - kept) / 2) - linear, lost
+            return float((whole - kept) / 2) - linear - beside, lost
         l, Q, d = self._prior
         P = d[:, None] * Q * np.sqrt(l) if D.is_congruence_invariant else Q
         gain, size, _ = least_of_lagrangian(D, l, P.T @ Y @ P)
         return gain - linear, eps * (terms + size)
 
-    def _reach(self, V: np.ndarray) -> tuple[float, float]:
-        """Largest distance of an entry of V from the null vectors of prescribed blocks, and largest ``sqrt(tr V' X V)`` of a feasible X."""
+    def _beside(self, R: np.ndarray, reach: float) -> float:
+        """Largest ``2 <R, X V>`` with ``sqrt(tr V' X V) <= reach`` and the trace n of X."""
+        return 2.0 * np.sqrt(self.n) * reach * float(np.linalg.norm(R.astype(float)))
+
+    def _reach(self, V: np.ndarray) -> tuple[float, float, float]:
+        """Largest distance of an entry of V from the null vectors of prescribed blocks, and largest ``sqrt(tr V' X V)`` of a feasible X.
+
+        The third number is the latter without what rounding of the entries of a singular block explains.
+        """
         known = np.zeros((self.n, self.n), dtype=bool)
         known[self.i, self.j] = known[self.j, self.i] = True
-        B, vectors, squares = np.where(self.eye, 1, self.C), [], 0.0
+        B, vectors, squares, excess = np.where(self.eye, 1, self.C), [], 0.0, 0.0
         for k in range(self.n):
             block = [k]  # a prescribed block, which grows by variables in their order
             for m in np.flatnonzero(known[k]):
@@ -174,34 +184,35 @@ class Correlation(EntryProof):
             t, U = eigenpairs(B[np.ix_(block, block)].astype(self.real))
             is_null = t <= 16 * EPS * len(block) * max(1.0, float(t[-1]))
             squares += float((np.abs(t[is_null]) + 16 * unit_of(self.real) * len(block)).sum())
+            excess += float(np.maximum(t[is_null] - 2 * EPS * len(block), 0).sum())
             for u in U[:, is_null].T:
                 vectors.append(np.zeros(self.n))
                 vectors[-1][block] = u
         if not vectors:
-            return np.inf, np.inf
+            return np.inf, np.inf, np.inf
         U, sigma, _ = np.linalg.svd(np.array(vectors).T, full_matrices=False)
         is_distinct = sigma > DISTINCT
         folded = U[:, is_distinct].astype(self.real)
         off = float(np.abs(V - folded @ (folded.T @ V)).max())
         # V moved by `off` reaches further by sqrt(tr X) times the norm of that
-        reach = float(np.sqrt(squares * (sigma[is_distinct] ** -2.0).sum())) + off * self.n * np.sqrt(V.shape[1])
-        return off, reach
+        reach, excess = (float(np.sqrt(x * (sigma[is_distinct] ** -2.0).sum())) for x in (squares, excess))
+        return off, reach + off * self.n * np.sqrt(V.shape[1]), excess
 
-    def _contradiction(self, found: Verification) -> None:
+    def _contradiction(self, report: Verification) -> None:
         """Check that ``Y`` is semidefinite and ``<Y, X> = mu . b`` negative (for LogDet: not positive)."""
         mu, real = self.result.dual, self.real
-        self.check_conflict(found)
+        self.check_conflict(report)
         Y, rows = self.sum(mu), np.count_nonzero(mu)
         b = np.where(self.i == self.j, 1, self.b).astype(real)
         total, weight = float(mu.astype(real) @ b), float(np.abs(mu) @ np.abs(b.astype(float)))
-        found.figures["y . b"] = (np.nan, total)
+        report.figures["y . b"] = (np.nan, total)
         total -= float(self.low * np.trace(Y))
         if (V := self.result.null_space) is not None:
-            off, reach = self._reach(V.astype(real))
+            off, reach, _ = self._reach(V.astype(real))
             if off <= CANCELLED:
-                total += 2 * np.sqrt(self.n) * reach * float(np.linalg.norm((Y @ V).astype(float)))
+                total += self._beside(Y @ V, reach)
             else:
-                found.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
+                report.unchecked.append("the proof was not recomputed: nothing shows that the null vectors are forced")
             N = _complement(V).astype(real)
             Y = N.T @ Y @ N
         if not self.divergence.takes_indefinite:
@@ -209,10 +220,10 @@ class Correlation(EntryProof):
             Y = Q.T @ (Y * np.multiply.outer(d, d)) @ Q
         size = float(np.abs(Y).max()) * np.eye(len(Y), dtype=real)
         if not is_semidefinite(Y, size, 64.0 * self.n * EPS):
-            found.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
+            report.problem("the weighted sum of the entries is not positive semidefinite", Status.UNKNOWN)
         limit = 64 * EPS * rows * weight
         if not (total < -limit or (self.divergence.keeps_rank and total <= limit and float(np.abs(Y).max()) > 0)):
-            found.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
+            report.problem(f"the weighted sum of the entries is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 def _complement(V: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ ROOM = 1e-9  # of the heaviest free vertex: rounding of the weights and the targ
 
 
 @recompute.register
-def _(result: CutResult, problem: Any, found: Verification) -> None:
+def _(result: CutResult, problem: Any, report: Verification) -> None:
     check_arguments(problem, "the argument graph of balanced_cut", "graph")
     graph = problem["graph"]
     if hasattr(graph, "adjacency"):
@@ -33,26 +33,26 @@ def _(result: CutResult, problem: Any, found: Verification) -> None:
         raise ValueError(f"the result has {len(labels)} vertices; the graph has {n}.")
     sides = _Sides(n, problem)
     if not np.isin(labels, (0, 1)).all() or (labels != sides.fixed)[sides.fixed >= 0].any():
-        found.problem("a vertex is on no side, or not on the side to which it is fixed", Status.UNKNOWN)
+        report.problem("a vertex is on no side, or not on the side to which it is fixed", Status.UNKNOWN)
     if abs(sides.excess(labels)) > sides.heaviest / 2:
-        found.problem("the weights of the sides are not balanced", Status.UNKNOWN)
+        report.problem("the weights of the sides are not balanced", Status.UNKNOWN)
     cut = math.fsum(A.data[labels[A.row] != labels[A.col]]) / 2
     total = math.fsum(A.data) / 2
-    found.compare("cut", cut, 1e-13 * total)
-    found.compare("imbalance", float(2 * abs(sides.excess(labels))), 1e-13 * float(sides.total))
-    found.compare("unit", cut or 1.0, 1e-13 * total)
-    relaxed = cut if sides.only else _relaxation(A, result.dual, sides, found)
+    report.compare("cut", cut, 1e-13 * total)
+    report.compare("imbalance", float(2 * abs(sides.excess(labels))), 1e-13 * float(sides.total))
+    report.compare("unit", cut or 1.0, 1e-13 * total)
+    relaxed = cut if sides.only else _relaxation(A, result.dual, sides, report)
     if relaxed is None:
         return
     allowed = 1e-12 * total
-    found.figures["relaxation_bound"] = (result.relaxation_bound, relaxed)
+    report.figures["relaxation_bound"] = (result.relaxation_bound, relaxed)
     if not result.relaxation_bound <= relaxed + allowed:
-        found.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
+        report.problem(f"the dual weights prove {relaxed:.9g} and not {result.relaxation_bound:.9g} as a bound")
     bound = max(min(_rounded_up(A, relaxed - allowed, sides.n_side), cut), 0.0)
-    found.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
-    if found.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
-        found.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
-    found.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)
+    report.bound_from_below("lower_bound", bound, allowed + 1e-9 * cut)
+    if report.claimed is Status.OPTIMAL and not cut - bound <= (result.tol * 1.001 + 1e-12) * cut + 2 * allowed:
+        report.problem(f"OPTIMAL is claimed: the cut is {cut:.9g}, and {bound:.9g} is proven", Status.FEASIBLE)
+    report.figures["gap"] = (result.gap, (cut - bound) / cut if cut > 0 else 0.0)
 
 
 class _Sides:
@@ -63,13 +63,13 @@ class _Sides:
     """
 
     def __init__(self, n: int, problem: Any) -> None:
-        given, fixed = problem.get("vertex_weights"), problem.get("fixed")
-        given = np.ones(n) if given is None else numbers(given)
-        self.given = [Fraction(w) for w in given.tolist()]
+        weights, fixed = problem.get("vertex_weights"), problem.get("fixed")
+        weights = np.ones(n) if weights is None else numbers(weights)
+        self.raw = [Fraction(w) for w in weights.tolist()]
         self.fixed = np.full(n, -1) if fixed is None else numbers(fixed).astype(int)
-        self.total, self.target = sum(self.given), Fraction(float(problem.get("target", 0.5)))
-        unit = _common_unit(given)
-        self.weights = [Fraction(round(w / unit)) for w in given.tolist()] if unit > 0.0 else self.given
+        self.total, self.target = sum(self.raw), Fraction(float(problem.get("target", 0.5)))
+        unit = _common_unit(weights)
+        self.weights = [Fraction(round(w / unit)) for w in weights.tolist()] if unit > 0.0 else self.raw
         pairs = list(zip(self.weights, self.fixed, strict=True))
         free = [w for w, own in pairs if own < 0]
         reach, held = (
@@ -84,7 +84,7 @@ class _Sides:
             step = 2 * math.gcd(*map(int, free))
             first, last = math.ceil((self.low + reach) / step), math.floor((self.high + reach) / step)
             self.low, self.high, self.n_values = step * first - reach, step * last - reach, last - first + 1
-        self.heaviest = max(w for w, own in zip(self.given, self.fixed, strict=True) if own < 0) * (1 + Fraction(ROOM))
+        self.heaviest = max(w for w, own in zip(self.raw, self.fixed, strict=True) if own < 0) * (1 + Fraction(ROOM))
         # whether all free vertices on one side is the only balanced cut
         least = 2 * min(free) * (1 - Fraction(ROOM))
         self.only = self.low > reach - least or self.high < least - reach
@@ -94,11 +94,11 @@ class _Sides:
 
     def excess(self, labels: np.ndarray) -> Fraction:
         """The weight of side 1 minus its target."""
-        ones = sum(w for w, side in zip(self.given, labels, strict=True) if side == 1)
+        ones = sum(w for w, side in zip(self.raw, labels, strict=True) if side == 1)
         return ones - self.target * self.total
 
 
-def _relaxation(A: Any, y: np.ndarray, sides: _Sides, found: Verification) -> float | None:
+def _relaxation(A: Any, y: np.ndarray, sides: _Sides, report: Verification) -> float | None:
     """``base + (size min(lam, 0) - sum y) / 4`` with lam the smallest eigenvalue of ``L + diag(y)`` on vectors orthogonal to a.
 
     L is the Laplacian of the signed graph in which the terminal stands for the fixed vertices: edges of those on side 0 count
@@ -110,13 +110,13 @@ def _relaxation(A: Any, y: np.ndarray, sides: _Sides, found: Verification) -> fl
     has_terminal = bool(m < len(sides.fixed) or middle != 0)
     size, n_slack = len(y), len(y) - m - has_terminal
     if not (n_slack == 2 or (n_slack == 1 and sides.n_values <= 2) or (n_slack == 0 and sides.n_values == 1)):
-        found.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
+        report.problem(f"there are {size} multipliers for {m} free vertices", Status.FEASIBLE)
         return None
     if max(size, A.shape[0]) > largest:
-        found.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {largest}")
+        report.unchecked.append(f"the bound was not recomputed: {A.shape[0]} vertices are more than {largest}")
         return None
     real = arithmetic(60.0 * size**3)
-    found.precision = precision_text(real)
+    report.precision = precision_text(real)
     place = np.where(sides.fixed < 0, np.cumsum(sides.fixed < 0) - 1, m)
     sign = np.where(sides.fixed == 0, -1, 1)
     row, column = place[A.row], place[A.col]

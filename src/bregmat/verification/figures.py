@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bregmat.base.tolerances import EPS, FEASIBLE, HALF_DIGITS
+from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import Result
 from bregmat.engine.status import Status
@@ -45,8 +45,8 @@ class Verification:
     --------
     >>> from bregmat import nnqp, verify
     >>> A, b = [[2.0, 1.0], [1.0, 2.0]], [-2.0, 1.0]
-    >>> found = verify(nnqp(A, b))
-    >>> found.holds, "objective" in found.figures
+    >>> report = verify(nnqp(A, b))
+    >>> report.holds, "objective" in report.figures
     (True, True)
     """
 
@@ -124,11 +124,23 @@ class Verification:
             where = f"{name}[{', '.join(map(str, at))}]" if at else name
             self.problem(f"{where} is {recomputed[at]:.9g}; the result says {claimed[at]:.9g}")
 
-    def bound_from_below(self, name: str, recomputed: float, allowed: float) -> None:
-        """Compare a lower bound with the recomputed one, which must not be lower by more than ``allowed``."""
-        claimed = getattr(self.result, name)
+    def bound_from_below(
+        self, name: str, recomputed: float, allowed: float, lost: float = 0.0, unit: float = 0.0
+    ) -> None:
+        """Compare a lower bound with the recomputed one.
+
+        Parameters
+        ----------
+        name : str
+        recomputed, allowed : float
+            The recomputed bound, and by how much it may be lower than the claimed one.
+        lost, unit : float
+            Rounding of the recomputed bound, and the unit of the gap. Rounding grows with the dual weights, which are part of the
+            claim: if it is more than a small share of the unit, the bound that is proven is lower by as much.
+        """
+        claimed, sure = getattr(self.result, name), recomputed + (lost if lost <= CANCELLED * unit else -lost)
         self.figures[name] = (float(claimed), float(recomputed))
-        if claimed != -np.inf and not (claimed <= recomputed + allowed and allowed < np.inf):
+        if claimed != -np.inf and not (claimed <= sure + allowed and allowed < np.inf):
             self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
 
     def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
@@ -172,7 +184,7 @@ class Verification:
         objective, bound, unit, gap = figures
         if is_feasible:
             self.compare("objective", objective, allowed)
-        self.bound_from_below("dual_bound", bound, allowed + min(lost, unit))
+        self.bound_from_below("dual_bound", bound, allowed, lost, unit)
         self.compare("unit", unit, EXACT * unit + allowed)
         self.judge(gap if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
@@ -215,45 +227,45 @@ def own_figures(result: Result) -> Verification:
     """Check whether the figures of a result agree with each other, without the problem."""
     if not isinstance(result, Result):
         raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")
-    found = Verification(result.status, result.status, result=result)
+    report = Verification(result.status, result.status, result=result)
     if result.status not in result._kind.statuses:
-        found.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
-        return found
-    _consistent(result, found)
+        report.problem(f"a result of this kind is never {result.status}", Status.UNKNOWN)
+        return report
+    _consistent(result, report)
     # quadratic programs allow larger violations than other problems
     met = result._kind.has_priced_errors or result.max_violation <= 10 * FEASIBLE
     if result.status in (Status.OPTIMAL, Status.FEASIBLE) and not met:
-        found.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
+        report.problem(f"{result.status} with a violation of {result.max_violation:.3g}", Status.UNKNOWN)
     if result.status is Status.OPTIMAL and not abs(result.gap) <= result.tol:
-        found.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
+        report.problem(f"OPTIMAL with a gap of {result.gap:.3g} at tol {result.tol:.3g}", Status.FEASIBLE)
     if result.status is Status.INFEASIBLE and (result.conflict is None or not len(result.conflict)):
-        found.problem("INFEASIBLE without constraints that carry the proof", Status.UNKNOWN)
-    return found
+        report.problem("INFEASIBLE without constraints that carry the proof", Status.UNKNOWN)
+    return report
 
 
-def _consistent(result: Result, found: Verification) -> None:
+def _consistent(result: Result, report: Verification) -> None:
     """Check the relations between objective, bound, gap and violation that hold for every result."""
     objective, bound, gap, unit = map(float, (result.objective, result.dual_bound, result.gap, result.unit))
     for name in ("objective", "dual_bound", "gap", "max_violation"):
         if np.isnan(getattr(result, name)):
-            found.problem(f"{name} is not a number")
+            report.problem(f"{name} is not a number")
     if not 0 <= result.tol < np.inf or not (0 <= unit < np.inf or (unit == np.inf and not np.isfinite(objective))):
-        found.problem(f"a tolerance of {result.tol:g} or a unit of {unit:g} is no finite size")
+        report.problem(f"a tolerance of {result.tol:g} or a unit of {unit:g} is no finite size")
     if not gap >= -EXACT or not result.max_violation >= 0:
-        found.problem(f"a gap of {gap:.3g} or a violation of {result.max_violation:.3g} is below 0")
+        report.problem(f"a gap of {gap:.3g} or a violation of {result.max_violation:.3g} is below 0")
     if result.status not in _RANK and np.isfinite(gap):
-        found.problem(f"{result.status} with a gap of {gap:.3g}: there is no optimal value to be near to")
+        report.problem(f"{result.status} with a gap of {gap:.3g}: there is no optimal value to be near to")
     if result.status is not Status.INFEASIBLE and result.conflict is not None and len(result.conflict):
-        found.problem(f"{result.status} beside constraints that prove that nothing is feasible")
+        report.problem(f"{result.status} beside constraints that prove that nothing is feasible")
     if result.status not in _RANK:
         return
     if not bound < np.inf:
-        found.problem(f"{result.status} with the lower bound {bound:g}")
+        report.problem(f"{result.status} with the lower bound {bound:g}")
     if np.isfinite(gap) and result._kind.gap_is_ratio:
         apart = objective - bound
         rounding = EXACT * abs(apart) + 64 * EPS * (abs(objective) + abs(bound))
         if not gap * unit >= apart - rounding:
-            found.problem(
+            report.problem(
                 f"the gap is {apart / (unit or 1.0):.9g} by the objective and the bound; the result says {gap:.9g}"
             )
 
@@ -263,14 +275,14 @@ class MissingArguments(ValueError):
     """The arguments are not those of the call that made a result."""
 
 
-def check_arguments(given: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
-    """Raise unless ``given`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
+def check_arguments(passed: Iterable[str], wanted: str, *ways: str, known: Iterable[str] | None = None) -> None:
+    """Raise unless ``passed`` contains all names of one of the ``ways`` (separated by spaces), and no name besides the ``known`` ones.
 
     The message says what is ``wanted``.
     """
-    names = set(given)
+    names = set(passed)
     if not any(names >= set(way.split()) for way in ways) or (known is not None and names - set(known)):
-        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, given)) or 'none'}.")
+        raise MissingArguments(f"verify needs {wanted}, by name; got {', '.join(map(repr, passed)) or 'none'}.")
 
 
 def check_dual(result: Any, constraints: Constraints) -> None:
@@ -285,16 +297,16 @@ def excess_of(gone: np.ndarray, sense: np.ndarray) -> np.ndarray:
     return np.where(sense == 0, np.abs(gone), np.maximum(sense * gone, 0))
 
 
-def with_right_signs(mu: np.ndarray, sense: np.ndarray, found: Verification) -> np.ndarray:
+def with_right_signs(mu: np.ndarray, sense: np.ndarray, report: Verification) -> np.ndarray:
     """Dual weights (c,), with 0 in place of those that have the wrong sign, which are reported."""
     wrong = sense * mu < 0
     if wrong.any():
         row = np.flatnonzero(wrong)[0]
-        found.problem(f"the dual weight of constraint {row} has the wrong sign: {mu[row]:.3g}")
+        report.problem(f"the dual weight of constraint {row} has the wrong sign: {mu[row]:.3g}")
     return np.where(wrong, 0, mu)
 
 
 @singledispatch
-def recompute(result: Any, problem: Any, found: Verification) -> None:
+def recompute(result: Any, problem: Any, report: Verification) -> None:
     """Recompute the figures of a result from the arguments of its call; the modules of this package register each kind of result."""
     raise TypeError(f"result must be a result of this library; got {type(result).__name__}.")

@@ -16,28 +16,27 @@ from bregmat.margin.result import MarginResult
 from bregmat.verification.extended import arithmetic, numbers, precision_text, unit_of
 from bregmat.verification.figures import EXACT, Verification, check_arguments, recompute
 
-LARGEST = 4000  # number of samples up to which the kernel matrix is formed
-
 
 @recompute.register
-def _(result: MarginResult, problem: Any, found: Verification) -> None:
+def _(result: MarginResult, problem: Any, report: Verification) -> None:
+    max_samples = 4000  # number of samples up to which the kernel matrix is formed
     machine = WrittenMachine(problem)
     n = len(machine.signs)
     if len(result.alpha) != n:
         raise ValueError(f"the result has {len(result.alpha)} weights; the problem has {n} samples.")
-    if n > LARGEST:
-        found.unchecked.append(f"{n} samples are more than {LARGEST}")
+    if n > max_samples:
+        report.unchecked.append(f"{n} samples are more than {max_samples}")
         return
-    machine.report(result, found)
+    machine.report(result, report)
 
 
 class WrittenMachine:
     """The problem: labels ``signs`` (n,), bounds ``upper`` of the weights (0 excludes a sample), ``ridge`` of the squared hinge."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
-        self.given: Any = None  # the kernel of a MarginProblem
+        self.source: Any = None  # the kernel of a MarginProblem
         if isinstance(made := problem.get("problem"), MarginProblem):
-            self.signs, self.upper, self.ridge, self.given = made.signs, made.upper, made.ridge, made.kernel
+            self.signs, self.upper, self.ridge, self.source = made.signs, made.upper, made.ridge, made.kernel
             self.has_intercept = made.intercept
             return
         wanted = "the kernel matrix as kernel and labels of +1 and -1 as signs, and perhaps C, sample_weight, squared_hinge and intercept"
@@ -53,46 +52,43 @@ class WrittenMachine:
 
     def _kernel_of(self, result: MarginResult, rows: np.ndarray) -> np.ndarray:
         """The kernel matrix. A linear kernel may have been centred; then it is the one that the intercept of the result belongs to."""
-        K = self.given.block(rows, rows)
-        points, is_linear = self.given.exact(rows)
-        if not is_linear or isinstance(self.given, Precomputed):
+        K = self.source.block(rows, rows)
+        points, is_linear = self.source.exact(rows)
+        if not is_linear or isinstance(self.source, Precomputed):
             return K
         plain, x = numbers(points @ points.T), result.alpha * self.signs
         centred_error, error = (float(np.abs(A @ x + result.intercept - result.decision).max()) for A in (K, plain))
         return plain if error < centred_error else K
 
-    def report(self, result: MarginResult, found: Verification) -> None:
+    def report(self, result: MarginResult, report: Verification) -> None:
         """Compare all figures of the result."""
         signs, upper, ridge, n = self.signs, self.upper, self.ridge, len(self.signs)
-        if self.given is not None:
+        if self.source is not None:
             self.kernel = self._kernel_of(result, np.arange(n))
         on = np.flatnonzero(result.alpha)
         K, real = self.kernel[:, on], arithmetic(4.0 * n * len(on))
-        found.precision = precision_text(real)
+        report.precision = precision_text(real)
         self.alpha = alpha = result.alpha.astype(real)
         if (alpha < 0).any() or (alpha > upper * (1 + 4 * EPS)).any():
-            found.problem("a weight is outside of its box", Status.UNKNOWN)
+            report.problem("a weight is outside of its box", Status.UNKNOWN)
             return
         x, self.counts = alpha * signs, upper > 0
         sums = K.astype(real) @ x[on]  # decision values without the intercept
         q, size = x @ sums, float(np.abs(x) @ (np.abs(K).astype(real) @ np.abs(x[on])))
-        if found.claimed is Status.INFEASIBLE:
-            self._report_hulls(result, float(q), 64 * EPS * size + unit_of(real) * n * size, found)
+        if report.claimed is Status.INFEASIBLE:
+            self._report_hulls(result, float(q), 64 * EPS * size + unit_of(real) * n * size, report)
             return
         margins, largest = signs * (sums + result.intercept), float(np.abs(K).max(initial=0.0)) * float(alpha.sum())
         # samples far from the margin may be computed in float32: its rounding of all terms, and a fraction of the distance
         single = 4e-7 * largest + 1e-3 * np.abs(margins - 1)
-        if found.claimed is not Status.UNKNOWN:  # which may have no machine
+        if report.claimed is not Status.UNKNOWN:  # which may have no machine
             decision = (signs * margins).astype(float)
-            found.compare_all("decision", decision, single.astype(float) + HALF_DIGITS)
-        bounds = np.unique(upper[self.counts])
-        price = bounds[0] if len(bounds) == 1 else np.nan
-        found.compare_all("price", np.array(price), 0.0)
+            report.compare_all("decision", decision, single.astype(float) + HALF_DIGITS)
         if not np.isnan(result.margin_bound):
-            found.problem(f"a largest margin of {result.margin_bound:.3g} is claimed of classes that can be separated")
+            report.problem(f"a largest margin of {result.margin_bound:.3g} is claimed of classes that can be separated")
         self.may_err = bool(np.isfinite(upper).all() or ridge.any())
-        if not (self.may_err or np.isfinite(result.gap) or found.claimed is Status.UNKNOWN):
-            found.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
+        if not (self.may_err or np.isfinite(result.gap) or report.claimed is Status.UNKNOWN):
+            report.problem("errors are not allowed, and no machine without any was found", Status.UNKNOWN)
         slack = np.where(self.counts, np.maximum(1 - margins, 0), 0)
         # With an intercept, the signed weights must sum to 0: the weights of the class with the larger sum are reduced.
         self.kept = _kept(x) if self.has_intercept else np.ones(n)
@@ -103,39 +99,39 @@ class WrittenMachine:
             cost = slack**2 / (2 * np.where(ridge > 0, ridge, 1))
         else:
             cost = np.where(np.isfinite(upper), upper, 0) * slack if self.may_err else np.zeros(n, dtype=real)
-        is_feasible = self.may_err or self._meets_margins(slack, found)
+        is_feasible = self.may_err or self._meets_margins(slack, report)
         errors = float((np.where(np.isfinite(upper), upper, 0) * (slack > 0)).sum())
         rounding = 16 * EPS * size + 64 * EPS * errors * (largest + abs(result.intercept))
-        gap = _report_values(result, float(q / 2 + cost.sum()), float(dual), rounding, found)
-        found.judge(gap, is_feasible)
-        self._parts(result, sums, found)
+        gap = _report_values(result, float(q / 2 + cost.sum()), float(dual), rounding, report)
+        report.judge(gap, is_feasible)
+        self._parts(result, sums, report)
 
-    def _report_hulls(self, result: MarginResult, q: float, noise: float, found: Verification) -> None:
+    def _report_hulls(self, result: MarginResult, q: float, noise: float, report: Verification) -> None:
         """Check a proof that no margin exists: two points of the hulls, given by the weights, with the squared distance q coincide."""
         total, wanted = float(self.alpha.sum()), 2.0 if self.has_intercept else 1.0
         if self.has_intercept and not abs(float(self.alpha @ self.signs)) <= 1e3 * EPS * total:
-            found.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
+            report.problem("the weights of the two classes do not have the same sum", Status.UNKNOWN)
         if not abs(total - wanted) <= 1e-9:
-            found.problem(f"the weights sum to {total:.9g} instead of {wanted:g}", Status.UNKNOWN)
+            report.problem(f"the weights sum to {total:.9g} instead of {wanted:g}", Status.UNKNOWN)
         distance = float(np.sqrt(max(q, 0.0)))
-        found.figures["distance of the hulls"] = (np.nan, distance)
-        source = Precomputed(self.kernel) if self.given is None else self.given
+        report.figures["distance of the hulls"] = (np.nan, distance)
+        source = Precomputed(self.kernel) if self.source is None else self.source
         if coinciding(source, self.signs, result.alpha > 0, result.alpha, intercept=self.has_intercept) is None:
             what = f"the points of the two hulls are {distance:.3g} apart, not proven to coincide"
-            found.problem(what, Status.UNKNOWN)
-        found.named(result.conflict, np.flatnonzero(result.alpha), len(self.signs))
+            report.problem(what, Status.UNKNOWN)
+        report.named(result.conflict, np.flatnonzero(result.alpha), len(self.signs))
         margin = distance / wanted
         if not margin <= result.margin_bound * (1 + HALF_DIGITS) + np.sqrt(noise):
-            found.problem(f"no margin above {margin:.3g} is proven to be impossible, not {result.margin_bound:.3g}")
+            report.problem(f"no margin above {margin:.3g} is proven to be impossible, not {result.margin_bound:.3g}")
 
-    def _meets_margins(self, slack: np.ndarray, found: Verification) -> bool:
+    def _meets_margins(self, slack: np.ndarray, report: Verification) -> bool:
         """Whether every sample of a hard-margin machine is outside of the margin, up to rounding of the weights."""
         missed = float(slack.max())
         lengths = np.sqrt(np.maximum(np.diag(self.kernel), 0))
         blur = 16 * EPS * float(lengths[self.counts].max()) * float(lengths @ self.alpha)
         vague = "rounding of weights as large hides whether samples are outside the margin"
         text = vague if blur >= 1 else f"a sample is within the margin by {missed:.2g}"
-        return found.check_feasible(missed <= 1e-8 + blur < 1, text)
+        return report.check_feasible(missed <= 1e-8 + blur < 1, text)
 
     # ------------------------------------------------------------------ certified support vectors
     def _cost(self, margins: np.ndarray, scale: Any) -> np.ndarray:
@@ -151,7 +147,7 @@ class WrittenMachine:
         best = 1 - self.ridge * self.alpha / scale
         return self._cost(np.clip(best, margins - ball, margins + ball), scale)
 
-    def _parts(self, result: MarginResult, sums: np.ndarray, found: Verification) -> None:
+    def _parts(self, result: MarginResult, sums: np.ndarray, report: Verification) -> None:
         """Check that each certified sample is a support vector of every optimum, or of none.
 
         The cost of a machine w exceeds the dual value of the weights of w' by ``|w - w'|^2 / 2`` plus the contributions of the
@@ -161,7 +157,7 @@ class WrittenMachine:
         certified, support = np.asarray(result.certified, dtype=bool), np.asarray(result.certified_support, dtype=bool)
         n = len(self.signs)
         if certified.shape != (n,) or support.shape != (n,) or (support & ~certified).any():
-            found.problem("certified support vectors are not among the certified samples")
+            report.problem("certified support vectors are not among the certified samples")
             return
         if not (certified & self.counts).any():
             return
@@ -172,51 +168,51 @@ class WrittenMachine:
         for scale in [1.0] * self.may_err + [smallest] * (smallest > 0):
             if (self.alpha > scale * self.upper * (1 + HALF_DIGITS)).any():
                 continue
-            most = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
-            ball = np.sqrt(2 * most * np.maximum(np.diag(self.kernel), 0))
+            total = self._cost(np.maximum(margins / scale, 1) if scale != 1.0 else margins, scale).sum()
+            ball = np.sqrt(2 * total * np.maximum(np.diag(self.kernel), 0))
             low = high = result.intercept / scale
             if result.intercept:
-                low, high = self._intercepts(sums / scale, ball, low, most, scale)
+                low, high = self._intercepts(sums / scale, ball, low, total, scale)
             near, far = (np.where(self.signs > 0, *ends) for ends in ((low, -high), (high, -low)))
             near, far = (self.signs * sums / scale + way for way in (near, far))
             room = HALF_DIGITS * (ball + np.abs(near) + np.abs(far) + 1)
             never, always = never | (near - ball > 1 - room), always | (far + ball < 1 + room)
         for said, proven, words in ((support, always, "a"), (certified & ~support, never, "no")):
             if (wrong := np.flatnonzero(said & ~proven)).size:
-                found.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
+                report.problem(f"sample {wrong[0]} is not proven to be {words} support vector of every optimum")
 
-    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, most: Any, scale: Any) -> tuple[Any, Any]:
-        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``most``."""
+    def _intercepts(self, f: np.ndarray, ball: np.ndarray, b: Any, largest: Any, scale: Any) -> tuple[Any, Any]:
+        """An interval that contains every optimal intercept, for values f (n,) with errors up to ``ball`` and a gap up to ``largest``."""
         plus, minus = (self.counts & (way * self.signs > 0) for way in (1, -1))
         if not self.may_err:
             return (1 - f - ball)[plus].max(initial=-np.inf), (ball - 1 - f)[minus].min(initial=np.inf)
         ends = []
         for way in (-1, 1):
             inside, step = b, 4 * ball.max() + HALF_DIGITS * (1 + abs(b))
-            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= most:
+            while self._least_cost(self.signs * (f + b + way * step), ball, scale).sum() <= largest:
                 inside, step = b + way * step, 4 * step
                 if not step < 1e300:
                     return -np.inf, np.inf
             outside = b + way * step
             for _ in range(50):
                 middle = (inside + outside) / 2
-                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= most
+                within = self._least_cost(self.signs * (f + middle), ball, scale).sum() <= largest
                 inside, outside = (middle, outside) if within else (inside, middle)
             ends.append(outside)
         return ends[0], ends[1]
 
 
-def _report_values(result: MarginResult, primal: float, dual: float, rounding: float, found: Verification) -> float:
+def _report_values(result: MarginResult, primal: float, dual: float, rounding: float, report: Verification) -> float:
     """Compare objective, unit, bound and gap with the primal and dual values and their rounding; return the recomputed gap."""
     unit = abs(primal) or 1.0
     if not result.objective == result.gap == np.inf:  # else the objective was not computed, which is no claim
-        found.compare("objective", primal, HALF_DIGITS * unit + 16 * rounding)
-        found.compare("unit", unit, EXACT * unit + 16 * rounding)
-    found.bound_from_below("dual_bound", dual, HALF_DIGITS * unit + 16 * rounding)
-    found.check_gap(16 * rounding + 64 * EPS * (abs(result.objective) + abs(result.dual_bound)))
+        report.compare("objective", primal, HALF_DIGITS * unit + 16 * rounding)
+        report.compare("unit", unit, EXACT * unit + 16 * rounding)
+    report.bound_from_below("dual_bound", dual, HALF_DIGITS * unit + 16 * rounding)
+    report.check_gap(16 * rounding + 64 * EPS * (abs(result.objective) + abs(result.dual_bound)))
     gap = (primal - dual) / unit
     if rounding > result.tol * unit:
-        found.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
+        report.notes.append(f"rounding of the kernel's values is worth {rounding / unit:.2g} of the objective")
         gap = max(gap - rounding / unit, 0.0)
     return gap
 

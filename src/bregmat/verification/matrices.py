@@ -39,8 +39,8 @@ OPTIONS = "prior X constraints divergence loss slack_weight"
 
 
 @recompute.register
-def _(result: MatrixResult, problem: Any, found: Verification) -> None:
-    Recomputation(problem, result).report(found)
+def _(result: MatrixResult, problem: Any, report: Verification) -> None:
+    Recomputation(problem, result).report(report)
 
 
 class Recomputation:
@@ -88,8 +88,8 @@ class Recomputation:
             self.data = np.asarray(self.points)
         elif isinstance(prior, Factor) and not self.is_metric and prior.G0.shape[1] <= MAX_COLUMNS:
             self.data = numbers(prior.G0)
-        given = None if self.data is None else (self.data, self.P if self.is_metric else self.prior.map)
-        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, given)
+        factors = None if self.data is None else (self.data, self.P if self.is_metric else self.prior.map)
+        self.rows = WrittenRows(self.constraints, self.P, self.points, self.prior.floor, factors)
         weight: Any = arguments.get("slack_weight", np.inf)
         weight = as_column("slack_weight", weight, c, per="constraint", scalar=True, infinite=True, positive=True)
         self.gamma = weight * self.constraints.weight
@@ -106,7 +106,7 @@ class Recomputation:
             # G0 B = P F with P = G0 map, whose columns are orthogonal
             return self.prior.map.T @ self.B / (self.prior.map**2).sum(axis=0)[:, None]
         scale = self.prior.row_scale
-        return (scale * self.P).T @ (scale * self.given) / self.prior.sq_norms[:, None]
+        return (scale * self.P).T @ (scale * self.claimed) / self.prior.sq_norms[:, None]
 
     @cached_property
     def B(self) -> np.ndarray | None:
@@ -119,31 +119,34 @@ class Recomputation:
         return B.astype(self.real)
 
     @cached_property
-    def given(self) -> np.ndarray:
+    def claimed(self) -> np.ndarray:
         """The factor of the result; for a prior ``G0 G0'``, the product ``G0 B`` in extended precision."""
         if not self.is_metric and self.data is not None:
             return np.asarray(self.data.astype(self.real) @ self.B)
-        given = np.asarray(self.result.B if self.is_metric else self.result.factor)
-        if len(given) != len(self.P):
-            raise ValueError(f"the result has {len(given)} rows; the problem has {len(self.P)}.")
-        return given.astype(self.real)
+        factor = np.asarray(self.result.B if self.is_metric else self.result.factor)
+        if len(factor) != len(self.P):
+            raise ValueError(f"the result has {len(factor)} rows; the problem has {len(self.P)}.")
+        return factor.astype(self.real)
 
-    def _check_factor(self, found: Verification) -> None:
+    def _check_factor(self, report: Verification) -> None:
         """Check that the factor of a learned kernel is ``G0 B`` up to rounding."""
         if self.is_metric or self.data is None or self.B is None:
             return
         factor, size = np.asarray(self.result.factor), (np.abs(self.data) @ np.abs(self.B)).max(axis=1, initial=0.0)
-        if factor.shape != self.given.shape or not (np.abs(factor - self.given) <= HALF_DIGITS * size[:, None]).all():
-            found.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
+        if (
+            factor.shape != self.claimed.shape
+            or not (np.abs(factor - self.claimed) <= HALF_DIGITS * size[:, None]).all()
+        ):
+            report.problem("the factor is not that of the learned matrix", Status.UNKNOWN)
 
     def outside(self) -> float:
         """Relative size of the part of the learned matrix outside of the prior's range; 0 if it is rounding of the prior."""
         if self.is_metric and self.P.shape[0] > 300:
             return 0.0
-        given, P = (self.prior.row_scale * x for x in (self.given, self.P))
-        size = float(np.abs(given).max(initial=0.0)) or 1.0
+        claimed, P = (self.prior.row_scale * x for x in (self.claimed, self.P))
+        size = float(np.abs(claimed).max(initial=0.0)) or 1.0
         lengths = np.sqrt(self.prior.sq_norms * (self.F * self.F).sum(axis=1)).astype(float)
-        off = float(np.abs(given - P @ self.F).max(initial=0.0))
+        off = float(np.abs(claimed - P @ self.F).max(initial=0.0))
         return (
             off / size if off > HALF_DIGITS * size + float((np.minimum(self.prior.vague, 1.0) * lengths).sum()) else 0.0
         )
@@ -151,10 +154,10 @@ class Recomputation:
     def lifted(self) -> np.ndarray:
         """Rows of the factor of the result at the touched points."""
         if not self.is_metric:
-            return self.given[self.rows.touched]
+            return self.claimed[self.rows.touched]
         if scipy.sparse.issparse(self.points) or self.P.shape[0] > 300:
             return np.asarray(self.result.transform(self.points[self.rows.touched])).astype(self.real)
-        return self.points[self.rows.touched].astype(self.real) @ self.given
+        return self.points[self.rows.touched].astype(self.real) @ self.claimed
 
     # ------------------------------------------------------------------ the figures
     def distance(self) -> float:
@@ -191,39 +194,39 @@ class Recomputation:
         return worth, self.rows.objective_change_from_rotation(mu, (self.F @ self.F.T).astype(float), self.prior.turned)
 
     # ------------------------------------------------------------------ the report
-    def report(self, found: Verification) -> None:
+    def report(self, report: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
-        found.precision = extended.precision_text(self.real)
+        report.precision = extended.precision_text(self.real)
         mu = np.asarray(result.dual, dtype=float)
         if not np.isfinite(mu).all():
-            found.problem("the dual weights are not finite", Status.UNKNOWN)
+            report.problem("the dual weights are not finite", Status.UNKNOWN)
             return
         is_factor = self.data is not None and not self.is_metric and self.prior.map is not None
         if is_factor and len(self.l) < len(result.coordinates.t0):
             # the result keeps short directions of the factor that are rounding in the decomposition here
-            found.unchecked.append("the rank of the prior's factor is not known in this precision")
+            report.unchecked.append("the rank of the prior's factor is not known in this precision")
             return
-        mu = with_right_signs(mu, self.losses.sense, found)
+        mu = with_right_signs(mu, self.losses.sense, report)
         if result.singular is not None:
-            found.unchecked.append("that only singular matrices meet some constraints was not recomputed")
-        if found.claimed is Status.INFEASIBLE:
+            report.unchecked.append("that only singular matrices meet some constraints was not recomputed")
+        if report.claimed is Status.INFEASIBLE:
             turning, keeps_rank = partial(self._turning, mu), self.divergence.keeps_rank
-            self.rows.check_contradiction(mu, self.hard, result.conflict, found, turning, keeps_rank)
+            self.rows.check_contradiction(mu, self.hard, result.conflict, report, turning, keeps_rank)
             return
-        if not np.isfinite(self.given).all():
-            found.problem("the matrix is not finite", Status.UNKNOWN)
+        if not np.isfinite(self.claimed).all():
+            report.problem("the matrix is not finite", Status.UNKNOWN)
             return
-        self._check_factor(found)
+        self._check_factor(report)
         p, noise = self.rows.values(self.lifted(), self.B)
         excess = self.losses.excess(p)
-        is_feasible = self._report_rows(p, noise, excess, found)
+        is_feasible = self._report_rows(p, noise, excess, report)
         bound, lost = self.dual_bound(mu)
         ended = self.losses.ended(p, self._allowed(noise))
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         # an infinite objective beside UNKNOWN claims nothing
-        claims_objective = not (found.claimed is Status.UNKNOWN and result.objective == np.inf)
+        claims_objective = not (report.claimed is Status.UNKNOWN and result.objective == np.inf)
         blur = self.losses.rounding_of_cost(p, noise) if claims_objective else 0.0  # of 16 roundings
         (prior, turned), size = self.from_the_prior(mu), self.gap_unit(objective)
         # rounding of a singular dense prior decides its range: a bound that differs by no more counts, up to the tolerance
@@ -233,32 +236,32 @@ class Recomputation:
         allowed = HALF_DIGITS * self.gap_unit(objective if np.isfinite(objective) else 0.0)
         allowed += prior + self.eps * float((self.l * self.l).sum())
         if is_feasible and claims_objective:
-            found.compare("objective", objective, allowed + blur)
-        found.bound_from_below("dual_bound", bound, allowed + min(lost + turned, size))
+            report.compare("objective", objective, allowed + blur)
+        report.bound_from_below("dual_bound", bound, allowed + min(turned, CANCELLED * size), lost, size)
         if claims_objective:
-            found.compare("unit", size, EXACT * size + allowed + blur)
+            report.compare("unit", size, EXACT * size + allowed + blur)
         prior += turned
         if prior > result.tol * size:
-            found.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
-        found.judge(gap, is_feasible)
+            report.notes.append(f"the last digits of the prior are worth {prior:.2g} in the objective")
+        report.judge(gap, is_feasible)
 
-    def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, found: Verification) -> bool:
+    def _report_rows(self, p: np.ndarray, noise: np.ndarray, excess: np.ndarray, report: Verification) -> bool:
         """Compare values and violations of the rows; return whether the hard rows and the range of the prior are met."""
         lost = self.rows.rounding_of_matrices(float(np.linalg.norm((self.F @ self.F.T).astype(float))))
-        found.compare_rows(p, excess, self.unit, noise + lost / 16.0, self.hard)
-        found.compare_span(self.gamma)
+        report.compare_rows(p, excess, self.unit, noise + lost / 16.0, self.hard)
+        report.compare_span(self.gamma)
         missed = self.hard & ~(excess <= self._allowed(noise))
         row = int(np.argmax(missed))
         text = f"constraint {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
-        is_feasible = found.check_feasible(not missed.any(), text)
+        is_feasible = report.check_feasible(not missed.any(), text)
         room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
         vague = np.flatnonzero(self.hard & (noise > CANCELLED * self.unit) & ~(room > 16.0 * noise))
-        if len(vague) and found.claimed is not Status.UNKNOWN:
+        if len(vague) and report.claimed is not Status.UNKNOWN:
             is_feasible = False
-            found.problem(f"constraint {vague[0]}: its value is nothing but rounding of what it is made of")
+            report.problem(f"constraint {vague[0]}: its value is nothing but rounding of what it is made of")
         if (off := self.outside()) > 0:
             is_feasible = False
-            found.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
+            report.problem(f"the matrix leaves the range of the prior by {off:.2g} of its size")
         return is_feasible
 
     def _turning(self, y: np.ndarray, N: np.ndarray, total: float) -> tuple[float, np.ndarray]:

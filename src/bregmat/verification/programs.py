@@ -19,8 +19,8 @@ SHARES = (-1e-12, 0.0, 1e-9, 1e-6, 1e-3)  # variables above this fraction of the
 
 
 @recompute.register
-def _(result: QPResult, problem: Any, found: Verification) -> None:
-    Program(problem).report(result, found)
+def _(result: QPResult, problem: Any, report: Verification) -> None:
+    Program(problem).report(result, report)
 
 
 class Program:
@@ -149,38 +149,38 @@ class Program:
                 yield from (x + times * (goal[able] / rise[able]).max() * d for times in (0.5, 1, 2))
 
     # ------------------------------------------------------------------ the report
-    def report(self, result: QPResult, found: Verification) -> None:
+    def report(self, result: QPResult, report: Verification) -> None:
         """Compare all figures of the result."""
-        found.precision = precision_text(LONG)
+        report.precision = precision_text(LONG)
         if len(result.x) != len(self.b) or len(result.equality_dual) != len(self.e):
             sizes = f"{len(result.x)} variables and {len(result.equality_dual)} equations"
             raise ValueError(f"the result has {sizes}; the problem others.")
-        if result.direction is not None and found.claimed is not Status.UNBOUNDED:
-            found.problem(f"{result.status} beside a direction along which the objective falls without end")
+        if result.direction is not None and report.claimed is not Status.UNBOUNDED:
+            report.problem(f"{result.status} beside a direction along which the objective falls without end")
         x, y = result.x.astype(LONG), result.equality_dual.astype(LONG)
-        if found.claimed is Status.INFEASIBLE:
-            found.named(result.conflict, np.flatnonzero(y), len(self.e))
-            self._contradiction(y, found)
-        elif found.claimed is Status.UNBOUNDED:
-            self._ray(result.direction, found)
+        if report.claimed is Status.INFEASIBLE:
+            report.named(result.conflict, np.flatnonzero(y), len(self.e))
+            self._contradiction(y, report)
+        elif report.claimed is Status.UNBOUNDED:
+            self._ray(result.direction, report)
         elif not np.isfinite(x).all() or (x < 0).any() or (x > self.upper).any():
-            found.problem("x is outside of its box", Status.UNKNOWN)
+            report.problem("x is outside of its box", Status.UNKNOWN)
         elif not np.isfinite(y).all():
-            found.problem("the multipliers of the equations are not finite", Status.UNKNOWN)
+            report.problem("the multipliers of the equations are not finite", Status.UNKNOWN)
         else:
-            self._report_point(result, x, y, found)
+            self._report_point(result, x, y, report)
 
-    def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, found: Verification) -> None:
+    def _report_point(self, result: QPResult, x: np.ndarray, y: np.ndarray, report: Verification) -> None:
         """Compare the figures at a point x of the box with the multipliers y of the rows."""
         if not 0 <= result.bound_perturbation <= PERTURBATION:
             raised = f"{result.bound_perturbation:.1g}"
-            found.problem(f"the bound takes a linear term for granted that is raised by {raised}")
+            report.problem(f"the bound takes a linear term for granted that is raised by {raised}")
         h, gradient_noise = self.times(x) + self.b + y @ self.E, self.sizes(x) + np.abs(y) @ np.abs(self.E)
         noise = HALF_DIGITS * np.abs(self.b).max(initial=0) + 64 * EPS * gradient_noise
-        found.compare_all("dual", h, noise)
-        is_feasible = self._report_conditions(result, x, h, gradient_noise, found)
+        report.compare_all("dual", h, noise)
+        is_feasible = self._report_conditions(result, x, h, gradient_noise, report)
         objective, (bound, granted) = self.objective(x), self.bound(x, y)
-        self._convexity(result, found)
+        self._convexity(result, report)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
         terms = float(
@@ -190,49 +190,49 @@ class Program:
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0
         allowed = HALF_DIGITS * max(size, abs(float(objective))) + LONG_EPS * len(x) ** 2 * float(self.sizes(x) @ x)
-        found.compare("objective", float(objective), min(allowed, HALF_DIGITS * max(abs(float(objective)), terms)))
+        report.compare("objective", float(objective), min(allowed, HALF_DIGITS * max(abs(float(objective)), terms)))
         if not is_alone:
             # least squares with the bound 0 may use the objective with its constant
             units = [size] if self.X is None else [size, max(float(objective), curved)]
             unit = min(units, key=lambda one: abs(one - result.unit))
-            found.compare("unit", unit, EXACT * unit + allowed + TINY)
+            report.compare("unit", unit, EXACT * unit + allowed + TINY)
         elif self.b.any():  # the unit is the gain of one of the variables
             gain = (np.maximum(np.abs(self.b), np.abs(h - self.b)) * self.weights).max()
-            most = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
-            found.figures["unit"] = (result.unit, most)
-            if not result.unit <= most * (1 + EXACT) + TINY:
-                found.problem(f"unit is {most:.9g} at most; the result says {result.unit:.9g}")
+            largest = max(ALONE * float(gain) ** 2, 0.0 if self.X is None else float(objective))
+            report.figures["unit"] = (result.unit, largest)
+            if not result.unit <= largest * (1 + EXACT) + TINY:
+                report.problem(f"unit is {largest:.9g} at most; the result says {result.unit:.9g}")
         if granted > PERTURBATION:
             bound = LONG(-np.inf)
         elif granted:
-            found.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
+            report.notes.append(f"the bound takes a linear term for granted that is raised by {granted:.1g} of itself")
         if (self.b >= 0).all() or self.X is not None:  # F >= 0 everywhere
             bound = max(bound, LONG(0))
-        found.figures["dual_bound"] = (result.dual_bound, float(bound))
+        report.figures["dual_bound"] = (result.dual_bound, float(bound))
         if result.dual_bound > float(objective) + allowed:
-            found.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
+            report.problem(f"dual_bound is {result.dual_bound:.9g}, above the objective {float(objective):.9g}")
         elif not result.dual_bound <= float(bound) + allowed + result.tol * size:  # judge() lowers OPTIMAL in this case
             said = "the bound was not reached: it comes from a point near x that the result does not hold"
-            found.unchecked.append(said)
+            report.unchecked.append(said)
         gap, terms = objective - bound, self.sizes(x) @ x
         is_rounding = gap <= 16 * EPS**2 * terms or abs(gap) <= 64 * EPS * size
-        found.check_gap(64 * EPS * float(terms))
-        found.judge(0.0 if is_rounding else float(gap) / size, is_feasible)
+        report.check_gap(64 * EPS * float(terms))
+        report.judge(0.0 if is_rounding else float(gap) / size, is_feasible)
 
     def _report_conditions(
-        self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, found: Verification
+        self, result: QPResult, x: np.ndarray, h: np.ndarray, gradient_noise: np.ndarray, report: Verification
     ) -> bool:
         """Compare the violations of optimality conditions and rows at x with the reduced gradient h; return whether the rows are met."""
         conditions, vague = self._missed_conditions(x, h), self._in_units(64 * EPS * gradient_noise, h)
-        found.figures["kkt_residual"] = (result.kkt_residual, conditions)
+        report.figures["kkt_residual"] = (result.kkt_residual, conditions)
         if not result.kkt_residual >= conditions * (1 - EXACT) - HALF_DIGITS - vague or result.kkt_residual < 0:
-            found.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
+            report.problem(f"the optimality conditions are missed by {conditions:.3g}, not {result.kkt_residual:.3g}")
         terms = np.abs(self.E) @ np.abs(x) + np.abs(self.e)
         missed = np.abs(self.E @ x - self.e)
         missed = np.maximum(missed - 16 * EPS * np.abs(self.E).sum(axis=1) * x.max(initial=0), 0)
         worst = float((missed / np.where(terms > 0, terms, 1)).max(initial=0.0))
-        found.compare("max_violation", worst, HALF_DIGITS)
-        return found.check_feasible(worst <= HALF_DIGITS, f"the equations are missed by {worst:.2g}")
+        report.compare("max_violation", worst, HALF_DIGITS)
+        return report.check_feasible(worst <= HALF_DIGITS, f"the equations are missed by {worst:.2g}")
 
     def _missed_conditions(self, x: np.ndarray, h: np.ndarray) -> float:
         """Largest violation of the optimality conditions at the reduced gradient h (n,)."""
@@ -252,48 +252,48 @@ class Program:
         unit = next((top for top in tops if top > 0), 1.0)
         return float((part * self.weights / np.maximum(size * self.weights, unit)).max(initial=0))
 
-    def _convexity(self, result: QPResult, found: Verification) -> None:
+    def _convexity(self, result: QPResult, report: Verification) -> None:
         """Check that A is positive semidefinite up to the tolerance of the result, and that this tolerance is small."""
         delta, n = result.curvature_tolerance, len(self.b)
-        most = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
-        if not 0 <= delta <= (most if found.claimed is Status.OPTIMAL else np.inf):
-            found.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
+        tol = INDEFINITE * np.sqrt(n) + n * (n + 2) * EPS
+        if not 0 <= delta <= (tol if report.claimed is Status.OPTIMAL else np.inf):
+            report.problem(f"A may have eigenvalues of -{delta:.2g} of its largest diagonal entry", Status.FEASIBLE)
         elif self.A is not None and np.isfinite(delta) and self.A.any():
             try:
                 np.linalg.cholesky((self.A / self.largest).astype(float) + delta * np.eye(n))
             except np.linalg.LinAlgError:
-                found.problem(f"A is not positive semidefinite up to {delta:.2g} of its largest diagonal entry")
+                report.problem(f"A is not positive semidefinite up to {delta:.2g} of its largest diagonal entry")
 
-    def _contradiction(self, y: np.ndarray, found: Verification) -> None:
+    def _contradiction(self, y: np.ndarray, report: Verification) -> None:
         """Check that ``y'E x < y'e`` for every x in the box."""
         h = y @ self.E
         noise = 64 * EPS * (np.abs(y) @ np.abs(self.E))
         unlimited = np.isinf(self.upper)
         if (unlimited & (h > noise)).any():
             what = "the weighted sum of the equations is positive on a variable without an upper bound"
-            found.problem(what, Status.UNKNOWN)
-        most = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
+            report.problem(what, Status.UNKNOWN)
+        largest = (np.where(unlimited, 0, self.upper) * np.maximum(h, 0)).sum()
         least = 64 * EPS * float(np.abs(y) @ np.abs(self.e) + (np.where(unlimited, 0, self.upper) * noise).sum())
-        found.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - most))
-        if not y @ self.e - most > least:
-            found.problem("the weighted equations do not contradict the box", Status.UNKNOWN)
+        report.figures["y . e - most of y'Ex"] = (np.nan, float(y @ self.e - largest))
+        if not y @ self.e - largest > least:
+            report.problem("the weighted equations do not contradict the box", Status.UNKNOWN)
 
-    def _ray(self, direction: np.ndarray | None, found: Verification) -> None:
+    def _ray(self, direction: np.ndarray | None, report: Verification) -> None:
         """Check a direction of the box along which the objective decreases without limit."""
         if direction is None or not np.isfinite(direction).all():
-            found.problem("UNBOUNDED without a direction", Status.UNKNOWN)
+            report.problem("UNBOUNDED without a direction", Status.UNKNOWN)
             return
         d = direction.astype(LONG)
         noise = 256 * EPS * len(d)
         flat = np.abs(self.times(d)) <= noise * (self.sizes(d) - np.abs(self.b) * (self.A is not None))
         level = np.abs(self.E @ d) <= noise * (np.abs(self.E) @ d)
         if (d < 0).any() or (d[np.isfinite(self.upper)] > 0).any():
-            found.problem("the direction leaves the box", Status.UNKNOWN)
+            report.problem("the direction leaves the box", Status.UNKNOWN)
         if not flat.all() or not level.all():
-            found.problem("the objective is curved along the direction, or the equations change", Status.UNKNOWN)
-        found.figures["slope"] = (np.nan, float(self.b @ d))
+            report.problem("the objective is curved along the direction, or the equations change", Status.UNKNOWN)
+        report.figures["slope"] = (np.nan, float(self.b @ d))
         if not self.b @ d < 0:
-            found.problem("the objective does not fall along the direction", Status.UNKNOWN)
+            report.problem("the objective does not fall along the direction", Status.UNKNOWN)
 
 
 def _least_squares(A: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -39,18 +39,18 @@ def verify_saved(model: Any) -> list[Verification]:
     return verified
 
 
-def check_without_data(result: Result, model: Any, found: Verification) -> None:
+def check_without_data(result: Result, model: Any, report: Verification) -> None:
     """Compare the history with the objective, and recompute eigenvalues and signs of the point and its distance from the prior.
 
     If the model, which is the learner of the result or the result itself, has its constraints, signs of the weights, violations and
     losses are recomputed.
     """
     with np.errstate(all="ignore"):
-        _history(result, found)
-        _point(result, model, found)
+        _history(result, report)
+        _point(result, model, report)
 
 
-def _history(result: Result, found: Verification) -> None:
+def _history(result: Result, report: Verification) -> None:
     """Check that no lower bound in the history of the same problem is above the objective."""
     stage = result.history[-1].stage if result.history else 1
     bounds = [row.dual_bound for row in result.history if row.stage == stage and np.isfinite(row.dual_bound)]
@@ -61,107 +61,107 @@ def _history(result: Result, found: Verification) -> None:
     best = max(bounds)
     # the objective, and the cost of hard rows that are violated by rounding
     paid = result.dual_bound + result.gap * result.unit
-    found.figures["best bound in the history"] = (result.dual_bound, best)
+    report.figures["best bound in the history"] = (result.dual_bound, best)
     if best > max(result.objective, paid) + HALF_DIGITS * max(result.unit, abs(result.objective)):
-        found.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")
+        report.problem(f"the history has the lower bound {best:.9g}, above the objective {result.objective:.9g}")
 
 
 @singledispatch
-def _point(result: Any, model: Any, found: Verification) -> None:
+def _point(result: Any, model: Any, report: Verification) -> None:
     """Check the point of a result; registered for each kind of result."""
-    found.unchecked.append("nothing of the point can be recomputed without the data")
+    report.unchecked.append("nothing of the point can be recomputed without the data")
 
 
 @_point.register
-def _(result: QPResult | MarginResult | DistributionResult, model: Any, found: Verification) -> None:
+def _(result: QPResult | MarginResult | DistributionResult, model: Any, report: Verification) -> None:
     x = result.alpha if isinstance(result, MarginResult) else result.x
-    if found.claimed in (Status.OPTIMAL, Status.FEASIBLE) and not (np.isfinite(x).all() and (x >= 0).all()):
-        found.problem("the point is not a nonnegative vector", Status.UNKNOWN)
-    found.unchecked.append("of the point only its signs were looked at")
+    if report.claimed in (Status.OPTIMAL, Status.FEASIBLE) and not (np.isfinite(x).all() and (x >= 0).all()):
+        report.problem("the point is not a nonnegative vector", Status.UNKNOWN)
+    report.unchecked.append("of the point only its signs were looked at")
 
 
 @_point.register
-def _(result: RepairedMatrix, model: Any, found: Verification) -> None:
-    if found.claimed is Status.INFEASIBLE:
+def _(result: RepairedMatrix, model: Any, report: Verification) -> None:
+    if report.claimed is Status.INFEASIBLE:
         return
     X = result.X.astype(arithmetic(80.0 * len(result.X) ** 3))
-    found.precision = precision_text(X.dtype)
+    report.precision = precision_text(X.dtype)
     values = eigenvalues((X + X.T) / 2)
-    found.compare("smallest_eigenvalue", values[0], 64 * EPS * float(values[-1]))
+    report.compare("smallest_eigenvalue", values[0], 64 * EPS * float(values[-1]))
     if (np.diag(result.X) != 1).any() or (result.X != result.X.T).any():
-        found.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
+        report.problem("X is not symmetric with a diagonal of 1", Status.UNKNOWN)
 
 
 @_point.register
-def _(result: SemidefiniteResult, model: Any, found: Verification) -> None:
+def _(result: SemidefiniteResult, model: Any, report: Verification) -> None:
     if not np.isfinite(result.iterate.matrix()).all():  # a product of factors, which is semidefinite
-        found.problem("the matrix is not finite", Status.UNKNOWN)
-    found.unchecked.append("of the matrix only its entries were looked at")
+        report.problem("the matrix is not finite", Status.UNKNOWN)
+    report.unchecked.append("of the matrix only its entries were looked at")
 
 
 @_point.register
-def _(result: MatrixResult, model: Any, found: Verification) -> None:
+def _(result: MatrixResult, model: Any, report: Verification) -> None:
     D = _divergence(result)
     M = result.iterate.matrix()
     if not np.isfinite(M).all():
-        found.problem("the matrix is not finite", Status.UNKNOWN)
+        report.problem("the matrix is not finite", Status.UNKNOWN)
         return
     real = arithmetic(60.0 * len(M) ** 3)
-    found.precision = precision_text(real)
+    report.precision = precision_text(real)
     scale, t0 = float(result.coordinates.scale), result.coordinates.t0.astype(real)
     values = scale * eigenvalues(M.astype(real))
     allowed = 256 * EPS * len(M) * float(values[-1])
     claimed, least = float(result.spectrum()[0]), float(values[0])
-    found.figures["smallest eigenvalue"] = (claimed, least)
+    report.figures["smallest eigenvalue"] = (claimed, least)
     if not abs(claimed - least) <= allowed:
-        found.problem(f"the smallest eigenvalue is {least:.9g}; the result says {claimed:.9g}")
+        report.problem(f"the smallest eigenvalue is {least:.9g}; the result says {claimed:.9g}")
     if values[0] < -allowed:
-        found.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
-    if found.claimed is Status.INFEASIBLE:
+        report.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
+    if report.claimed is Status.INFEASIBLE:
         return
     least = scale ** (D.degree or 0) * distance(D, M.astype(real), evaluate(D.inverse_link, t0))
-    found.figures["distance from the prior"] = (np.nan, least)
+    report.figures["distance from the prior"] = (np.nan, least)
     room = HALF_DIGITS * max(result.unit, abs(least)) + float(result.tol) * 1e-2 * result.unit
     constraints = getattr(model, "constraints_", None)
-    costs = [] if constraints is None else _rows(result, model, constraints, found)
+    costs = [] if constraints is None else _rows(result, model, constraints, report)
     if costs:
         best = min((least + cost for cost in costs), key=lambda value: abs(value - result.objective))
-        found.compare("objective", best, room)
+        report.compare("objective", best, room)
     elif result.objective < least - room:
-        found.problem(f"the objective {result.objective:.9g} is below the distance from the prior, {least:.9g}")
+        report.problem(f"the objective {result.objective:.9g} is below the distance from the prior, {least:.9g}")
 
 
 def _divergence(result: MatrixResult) -> SpectralDivergence:
     """The divergence of the problem: factored matrices are those of LogDet."""
-    found: SpectralDivergence = getattr(result.iterate, "divergence", DIVERGENCES.resolve("logdet"))
-    return found
+    divergence: SpectralDivergence = getattr(result.iterate, "divergence", DIVERGENCES.resolve("logdet"))
+    return divergence
 
 
-def _rows(result: MatrixResult, learner: Any, constraints: Constraints, found: Verification) -> list[float]:
+def _rows(result: MatrixResult, learner: Any, constraints: Constraints, report: Verification) -> list[float]:
     """Check signs and violations of the rows by the values in the result; return the costs of the losses that the learner may have."""
     mu, p, b = result.dual, result.values, constraints.bound
     weight = float(getattr(learner, "slack_weight_", learner.slack_weight))
     D, gamma, zero = _divergence(result), weight * constraints.weight, b == 0
-    given = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
-    losses = [WrittenLosses(given, learner.loss)]
+    weighted = WeightedBounds(D, b, constraints.sense, gamma, np.abs(b) + zero)
+    losses = [WrittenLosses(weighted, learner.loss)]
     # the default loss of constraints from labels; files do not contain whether there were labels
     strategy = getattr(learner, "strategy_", getattr(learner, "strategy", None))
     if learner.loss is None and strategy in ("neighbors", None):
-        losses.append(WrittenLosses(given, SquaredHinge()))
+        losses.append(WrittenLosses(weighted, SquaredHinge()))
     if learner.loss is not None and strategy is None:  # a fit to labels that does not learn has no loss of its own
-        losses.append(WrittenLosses(given, None))
-    with_right_signs(mu, losses[0].sense, found)
+        losses.append(WrittenLosses(weighted, None))
+    with_right_signs(mu, losses[0].sense, report)
     excess = losses[0].excess(p)  # the senses depend on the loss
     hard = np.isinf(gamma)
     known = hard & ~zero
     worst = float((excess[known] / np.abs(b[known])).max(initial=0.0))
     if not (hard & zero).any():
-        found.compare("max_violation", worst, HALF_DIGITS)
+        report.compare("max_violation", worst, HALF_DIGITS)
     elif worst > result.max_violation + HALF_DIGITS:
-        found.problem(f"a hard constraint is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
-    found.unchecked.append("values of the constraints are those of the result")
+        report.problem(f"a hard constraint is missed by {worst:.2g}; the result says {result.max_violation:.2g}")
+    report.unchecked.append("values of the constraints are those of the result")
     if (zero & (hard | (excess > 0))).any():  # their unit depends on the data, and hard ones may have been eliminated
-        found.unchecked.append(
+        report.unchecked.append(
             "constraints with the bound 0 have no unit without the data: the objective was not recomputed"
         )
         return []

@@ -34,7 +34,7 @@ FALLING = 1e-9  # the objective must decrease along a direction by this fraction
 
 
 @recompute.register
-def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
+def _(result: SemidefiniteResult, problem: Any, report: Verification) -> None:
     known = {"C", "constraints", "slack_weight"}
     check_arguments(problem, "the arguments C and constraints of semidefinite_program", "C constraints", known=known)
     C, rows = as_matrix("C", problem["C"], symmetric=True, sparse="dense"), problem["constraints"]
@@ -43,10 +43,10 @@ def _(result: SemidefiniteResult, problem: Any, found: Verification) -> None:
     if len(G) != len(C):
         raise ValueError(f"the result has {len(G)} rows; C has {len(C)}.")
     program = _Program(C, rows, problem.get("slack_weight", np.inf), np.eye(len(C)))
-    found.compare_span(program.gamma)
+    report.compare_span(program.gamma)
     if result.singular is not None:
-        found.problem("no divergence is infinite at singular matrices here, and singular names constraints")
-    program.report(result, G, found)
+        report.problem("no divergence is infinite at singular matrices here, and singular names constraints")
+    program.report(result, G, report)
 
 
 class _Program:
@@ -61,30 +61,30 @@ class _Program:
         self.gamma = gamma * constraints.weight
         self.hard, self.unit = np.isinf(self.gamma), self.rows.units(np.ones(r), 1.0)
 
-    def report(self, result: Any, G: np.ndarray, found: Verification) -> None:
+    def report(self, result: Any, G: np.ndarray, report: Verification) -> None:
         """Compare all figures of a result whose matrix is ``G G'``."""
-        found.precision = precision_text(self.real)
+        report.precision = precision_text(self.real)
         mu, b, sense = np.asarray(result.dual, dtype=float), self.constraints.bound, self.constraints.sense
         if not np.isfinite(mu).all():
-            found.problem("the dual weights are not finite", Status.UNKNOWN)
+            report.problem("the dual weights are not finite", Status.UNKNOWN)
             return
-        mu = with_right_signs(mu, sense, found)
-        if found.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
-            found.problem(f"{found.claimed} beside a direction in which the objective has no bound")
-        if found.claimed is Status.INFEASIBLE:
-            self.rows.check_contradiction(mu, self.hard, result.conflict, found)
+        mu = with_right_signs(mu, sense, report)
+        if report.claimed is not Status.UNBOUNDED and getattr(result, "ray", None) is not None:
+            report.problem(f"{report.claimed} beside a direction in which the objective has no bound")
+        if report.claimed is Status.INFEASIBLE:
+            self.rows.check_contradiction(mu, self.hard, result.conflict, report)
             return
         if not np.isfinite(G).all():
-            found.problem("the matrix is not finite", Status.UNKNOWN)
+            report.problem("the matrix is not finite", Status.UNKNOWN)
             return
         G = G.astype(self.real)
         p, noise = self.rows.values(G[self.rows.touched])
         excess = excess_of(p - b, sense)
-        found.compare_rows(p, excess, self.unit, noise, self.hard)
+        report.compare_rows(p, excess, self.unit, noise, self.hard)
         missed = excess > FEASIBLE * self.unit + 16.0 * noise
         is_feasible = not (missed & self.hard).any()
-        if found.claimed is Status.UNBOUNDED:
-            self.report_unbounded(result, is_feasible, found)
+        if report.claimed is Status.UNBOUNDED:
+            self.report_unbounded(result, is_feasible, report)
             return
         X = G @ G.T
         # soft rows cost gamma / 2 (excess / unit)^2
@@ -97,10 +97,10 @@ class _Program:
         bound, lost = self.dual_bound(mu)
         gap = (objective + float(np.abs(mu) @ np.where(self.hard, excess, 0)) - bound) / size
         if is_feasible or np.isfinite(result.objective):
-            found.compare("objective", objective, rounding)
-        found.bound_from_below("dual_bound", bound, lost + HALF_DIGITS * size)
-        found.compare("unit", size, EXACT * size)
-        found.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
+            report.compare("objective", objective, rounding)
+        report.bound_from_below("dual_bound", bound, HALF_DIGITS * size, lost, size)
+        report.compare("unit", size, EXACT * size)
+        report.judge(gap - lost / size if is_feasible and np.isfinite(bound) else np.inf, is_feasible)
 
     def natural_size(self) -> float:
         """``SIZE |C| max |b_i| / |A_i|``, or 1 if it is 0; ``|A_i|`` is the sum of the norms of the terms of row i."""
@@ -126,76 +126,76 @@ class _Program:
         soft = (m * self.unit) ** 2 / (2.0 * self.gamma)  # 0 for hard rows, whose gamma is infinite
         return -float((m * b + soft).sum()), 16.0 * EPS * float((np.abs(m * b) + soft).sum())
 
-    def report_unbounded(self, result: Any, is_feasible: bool, found: Verification) -> None:
+    def report_unbounded(self, result: Any, is_feasible: bool, report: Verification) -> None:
         """Check that the matrix is feasible, and that the objective decreases along the ray while no violation increases."""
         ray = result.ray
         if not is_feasible:
-            found.problem("no matrix is given that meets the constraints", Status.UNKNOWN)
+            report.problem("no matrix is given that meets the constraints", Status.UNKNOWN)
         if ray is None or np.shape(ray)[:1] != (len(self.C),) or not np.isfinite(ray).all() or not np.any(ray):
-            found.problem("no direction is given in which the objective has no bound", Status.UNKNOWN)
+            report.problem("no direction is given in which the objective has no bound", Status.UNKNOWN)
             return
         G = np.asarray(ray).astype(self.real)
         p, noise = self.rows.values(G[self.rows.touched])
         if (excess_of(p, self.constraints.sense) > LEVEL * noise).any():
-            found.problem("constraints get worse along the direction", Status.UNKNOWN)
+            report.problem("constraints get worse along the direction", Status.UNKNOWN)
         X = G @ G.T
         if not float((self.C * X).sum()) < -FALLING * float((np.abs(self.C) * np.abs(X)).sum()):
-            found.problem("the objective does not fall along the direction", Status.UNKNOWN)
+            report.problem("the objective does not fall along the direction", Status.UNKNOWN)
 
 
 # -------------------------------------------------------------------- unfolding
 @recompute.register
-def _(result: UnfoldResult, problem: Any, found: Verification) -> None:
+def _(result: UnfoldResult, problem: Any, report: Verification) -> None:
     known = {"X", "n_neighbors", "n_components", "divergence", "objective", "slack_weight", "rtol", "prior_scale"}
     check_arguments(problem, "the arguments of unfold", "X", known=known)
     X, defaults = numbers(problem["X"]), {"n_neighbors": 6, "n_components": 2, "rtol": RTOL}
-    given: dict[str, Any] = defaults | dict(problem)
+    settings: dict[str, Any] = defaults | dict(problem)
     n = len(X)
     if len(result.factor) != n:
         raise ValueError(f"the result has {len(result.factor)} points; X has {n}.")
     first, group = _joined(X)
     is_known = np.isin(result.pairs, first).all()
-    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), given["n_neighbors"]):
-        found.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
+    if not is_known or not _are_neighbours(X[first], np.searchsorted(first, result.pairs), settings["n_neighbors"]):
+        report.problem("the pairs are not those of nearest neighbours", Status.UNKNOWN)
         return
     difference = X[result.pairs[:, 0]].astype(np.longdouble) - X[result.pairs[:, 1]]
     sq = (difference * difference).sum(axis=1).astype(float)
-    found.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
-    found.compare("rtol", given["rtol"], 0.0)
-    found.compare("n_components", given["n_components"], 0.0)
+    report.compare_all("sq_distances", sq, 1e-12 * float(sq.max(initial=0.0)))
+    report.compare("rtol", settings["rtol"], 0.0)
+    report.compare("n_components", settings["n_components"], 0.0)
     G = np.asarray(result.factor, dtype=float)
     lengths = (G * G).sum(axis=0)
     if not np.abs(G - G[first][group]).max() <= HALF_DIGITS * np.sqrt(lengths.max(initial=0.0)):
-        found.problem("repeated points have different places", Status.UNKNOWN)
+        report.problem("repeated points have different places", Status.UNKNOWN)
     off = np.abs(G.T @ G - np.diag(lengths)).max(initial=0.0)
     if (
         not off <= HALF_DIGITS * lengths.max(initial=0.0)
         or (np.diff(lengths) > HALF_DIGITS * lengths.max(initial=0.0)).any()
     ):
-        found.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
+        report.problem("the columns of the factor are not the principal axes of the kernel", Status.UNKNOWN)
     if not np.abs(G.sum(axis=0)).max() <= HALF_DIGITS * np.sqrt(n * lengths.max(initial=0.0)):
-        found.problem("the kernel is not centred", Status.UNKNOWN)
-    if found.problems:
+        report.problem("the kernel is not centred", Status.UNKNOWN)
+    if report.problems:
         return
     rows = distance_rows(result.pairs, result.sq_distances, result.rtol)
     unit = float(result.sq_distances.mean()) * n**2
     # an orthonormal basis of the vectors that are constant on groups of repeated points and sum to 0
     root = np.sqrt(np.bincount(group))
     N = (np.linalg.svd(np.eye(len(root)) - np.outer(root, root) / n)[0][:, :-1] / root[:, None])[group]
-    weight = given.get("slack_weight", np.inf)
-    if given.get("objective", "divergence") == "variance":
-        found.compare("prior_scale", 0.0, 0.0)
-        _Program(-np.eye(n), rows, weight * unit, N).report(result, G, found)
+    weight = settings.get("slack_weight", np.inf)
+    if settings.get("objective", "divergence") == "variance":
+        report.compare("prior_scale", 0.0, 0.0)
+        _Program(-np.eye(n), rows, weight * unit, N).report(result, G, report)
         return
-    scale = given.get("prior_scale") or unit
-    found.compare("prior_scale", scale, 1e-12 * scale)
+    scale = settings.get("prior_scale") or unit
+    report.compare("prior_scale", scale, 1e-12 * scale)
     G0 = np.sqrt(scale) * N
     point = {"iterate": Factored(N.T @ G / np.sqrt(scale), 0.0), "coordinates": Coordinates(G0, np.ones(N.shape[1]))}
     inner = compose(MatrixResult, result, **point)
     arguments = {"prior": Factor(G0), "constraints": rows, "slack_weight": weight}
-    found.result = inner
-    recompute(inner, arguments | {"divergence": given.get("divergence", "logdet")}, found)
-    found.result = result
+    report.result = inner
+    recompute(inner, arguments | {"divergence": settings.get("divergence", "logdet")}, report)
+    report.result = result
 
 
 def _joined(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

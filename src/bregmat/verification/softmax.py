@@ -16,15 +16,15 @@ from bregmat.verification.written_losses import distance, least_of_lagrangian
 
 
 @recompute.register
-def _(result: SoftmaxResult, problem: Any, found: Verification) -> None:
+def _(result: SoftmaxResult, problem: Any, report: Verification) -> None:
     check_arguments(
         problem, "the arguments scores, targets and temperature of softmax_metric", "scores targets temperature"
     )
     claims = _Claims(problem)
     if result.values.shape != claims.y.shape or result.dual.shape != claims.y.shape:
         raise ValueError(f"the result has scores of shape {result.values.shape}; the problem has {claims.y.shape}.")
-    found.precision = precision_text(claims.real)
-    claims.report(result, found)
+    report.precision = precision_text(claims.real)
+    claims.report(result, report)
 
 
 class _Claims:
@@ -62,7 +62,7 @@ class _Claims:
         total = np.exp((inside - top[:, None]) / self.heat).sum(axis=1)
         return self.gamma @ (self.heat * np.log(total) + (self.y * (top[:, None] - v)).sum(axis=1))
 
-    def bound(self, mu: np.ndarray, found: Verification) -> Any:
+    def bound(self, mu: np.ndarray, report: Verification) -> Any:
         """The bound of ``mu = gamma (y - P)`` for the distributions P nearest to the claimed ones."""
         P = self.y - mu / self.gamma[:, None]
         if (
@@ -70,7 +70,7 @@ class _Claims:
             or (np.abs(P[~self.allowed]) > HALF_DIGITS).any()
             or (np.abs(P.sum(axis=1) - 1) > HALF_DIGITS).any()
         ):
-            found.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
+            report.problem("the dual weights hold no distributions over the groups", Status.FEASIBLE)
         P = np.where(self.allowed, np.maximum(P, 0), 0)
         P /= P.sum(axis=1, keepdims=True)
         mu = self.gamma[:, None] * (self.y - P)
@@ -78,7 +78,7 @@ class _Claims:
         gain, _, _ = least_of_lagrangian(self.divergence, np.ones(self.Q.shape[1], dtype=self.real), -self.adjoint(mu))
         return gain - (mu * self.c).sum() - entropy
 
-    def report(self, result: SoftmaxResult, found: Verification) -> None:
+    def report(self, result: SoftmaxResult, report: Verification) -> None:
         """Compare all figures of the result."""
         W, span = result.iterate.matrix().astype(self.real), result.coordinates.span
         d = self.Q.shape[1]
@@ -87,7 +87,7 @@ class _Claims:
             W = np.eye(d, dtype=self.real) + V @ (W - np.eye(len(W), dtype=self.real)) @ V.T
         least, largest = eigenvalues(W)[[0, -1]]
         if not least >= -64 * EPS * d * max(float(largest), 1.0):
-            found.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
+            report.problem("the matrix is not positive semidefinite", Status.UNKNOWN)
         v = self.scores(W)
         size = (
             np.abs(self.Q) @ np.abs(W) @ np.abs(self.D).T
@@ -95,16 +95,16 @@ class _Claims:
             + np.abs(self.c)
         )
         noise = 64 * EPS * d * np.asarray(size, dtype=float)
-        found.compare_all("values", v + self.c, noise + HALF_DIGITS)
+        report.compare_all("values", v + self.c, noise + HALF_DIGITS)
         objective = distance(self.divergence, W, np.ones(d, dtype=self.real)) + self.loss(v + self.c)
-        bound = self.bound(result.dual.astype(self.real), found)
+        bound = self.bound(result.dual.astype(self.real), report)
         counts = self.allowed.sum(axis=1)
         unit = max(
             abs(float(objective)), 1e-3 * float(self.heat * (self.gamma @ np.log(counts.astype(self.real)))) or 1.0
         )
         gap = float(objective - bound) / unit
         allowed = float(self.gamma @ noise.max(axis=1)) + 64 * EPS * d * float(np.abs(W).sum()) + HALF_DIGITS * unit
-        found.conclude((float(objective), float(bound), unit, gap), allowed, True)
+        report.conclude((float(objective), float(bound), unit, gap), allowed, True)
 
     def scores_size(self, W: np.ndarray) -> np.ndarray:
         """The sum of the sizes of the terms of ``q' W q + d' W d``, shape (n, m)."""

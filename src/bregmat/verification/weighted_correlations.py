@@ -45,29 +45,29 @@ class WeightedCorrelation(EntryProof):
         table = np.where(self.eye, 1.0, np.clip(side, -1.0, 1.0))
         return ((table + table.T) / 2).astype(self.real)
 
-    def report(self, found: Verification) -> None:
+    def report(self, report: Verification) -> None:
         """Compare all figures of the result."""
         result = self.result
-        self.check_asked(found, divergence="frobenius", rank=None, n_factors=None)
+        self.check_asked(report, divergence="frobenius", rank=None, n_factors=None)
         for name in ("factor", "null_space"):
             if getattr(result, name) is not None:
-                found.problem(f"{name} is given, which a result with weights or bounds does not have")
+                report.problem(f"{name} is given, which a result with weights or bounds does not have")
         if not np.isfinite(result.dual).all():
-            found.problem("a multiplier is not finite", Status.UNKNOWN)
+            report.problem("a multiplier is not finite", Status.UNKNOWN)
             return
         S = self._multiplier()
-        if found.claimed is Status.INFEASIBLE:
-            self._contradiction(S, found)
+        if report.claimed is Status.INFEASIBLE:
+            self._contradiction(S, report)
             return
-        is_feasible, X = self.check_matrix(found, self.known), result.X.astype(self.real)
+        is_feasible, X = self.check_matrix(report, self.known), result.X.astype(self.real)
         missed = float(np.maximum(X - self.upper, self.lower - X).max(initial=0.0))
         is_met = missed <= 64 * EPS * max(1.0, float(np.abs(self.C).max()))
-        is_feasible &= found.check_feasible(is_met, f"a bound is missed by {missed:.2g}, which is not allowed")
+        is_feasible &= report.check_feasible(is_met, f"a bound is missed by {missed:.2g}, which is not allowed")
         objective = float((self.h2 * (X - self.C) ** 2).sum() / 2)
         bound, terms = self._bound(S)
         unit = max(float(self.h2.max(initial=0)) or 1.0, abs(objective))
         lost = unit_of(self.real) * self.n * terms
-        found.conclude((objective, bound, unit, (objective - bound) / unit), HALF_DIGITS * unit, is_feasible, lost)
+        report.conclude((objective, bound, unit, (objective - bound) / unit), HALF_DIGITS * unit, is_feasible, lost)
 
     def _multiplier(self) -> np.ndarray:
         """The multiplier S, made semidefinite by raising its smallest eigenvalue to 0 on the rows that are not 0."""
@@ -86,10 +86,10 @@ class WeightedCorrelation(EntryProof):
         value = square.sum() - (S * X).sum() + self.low * np.trace(S)
         return float(value), float((square + np.abs(S * X)).sum())
 
-    def _contradiction(self, S: np.ndarray, found: Verification) -> None:
+    def _contradiction(self, S: np.ndarray, report: Verification) -> None:
         """Check that ``<S, X - min_eig I>`` is negative for every X in the box."""
-        self.check_conflict(found)
-        most = np.maximum(S * self.lower, S * self.upper).sum() - self.low * np.trace(S)
-        found.figures["largest <S, X>"] = (np.nan, float(most))
-        if not float(most) < -64 * EPS * self.n * float(np.abs(S).sum()):
-            found.problem(f"the largest <S, X> is {float(most):.3g}, which is not below 0", Status.UNKNOWN)
+        self.check_conflict(report)
+        largest = np.maximum(S * self.lower, S * self.upper).sum() - self.low * np.trace(S)
+        report.figures["largest <S, X>"] = (np.nan, float(largest))
+        if not float(largest) < -64 * EPS * self.n * float(np.abs(S).sum()):
+            report.problem(f"the largest <S, X> is {float(largest):.3g}, which is not below 0", Status.UNKNOWN)

@@ -33,17 +33,17 @@ class WrittenRows:
     floor : ndarray, shape (r,), or None
         Rounding errors of the entries of points that are eigenvectors of a kernel: a point with smaller entries counts as 0. None
         for points that are data.
-    given : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
+    factors : tuple of ndarray (n, d) and ndarray (d, r) or None, optional
         Points that are data, and the map from these to the basis; None is the identity.
     """
 
     def __init__(
-        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, given: Any = None
+        self, constraints: Constraints, P: np.ndarray, points: Any, floor: np.ndarray | None, factors: Any = None
     ) -> None:
         self.constraints, self.real = constraints, P.dtype.type
         self.raw: np.ndarray
         self.V: np.ndarray  # vectors of the terms, in the columns of the data, and in the basis
-        self.rounding = EPS if given is None else unit_of(self.real)  # relative, of the vectors of the terms
+        self.rounding = EPS if factors is None else unit_of(self.real)  # relative, of the vectors of the terms
         n = P.shape[0] if points is None else points.shape[0]
         rows = constraints.touched(n)
         rows = np.arange(n) if rows is None else rows
@@ -58,25 +58,26 @@ class WrittenRows:
         if points is not None:
             squares = points[rows].multiply(points[rows]) if scipy.sparse.issparse(points) else points[rows] ** 2
             self.reach = np.sqrt(np.asarray(squares.sum(axis=1), dtype=float).ravel())
-        self.dead, error, entries = np.zeros(len(Z), dtype=bool), np.zeros_like(Z), np.zeros_like(Z)
+        self.dead, entries = np.zeros(len(Z), dtype=bool), np.zeros_like(Z)
+        self.error = np.zeros_like(Z)  # of the entries of points
         if floor is not None and len(Z):
             entries = np.minimum(np.abs(Z).max(axis=0), lengths[:, None])
-            error = np.maximum(VANISHING * entries, floor)
-            self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * error).all(axis=1)
+            self.error = np.maximum(VANISHING * entries, floor)
+            self.dead = (lengths <= VANISHING * lengths.max()) | (np.abs(Z) <= 2 * self.error).all(axis=1)
         Z[self.dead] = 0
         place = np.full(n, -1)
         place[rows] = np.arange(len(rows))
         # Differences of data are formed before they are mapped.
-        self.data = Z if given is None else given[0][rows].astype(self.real)  # of the touched points
+        self.data = Z if factors is None else factors[0][rows].astype(self.real)  # of the touched points
         self._write_terms(self.data, place, lengths)
-        if given is not None and given[1] is not None:
-            self.V = self.raw @ given[1]
+        if factors is not None and factors[1] is not None:
+            self.V = self.raw @ factors[1]
         # A vector that is only rounding of its terms is 0.
         size = np.maximum(self.size, 0.0 if floor is None else float(lengths.max(initial=0.0)))
         own = np.sqrt((self.V * self.V).sum(axis=1))
-        self.vanished = own == 0 if given is not None else own <= VANISHING * size
-        self.vanished |= (np.abs(self.V) <= error[self.terms[0]] + error[self.terms[1]]).all(axis=1)
-        self.rounded = self.size if given is None else own  # lengths that `rounding` is relative to
+        self.vanished = own == 0 if factors is not None else own <= VANISHING * size
+        self.vanished |= (np.abs(self.V) <= self._term_errors()).all(axis=1)
+        self.rounded = self.size if factors is None else own  # lengths that `rounding` is relative to
         self.V = np.where(self.vanished[:, None], 0, self.V)
         # rows with the bound 0 whose terms cancel up to rounding
         self.zero = np.zeros(constraints.n_constraints, dtype=bool)
@@ -103,6 +104,19 @@ class WrittenRows:
         self.owner, coefs, self.size, first, second, signs = joined
         self.coef, self.terms = coefs.astype(self.real), (first, second, signs)
         self.raw = self.V = data[first] + signs[:, None] * data[second]
+
+    def _term_errors(self, terms: Any = slice(None)) -> np.ndarray:
+        """Largest errors of the entries of the vectors of terms, shape (k, r)."""
+        first, second, _ = self.terms
+        return np.asarray(self.error[first[terms]] + self.error[second[terms]])
+
+    def _cancels(self, row: int) -> bool:
+        """Whether the terms of a row cancel up to the rounding of their vectors: ``v e' + e v' + e e'`` in every entry."""
+        on = np.flatnonzero(self.owner == row)
+        w, V, e = np.abs(self.coef[on])[:, None], np.abs(self.V[on]), self._term_errors(on)
+        cross = (w * e).T @ V
+        noise = VANISHING * ((w * V).T @ V) + cross + cross.T + (w * e).T @ e
+        return bool((np.abs((self.coef[on][:, None] * self.V[on]).T @ self.V[on]) <= noise).all())
 
     def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Value of each row, and its rounding error.
@@ -188,11 +202,23 @@ class WrittenRows:
         return float(w @ reach**2) + self._whole_weight(y) * float(self.reach.max(initial=0.0)) ** 2
 
     def objective_change_from_rotation(self, y: np.ndarray, M: np.ndarray, turned: np.ndarray) -> float:
-        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P."""
-        w, reach = self._reaches(y)
-        terms = float((w * reach) @ (np.abs(self.V.astype(float) @ M) @ turned))
-        points = np.linalg.norm(self.Z @ M, axis=0) @ turned * np.sqrt(len(self.Z))
-        return 2.0 * (terms + self._whole_weight(y) * float(self.reach.max(initial=0.0)) * float(points))
+        """First-order change of ``<sum_i y_i A_i, M>`` due to errors ``turned`` (r,) of the columns of P.
+
+        ``2 <C Z M, dZ>`` with the sum C of the weighted rows as a matrix over the touched points Z, in which weights may cancel.
+        """
+        y = np.where(self.zero, 0.0, y)
+        first, second, sign = self.terms
+        pulled = (y[self.owner] * self.coef.astype(float))[:, None] * (self.V.astype(float) @ M)
+        C = np.zeros((len(self.Z), M.shape[1]))
+        np.add.at(C, first, pulled)
+        np.add.at(C, second, sign[:, None] * pulled)
+        for row in self.matrices:
+            given = self.constraints.matrix(row)
+            if y[row]:
+                C += y[row] * (
+                    (self.Z if given is None else _dense(given)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
+                )
+        return 2.0 * float(self.reach @ np.abs(C) @ turned)
 
     def _reaches(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Absolute weight of each term, and how far errors of P move its vector."""
@@ -231,10 +257,10 @@ class WrittenRows:
         for row in np.flatnonzero(out == 0):
             y = np.zeros(len(out))
             y[row] = out[row] = 1.0
-            t, U = np.linalg.eigh(self.adjoint(y).astype(float))
-            if row not in self.matrices and np.abs(t).sum() <= VANISHING * np.trace(self.adjoint(y, absolute=True)):
+            if row not in self.matrices and self._cancels(int(row)):
                 self.zero[row] = True
                 continue
+            t, U = np.linalg.eigh(self.adjoint(y).astype(float))
             size, whole = float(np.abs(t) @ ((U * U).T @ l)), float(np.abs(t).sum()) * largest
             out[row] = (size if size > VANISHING * whole else whole) or 1.0
         return out
@@ -244,7 +270,7 @@ class WrittenRows:
         y: np.ndarray,
         hard: np.ndarray,
         conflict: Any,
-        found: Verification,
+        report: Verification,
         allowance: Callable[[np.ndarray, float], tuple[float, np.ndarray]] | None = None,
         keeps_rank: bool = False,
     ) -> None:
@@ -254,7 +280,7 @@ class WrittenRows:
         ----------
         y : ndarray, shape (c,)
             Dual weights with the right signs.
-        hard, conflict, found
+        hard, conflict, report
             Hard rows, the rows that the result names, and the verification.
         allowance : callable, optional
             Maps ``sum |y_i| |A_i|`` and ``y . b`` to the rounding error of S due to the prior: a multiple of the former, and a matrix.
@@ -263,17 +289,17 @@ class WrittenRows:
         """
         b, rows = self.constraints.bound, np.count_nonzero(y)
         total, size = float(y.astype(LONG) @ b.astype(LONG)), float(np.abs(y) @ np.abs(b))
-        found.figures["y . b"] = (np.nan, total)
+        report.figures["y . b"] = (np.nan, total)
         if y[~hard].any():
-            found.problem("the proof uses soft constraints", Status.UNKNOWN)
-        found.named(conflict, np.flatnonzero(y), len(b))
+            report.problem("the proof uses soft constraints", Status.UNKNOWN)
+        report.named(conflict, np.flatnonzero(y), len(b))
         S, N = self.adjoint(y), self.adjoint(y, absolute=True)
         share, more = (0.0, np.zeros_like(N)) if allowance is None else allowance(N, total)
         if not is_semidefinite(S + more, N + more, NOISE * rows * EPS + share):
-            found.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
+            report.problem("the weighted sum of the constraints is not positive semidefinite", Status.UNKNOWN)
         singular = keeps_rank and size == 0 and float(np.trace(S)) > 1e3 * NOISE * EPS * rows * float(np.trace(N))
         if not (total < -NOISE * rows * EPS * size or singular):
-            found.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
+            report.problem(f"the weighted sum of the bounds is {total:.3g}, which is not below 0", Status.UNKNOWN)
 
 
 def _dense(C: Any) -> np.ndarray:

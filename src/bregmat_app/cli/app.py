@@ -136,7 +136,7 @@ has a loss within --loss-budget. For n labels with noise of standard deviation s
 @app.command(cls=Command, epilog=paragraphs(_PAIRS_FILE))
 def stream(
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="Pairs with distances: .csv or .parquet, see below.")],
-    dim: Annotated[int, number("Number of points.")],
+    dim: Annotated[int, number("Number of points.", min=1)],
     eta: Annotated[str, number("Learning rate; bound: the one with the smallest bound on the total loss.")] = "bound",
     trace: Annotated[float, number("Trace of the matrix; has to match the scale of y, see below.")] = 1.0,
     loss_budget: Annotated[float, number("Total loss of a good matrix; 0: one fits exactly. See below.")] = 0.0,
@@ -157,7 +157,13 @@ def stream(
 @app.command(cls=Command)
 def transform(
     model: ModelFile,
-    out: Annotated[Path, file("Where the new points go: .csv, .tsv (also .gz), .parquet, .feather or .npy.")],
+    out: Annotated[
+        Path,
+        file(
+            "Where the new points go: .csv, .tsv (also .gz), .parquet or .npy. A table keeps the columns of POINTS that "
+            "are no features: ids, labels, and those that were left out."
+        ),
+    ],
     points: Annotated[
         File,
         typer.Argument(
@@ -195,7 +201,7 @@ def retrieve(
         typer.Argument(metavar="RELEVANT", help=f"Right answers, see below: {TABLES}", show_default=False),
     ] = None,
     out: ModelOut = None,
-    random_state: Annotated[int, number("Seed of the held-out queries.")] = 0,
+    random_state: Annotated[int, number("Seed of the held-out queries.", min=0)] = 0,
     quiet: Quiet = False,
 ) -> None:
     """Learn a map for the embeddings of queries and documents from right answers."""

@@ -12,9 +12,10 @@ from bregmat.applications.correlation import (
     nearest_correlation,
     shrink_correlation,
 )
+from bregmat.applications.correlation.input import FAR_DIAGONAL
 from bregmat.base.html import listed, number
 from bregmat.io import tables
-from bregmat.io.sources import COLUMNAR, TEXT, source_of
+from bregmat.io.sources import TABLES, source_of
 from bregmat_app.cli import show
 from bregmat_app.cli.options import CorrelationOptions
 
@@ -44,12 +45,18 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
             "the weight of an unknown entry is 0 or empty"
         )
     scaled: Any = options.scale or options.keep_variances or None
+    if scaled is None and len(far := np.flatnonzero(np.abs(np.diagonal(C) - 1.0) > FAR_DIAGONAL)):
+        name = names[far[0]]
+        raise ValueError(
+            f"{path}: row {name!r}, column {name!r} is {C[far[0], far[0]]:g}, where a correlation matrix has 1; if this is a covariance, "
+            "--scale divides rows and columns by the standard deviations"
+        )
     result: CorrelationResult | ShrinkResult
     if target is not None:
         towards = None if str(target) == "identity" else _read_beside(target, path, names, hint="")
         result = shrink_correlation(C, towards, min_eig=options.min_eig, scale=scaled)
-    elif options.factors is not None:
-        result = factor_correlation(C, options.factors, scale=scaled)
+    elif options.n_factors is not None:
+        result = factor_correlation(C, options.n_factors, scale=scaled)
     else:
         bounds = None if options.lower is None and options.upper is None else (options.lower, options.upper)
         result = nearest_correlation(C, fixed=F, weights=W, bounds=bounds, min_eig=options.min_eig, scale=scaled)
@@ -57,7 +64,7 @@ def repair_file(path: Path, options: CorrelationOptions) -> int:
         deviations = np.sqrt(np.diagonal(C))
         C = C / np.outer(deviations, deviations)
     has_matrix = result.status in ("OPTIMAL", "FEASIBLE")
-    rows = [("status", f"{result.status}: {show.for_command(result.advice)}")]
+    rows = [("status", f"{result.status}: {result.advice}")]
     rows += _changes(names, C, result) if has_matrix else []
     show.stdout().print(show.name_value_table(rows, f"{path.name}: {len(C)} x {len(C)} correlations"))
     repaired = np.asarray(result.covariance if options.keep_variances else result.matrix) if has_matrix else None
@@ -84,7 +91,7 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     A first column of words, or without a name, holds the names of the rows. An empty cell is NaN; with a hint, it is an error that
     ends with the hint. If all entries above or below the diagonal are empty, they are the mirror image of the others.
     """
-    source = source_of(path, "read a matrix from", (*TEXT, *COLUMNAR))
+    source = source_of(path, "read a matrix from", TABLES)
     table = tables.read(source, may_be_short=True)
     if table.text is not None and not table.text.has_header and _has_numbered_names(table):
         table = tables.read(source, has_header=True, may_be_short=True)
@@ -99,7 +106,10 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     names = list(columns)
     n = len(columns[names[0]])
     if len(names) != n:
-        raise ValueError(f"{path}: {n} rows and {len(names)} columns of numbers; a correlation matrix is square")
+        raise ValueError(
+            f"{path}: {n:,} rows and {len(names):,} columns of numbers; a correlation matrix is square (for a table of points, give the "
+            "correlations of its columns, such as pandas.DataFrame.corr computes)"
+        )
     C, is_word = np.empty((n, n)), np.empty((n, n), dtype=bool)
     for j, name in enumerate(names):
         C[:, j], is_word[:, j] = table.numbers(name)
@@ -110,7 +120,7 @@ def read_matrix(path: Path, hint: str | None = None) -> tuple[list[str], np.ndar
     bad = np.argwhere((is_word | np.isinf(C) | (is_empty & (hint is not None))).T)
     if len(bad):
         j, i = map(int, bad[0])
-        raise table.not_a_number(i, names[j], (hint or "") if is_empty[i, j] else "")
+        raise table.bad_cell(i, names[j], "is not a number" + ((hint or "") if is_empty[i, j] else ""))
     i, j = (int(k) for k in np.unravel_index(np.argmax(np.nan_to_num(np.abs(C - C.T))), C.shape))
     if abs(C[i, j] - C[j, i]) > SYMMETRIC * max(1.0, abs(C[i, j])):
         raise ValueError(

@@ -21,6 +21,7 @@ from bregmat_app.label.points import LabelPoints, demo_points, pictures_in, pict
 from bregmat_app.label.session import Session
 
 MOST_VALUES = 20  # cells of a row that are shown where there is neither a text nor a picture
+LARGEST_WHOLE = 1e15  # whole numbers above are shown with an exponent
 _IMPORTS = """from pathlib import Path
 
 from bregmat_app.label.features import picture_features, text_features
@@ -116,15 +117,12 @@ def _opened(link: str | None) -> Iterator[None]:
 def _read(path: Path, columns: ColumnOptions, options: PageOptions) -> LabelPoints:
     """Read the points and what is shown of them; ValueError names what is wrong."""
     shown = () if options.text is None else (options.text,)
+    is_shown = options.text is not None or options.images is not None
     try:
-        table, has_features = read_table(path, columns, *shown), True
+        table = read_table(path, columns, *shown, may_lack_numbers=is_shown)
     except NoNumbersError as error:
-        if options.text is None and options.images is None:
-            raise ValueError(
-                f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures"
-            ) from error
-        table, has_features = read_table(path, columns, *shown, has_features=False), False
-    points = table.points
+        raise ValueError(f"{error}; --text COLUMN or --images FOLDER makes features of texts or pictures") from error
+    points, has_features = table.points, table.has_numbers
     rows = range(len(points.X)) if points.rows is None else points.rows.tolist()
     id_name, sample_id = find_sample_ids(points, columns.id_column)
     if sample_id is not None and len(np.unique(sample_id)) != len(rows):
@@ -198,15 +196,22 @@ def _texts(table: PointTable, options: PageOptions, id_name: str | None) -> list
     if options.images is not None:
         return None
     hidden = (id_name, table.options.labels, *(table.options.drop or ()))
-    cells = {name: [f"{x:g}" for x in column.tolist()] for name, column in zip(points.names, points.X.T[:MOST_VALUES])}
+    cells = {name: _cells(column) for name, column in zip(points.names, points.X.T[:MOST_VALUES])}
     for name, median in points.medians.items():
         assert points.table is not None  # a .npy file has no missing cells of this kind
         if name in cells:
             for i in np.flatnonzero(np.isnan(points.table.numbers(name)[0])).tolist():
                 cells[name][i] = f"missing (the median {median:g} is used)"
-    others = {name: column.astype(str).tolist() for name, column in points.columns.items() if name not in hidden}
+    others = {name: _cells(column) for name, column in points.columns.items() if name not in hidden}
     names, columns = zip(*[*(others | cells).items()][:MOST_VALUES])
     return ["\n".join(f"{name}: {cell}" for name, cell in zip(names, row)) for row in zip(*columns)]
+
+
+def _cells(column: np.ndarray) -> list[str]:
+    """Cells as words: whole numbers in full, others with six digits."""
+    if column.dtype.kind != "f":
+        return column.astype(str).tolist()
+    return [f"{x:.0f}" if x == np.rint(x) and abs(x) < LARGEST_WHOLE else f"{x:g}" for x in column.tolist()]
 
 
 def _classes(table: PointTable) -> list[str] | None:

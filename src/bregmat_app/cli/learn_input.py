@@ -13,6 +13,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.estimators.linear_maps import POINTS_PRIORS, points_in_prior
 from bregmat.io import Points
 from bregmat.io.constraints import PlacedConstraints, read_placed_constraints
+from bregmat.io.points import NoNumbersError
 from bregmat.io.sources import STANDARD_INPUT
 from bregmat_app.cli.options import ColumnOptions
 from bregmat_app.cli.points import (
@@ -52,6 +53,11 @@ class LearnInput:
         self.info = {"source": self.name, "feature_names": list(self.feature_names), **self.info}
 
     @property
+    def target(self) -> Any:
+        """The labels as the learner takes them, NaN for rows without one."""
+        return self.labels if self.labels is None or self.has_values else np.where(self.labels < 0, np.nan, self.labels)
+
+    @property
     def has_values(self) -> bool:
         """Whether the labels are values rather than class numbers."""
         return self.labels is not None and self.labels.dtype.kind == "f"
@@ -71,7 +77,11 @@ def read_input(
     """
     if constraints is not None and str(path) == str(constraints) == STANDARD_INPUT:
         raise ValueError("standard input holds points or constraints, not both; write one of them to a file")
-    table = read_table(path, options, *categorical)
+    try:
+        table = read_table(path, options, *categorical, may_lack_numbers=bool(categorical))
+    except NoNumbersError as error:
+        advice = "columns of words can be encoded with --categorical COLUMN,...; texts need numbers first, such as their embeddings"
+        raise ValueError(f"{error}; {advice}") from error
     points, info = table.points, {}
     X, names = points.X, points.names
     if options.missing == "median":
@@ -87,8 +97,11 @@ def read_input(
     if (labels := options.labels) is not None:
         values = table.label_values()
         task.label_column, task.labels = labels, find_labels(values, len(X), labels, options.unlabeled)
-        task.warnings += label_remarks(task.labels, labels)
+        n_known = int((np.isfinite(task.labels) if task.has_values else task.labels >= 0).sum())
+        if n_known < 2 and constraints is None:
+            raise ValueError(f"labels {labels!r}: {n_known} of {len(X):,} rows has a label, and pairs need two")
         task.class_names = () if task.has_values else class_names(values, task.labels)
+        task.warnings += label_remarks(task.labels, labels, task.class_names, options.unlabeled)
     task.warnings += table.unused(id_name, *categorical)
     if constraints is not None:
         if task.sample_id is not None:
@@ -117,7 +130,7 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     id_type = int if names is None or names.dtype.kind == "i" else str
     table = read_placed_constraints(path, id_type=id_type, encoding=encoding)
     said = ""
-    if (tuples := table.found.tuples) is not None:
+    if (tuples := table.parsed.tuples) is not None:
         said = f"read as {tuples.said}"
         known = set() if names is None else set(names.tolist())
         if named := [name for name in tuples.called.values() if name in known]:  # a pair would be lost as a header
@@ -137,13 +150,13 @@ def _add_constraints(task: LearnInput, path: Path, id_name: str | None, prior: s
     assert rows is not None
     if said:
         task.warnings.append(f"{file} was {said}")
-    if table.found.is_open and prior == "within":
+    if table.parsed.is_open and prior == "within":
         raise ValueError(
             f"{file} has no bounds, and --prior within has no scale to measure them in: take another prior"
         )
-    if table.found.is_open and prior in ("auto", *POINTS_PRIORS):
+    if table.parsed.is_open and prior in ("auto", *POINTS_PRIORS):
         seen = points_in_prior(np.asarray(task.X), "variance" if prior == "auto" else prior)
-        rows, task.has_measured_bounds = table.found.measured(rows, seen), True
+        rows, task.has_measured_bounds = table.parsed.measured(rows, seen, None, 0), True
     places = np.flatnonzero(kept)
     task.constraints, task.place = rows, lambda k: f"{file}, {table.where(int(places[k]))}"
 
@@ -155,7 +168,7 @@ def _unknown_points(task: LearnInput, table: PlacedConstraints, rows: np.ndarray
     words = [name for name in names if isinstance(name, str)]
     first: dict[str, int] = {}
     for row in rows.tolist():
-        for name in table.found.samples[row]:
+        for name in table.parsed.samples[row]:
             if name not in known:
                 first.setdefault(name, row)
     said = [

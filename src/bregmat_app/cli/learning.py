@@ -11,11 +11,11 @@ import numpy as np
 import typer
 
 from bregmat.base.html import SummaryRow, listed, number
-from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.result import SolverError
 from bregmat.estimators import MetricLearner
-from bregmat.io import ModelCheckpoint, load, open_constraints, open_points, save
+from bregmat.from_labels.groups import NEED_CLASSES
+from bregmat.io import open_constraints, open_points, save
 from bregmat.nearest import nearest_metric
 from bregmat.plots._style import require_matplotlib
 from bregmat_app.cli import show
@@ -30,7 +30,7 @@ from bregmat_app.cli.measure import (
     scaled,
 )
 from bregmat_app.cli.options import BlockOptions, ColumnOptions, LearnOutput, MetricOptions, check_outputs, number_in
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note, warn
+from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note, warn
 from bregmat_app.report import FoldScores, ReportData
 
 LONGEST_MEASUREMENT = 300.0  # seconds; folds that would take longer are left out
@@ -84,10 +84,24 @@ def learn_points(
             raise ValueError(
                 "no constraints: --n-constraints 0 takes none from the labels, and --constraints is not given"
             )
+        _check_task(task, metric)
     if task.has_measured_bounds and metric.prior == "auto":
         parameters["prior"] = "variance"  # the bounds were measured in it
     note(f"features ({len(task.feature_names)}): {listed(task.feature_names, 20)}")
     return learn_task(task, LearnSettings(parameters, output))
+
+
+def _check_task(task: LearnInput, metric: MetricOptions) -> None:
+    """Check the settings that the data have to allow."""
+    d = task.X.shape[1]
+    if metric.n_components is not None and metric.n_components > d:
+        raise ValueError(f"--n-components must be at most {d}, the number of features; got {metric.n_components}")
+    if task.has_values and metric.strategy in NEED_CLASSES:
+        raise ValueError(
+            f"labels {task.label_column!r} are numbers that are not all whole, and --strategy {metric.strategy} needs classes; "
+            "--strategy neighbors takes numbers, to be near in; for distances that are known, use --constraints with the relation "
+            "sq_distance"
+        )
 
 
 def learn_task(task: LearnInput, settings: LearnSettings) -> int:
@@ -134,19 +148,19 @@ def _fit(task: LearnInput, settings: LearnSettings) -> tuple[Any, bool]:
             show.collected_warnings() as texts,
             Progress(f"learning from {task.name}", settings.output.quiet) as progress,
         ):
-            learner.set_params(callback=progress).fit(task.X, task.labels, constraints=task.constraints)
+            learner.set_params(callback=progress).fit(task.X, task.target, constraints=task.constraints)
     except KeyboardInterrupt:
         is_interrupted = True
     except SolverError as error:
         raise _failed(task, settings, error) from error
     except (ValueError, TypeError) as error:
-        raise fail(show.for_labels(str(error), task.label_column)) from error
+        raise fail(str(error)) from error
     if not learner.__sklearn_is_fitted__():
         note("interrupted before there was anything to keep; nothing is written", style="yellow")
         raise typer.Exit(ExitCode.INTERRUPTED)
     learner.set_params(callback=None)
     is_unlearned = learner.strategy_ is None
-    task.warnings += [for_command(text) for text in texts if not (is_unlearned and "better than not learning" in text)]
+    task.warnings += [text for text in texts if not (is_unlearned and "better than not learning" in text)]
     if is_unlearned:
         task.warnings.append(_not_learned(learner))
     return learner, is_interrupted
@@ -209,7 +223,7 @@ def _test_neighbours(task: LearnInput, settings: LearnSettings) -> FoldScores | 
         fold += 1
         with warnings.catch_warnings():  # a fit that stops early is tested, too; the main fit has its own message
             warnings.simplefilter("ignore")
-            return settings.fit(task.X[rows], task.labels[rows], say, constraints=task.constraints, sample_id=rows)
+            return settings.fit(task.X[rows], task.target[rows], say, constraints=task.constraints, sample_id=rows)
 
     def state(record: Any) -> str:
         return f"fold {fold}, {show.gap_and_violation(record)}"
@@ -252,7 +266,7 @@ def _failed(task: LearnInput, settings: LearnSettings, error: SolverError) -> Ex
     for text in task.warnings:
         warn(text)
     if result.status != "INFEASIBLE":
-        return fail(for_command(str(error)), ExitCode.NOT_CONVERGED)
+        return fail(str(error), ExitCode.NOT_CONVERGED)
     conflict = [] if result.conflict is None else np.asarray(result.conflict).tolist()
     together = f"; these {len(conflict)} contradict each other:" if len(conflict) > 1 else ":"
     failure = fail(f"it is proven that no metric meets all hard constraints{together}", ExitCode.INFEASIBLE)
@@ -312,7 +326,7 @@ def _write_report(
 
 def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, output: LearnOutput) -> int:
     """Learn, write the model, print the certificate; the exit code. `pairs` is a file of constraints, or a folder of them."""
-    out, before = output.out, None
+    out = output.out
     with bad_input():
         if metric.prior not in ("auto", "identity"):
             raise ValueError("--prior must be identity with --points")
@@ -324,22 +338,13 @@ def learn_sharded(pairs: Path, blocks: BlockOptions, metric: MetricOptions, outp
         settings["divergence"] = "logdet" if metric.divergence == "auto" else metric.divergence
         assert blocks.points_file is not None
         X, rows = open_points(blocks.points_file), open_constraints(pairs)
-        if (path := blocks.checkpoint) is not None:
-            before = load(path) if blocks.resume and path.exists() else None
-            if not isinstance(before, MatrixResult | None):
-                raise ValueError(f"{path}: a model, but no checkpoint of constraints in blocks")
         with Progress(f"learning from {pairs.name}", output.quiet) as progress:
-            settings |= {"block_size": blocks.block_size, "warm_start": before}
-            callback = progress if path is None else ModelCheckpoint(path, callback=progress)
-            result = nearest_metric(X, rows, callback=callback, **settings)
-        if out is not None and result.status != "INFEASIBLE":
+            result = nearest_metric(X, rows, callback=progress, block_size=blocks.block_size, **settings)
+        if out is not None:
             save(out, result)
-    code = show.exit_code(result)
-    if code == ExitCode.INFEASIBLE and result.conflict is not None:
-        warn(f"constraints {', '.join(str(int(row)) for row in result.conflict[:10])} of {pairs} contradict each other")
     console = show.stdout()
     console.print(f"Metric learned from {rows.n_constraints:,} constraints of {pairs}", style="bold", soft_wrap=True)
     console.print(show.certificate_table(result, more=[("slack weight", number(settings["slack_weight"]))]))
-    if out is not None and result.status != "INFEASIBLE":
+    if out is not None:
         show.wrote("model", out)
-    return code
+    return show.exit_code(result)

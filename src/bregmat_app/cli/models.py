@@ -6,16 +6,17 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from bregmat.base.checks import as_choice
 from bregmat.base.html import listed
 from bregmat.engine.result import Result
 from bregmat.io import Points, load, read_manifest, read_points, write_points
-from bregmat.io.points import points_source
+from bregmat.io.points import MISSING, points_source
 from bregmat.io.tables import column_names
 from bregmat.online import MatrixExponentiatedGradient
 from bregmat.verification.saved import verify_saved
 from bregmat_app.cli import show
 from bregmat_app.cli.learning import is_any_hard
-from bregmat_app.cli.points import encoded
+from bregmat_app.cli.points import advice_on_cells, encoded
 from bregmat_app.cli.stream import bound_rows
 
 
@@ -43,7 +44,9 @@ def transform_points(
         categories = info.get("categories", {})
         given = {"missing": missing, "medians": info.get("medians"), "encoding": encoding, "exclude": [*categories]}
         n_numbers = learner.n_features_in_ - sum(map(len, categories.values()))
-        data = _points_for(points, (info.get("feature_names") or [])[:n_numbers], n_numbers, given)
+        as_choice("--missing", missing, MISSING)
+        with advice_on_cells():
+            data = _points_for(points, (info.get("feature_names") or [])[:n_numbers], n_numbers, given)
         if data.n_missing:
             what = "rows left out" if data.rows is not None else "filled with medians"
             show.warn(f"missing cells in {listed(data.n_missing)}: {what}")
@@ -56,7 +59,7 @@ def transform_points(
 def _points_for(path: Path, names: list[str], d: int, given: dict[str, Any]) -> Points:
     """Read the columns that a model was learned from: by name if the file has them, else all d columns of numbers."""
     source = points_source(path)
-    if names and set(names) <= set(column_names(source, given["encoding"])):
+    if d == 0 or (names and set(names) <= set(column_names(source, given["encoding"]))):
         return read_points(source, features=names, **given)
     points = read_points(source, **given)
     if len(points.names) == d and (not names or _are_made_up(names) or _are_made_up(points.names)):
@@ -121,8 +124,6 @@ def tables_about(model: Path) -> list[Table | str]:
             rows += bound_rows(learner, learner.loss_bound())
             rows.append(show.eigenvalues(np.linalg.eigvalsh(learner.matrix())[::-1]))
         return [show.name_value_table(rows, str(model))]
-    for name, array in manifest["arrays"].items():
-        rows.append((f"array {name}", f"{tuple(array['shape'])} {np.dtype(array['dtype'])}"))
     found: list[Table | str] = [show.name_value_table(rows, str(model)), ""]
     results = learner if isinstance(learner, Result) else getattr(learner, "result_", [])
     has_hard = is_any_hard(learner, learner.constraints_) if hasattr(learner, "constraints_") else None

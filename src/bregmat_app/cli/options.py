@@ -12,9 +12,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet, .feather or .npy; - is standard input."
+POINTS = "Points, one per row: .csv, .tsv (also .gz), .parquet or .npy; - is standard input."
 
-TABLES = ".csv, .tsv (also .gz), .parquet or .feather."
+TABLES = ".csv, .tsv (also .gz) or .parquet."
 
 
 def option(
@@ -166,22 +166,31 @@ class MetricOptions:
     n_constraints: Annotated[
         int | None,
         number(
-            "Most constraints drawn from labels; 0: none.", shown="all neighbors; 40 k^2 random pairs", panel=LEARNING
+            "Most constraints drawn from labels; 0: none.",
+            shown="all neighbors; 40 k^2 random pairs",
+            panel=LEARNING,
+            min=0,
         ),
     ] = None
-    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all", panel=LEARNING)] = None
+    n_components: Annotated[int | None, number("Dimensions to keep.", shown="all", panel=LEARNING, min=1)] = None
     tol: Annotated[float, number("Relative duality gap to reach.", panel=LEARNING)] = 1e-4
     max_iter: Annotated[
-        int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING)
+        int | None, number("Largest number of iterations.", shown="the solver's own", panel=LEARNING, min=1)
     ] = None
-    random_state: Annotated[int, number("Seed of the pairs drawn from labels, and of the folds.", panel=LEARNING)] = 0
+    random_state: Annotated[
+        int, number("Seed of the pairs drawn from labels, and of the folds.", panel=LEARNING, min=0)
+    ] = 0
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a slack weight that is none."""
+        """The parameters of :class:`bregmat.MetricLearner`; `ValueError` for a word or a number that is none."""
+        from bregmat.base.checks import check_positive
+
         self.check_words()
         given = asdict(self)
         if self.slack_weight != "auto":
             given["slack_weight"] = number_in("--slack-weight", self.slack_weight, "a number, inf or auto")
+            check_positive("--slack-weight", given["slack_weight"])
+        check_positive("--tol", self.tol, finite=True)
         return given
 
     def check_words(self) -> None:
@@ -191,9 +200,10 @@ class MetricOptions:
         from bregmat.objective.divergences import DIVERGENCES
         from bregmat.objective.losses import LOSSES
         from bregmat.solvers.base import SOLVERS
-        from bregmat.typing import MetricKind
+        from bregmat.typing import MetricKind, Strategy
 
         as_choice("--metric", self.metric, ("auto", *get_args(MetricKind)))
+        as_choice("--strategy", self.strategy, ("auto", *get_args(Strategy), "softmax"))
         as_choice("--prior", self.prior, ("auto", *PRIORS))
         as_choice("--divergence", self.divergence, ("auto", *DIVERGENCES))
         as_choice("--solver", self.solver, ("auto", *SOLVERS))
@@ -208,7 +218,7 @@ class BlockOptions:
     points_file: Annotated[
         File,
         file(
-            "Points (.npy, .zarr, .parquet) larger than memory; POINTS is then a folder of constraints.",
+            "Points (.npy) larger than memory; POINTS is then a folder of constraints.",
             "--points",
             panel=IN_FILES,
         ),
@@ -217,13 +227,10 @@ class BlockOptions:
         int | None,
         number("With --points: constraints in memory at a time.", shown="2^25 numbers", min=1, panel=IN_FILES),
     ] = None
-    checkpoint: Annotated[File, file("With --points: write the matrix here every five steps.", panel=IN_FILES)] = None
-    resume: Annotated[bool, flag("With --points: continue from the checkpoint.", "--resume", panel=IN_FILES)] = False
 
     def unused(self) -> str | None:
         """The first option that was given although it needs ``--points``."""
-        given = {"--block-size": self.block_size, "--checkpoint": self.checkpoint, "--resume": self.resume or None}
-        return None if self.points_file else next((name for name, value in given.items() if value is not None), None)
+        return "--block-size" if self.points_file is None and self.block_size is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -251,7 +258,7 @@ class CorrelationOptions:
     lower: Annotated[float | None, number("Smallest correlation that the result may have.", min=-1, max=1)] = None
     upper: Annotated[float | None, number("Largest correlation that the result may have.", min=-1, max=1)] = None
     target: Annotated[File, file("Shrink towards this table, or 'identity', as little as possible.")] = None
-    factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
+    n_factors: Annotated[int | None, number("The result has this many factors, L L' + D.", min=1)] = None
 
     def check(self, matrix: Path) -> None:
         """Check that the options can be combined and the output can be written; `ValueError` otherwise."""
@@ -259,13 +266,13 @@ class CorrelationOptions:
         for name, value in (("--lower", self.lower), ("--upper", self.upper)):
             if value is not None and math.isnan(value):  # older versions of typer take it for a number in the range
                 raise ValueError(f"{name} must be a number from -1 to 1; got nan")
-        given = {"--factors": self.factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
+        given = {"--n-factors": self.n_factors, "--weights": self.weights, "--lower": self.lower, "--upper": self.upper}
         given |= {"--fixed": self.fixed, "--min-eig": self.min_eig or None}
         named = [name for name, value in given.items() if value is not None]
         if self.target is not None and named not in ([], ["--min-eig"]):
             raise ValueError(f"--target and {named[0]} exclude each other")
-        if self.factors is not None and len(named) > 1:
-            raise ValueError(f"--factors and {named[1]} exclude each other")
+        if self.n_factors is not None and len(named) > 1:
+            raise ValueError(f"--n-factors and {named[1]} exclude each other")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from bregmat_app.cli import show
 from bregmat_app.cli.learn_input import LearnInput
 from bregmat_app.cli.learning import LearnSettings, learn_task
 from bregmat_app.cli.options import LearnOutput
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note
+from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
 from bregmat_papers import DataHome, Experiment, Report, experiment, experiment_names, reproduce
 from bregmat_papers.datasets import DataNotFoundError, load_dataset
 from bregmat_papers.page import check_page, plain, with_error, write_page
@@ -33,7 +33,7 @@ def run_demo(names: Sequence[str] | None, folder: Path, *, download: bool, quiet
     try:
         data = [load_dataset(name, download=download) for name in names]
     except DataNotFoundError as error:
-        raise fail(f"{for_command(str(error))}; without data, `bregmat demo wine` runs") from error
+        raise fail(f"{error}; without data, `bregmat demo wine` runs") from error
     folder.mkdir(parents=True, exist_ok=True)
     files = [(check_writable(folder / f"{name}.bm"), check_writable(folder / f"{name}.html")) for name in names]
     about = "A metric is learned from class labels, with the defaults. The nearest-neighbour test uses held-out folds."
@@ -81,7 +81,7 @@ def reproduce_all(
             try:
                 report = reproduce(item, out, size=size, data=data, progress=say)
             except DataNotFoundError as error:  # the data of other experiments may be there
-                note(f"{item.name}: {for_command(str(error))}", style="yellow")
+                note(f"{item.name}: {error}", style="yellow")
                 lacking.append(item.name)
                 continue
         if not report.is_complete:

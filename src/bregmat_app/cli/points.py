@@ -1,7 +1,8 @@
 """A table of points as commands read it: which columns are features, categories, labels and names of rows, and remarks on them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -9,13 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.checks import as_choice, rows_text
 from bregmat.base.html import listed
+from bregmat.constraints.columns import is_number_word
 from bregmat.from_labels.groups import are_numbers, label_codes
 from bregmat.io import Points, parse_sample_ids, read_points, tables
-from bregmat.io.points import INDEX, NoNumbersError, has_index, is_id
+from bregmat.io.points import INDEX, MISSING, NoNumbersError, has_index, is_id
+from bregmat.io.tables import CellError
+from bregmat.io.texts import MISSING as MISSING_CELLS
 from bregmat.io.texts import NOT_AVAILABLE
 from bregmat_app.cli.options import ColumnOptions, names_in
-from bregmat_app.cli.show import for_labels
 
 # Names of columns of whole numbers that name rows or stand for categories. The second kind has other uses, such as glycemic_index.
 _ID_NAME = re.compile(r"(?i:(?:^|[^a-z])(?:id|key|uuid)$)|(?<=[a-z])(?:Id|ID|Key)$")
@@ -26,6 +30,7 @@ _CODE_NAME = re.compile(
 _THOUSANDS = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+(,\d+)?|\d{1,3}(,\d{3})+\.\d+|\d{1,3}(,\d{3}){2,})")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 MANY_CLASSES = 20  # more whole-number classes than this and than a quarter of the points may be values
+WORDS_OF_TEXT = 4
 MOST_CATEGORIES = 100  # a column with more of them rather names its rows
 
 
@@ -36,6 +41,7 @@ class PointTable:
     points: Points
     options: ColumnOptions
     left_out: Mapping[str, str]
+    has_numbers: bool = True  # else no column is a feature
 
     def label_values(self) -> Any:
         """Return the cells of the column of labels, or the content of their file for the rows that are left."""
@@ -71,8 +77,14 @@ class PointTable:
         """Remark on columns of words that are neither features nor asked for."""
         known = (*_no_features(self.options), *others, *self.left_out, INDEX)
         columns = {name: x for name, x in self.points.columns.items() if name not in known and not is_id(name)}
-        if not columns or self.options.columns:
+        if self.options.columns:
             return []
+        texts = [name for name, x in columns.items() if _are_texts(x)]
+        remarks = (
+            [f"not used: {listed(texts)} (texts); they need numbers first, such as their embeddings"] if texts else []
+        )
+        if not (columns := {name: x for name, x in columns.items() if name not in texts}):
+            return remarks
         remark = f"not used: {listed(columns)} (not numeric)"
         n_distinct = {name: len(np.unique(x)) for name, x in columns.items()}
         if words := [name for name, count in n_distinct.items() if count <= MANY_CLASSES]:
@@ -80,29 +92,37 @@ class PointTable:
         names_rows = [name for name, count in n_distinct.items() if count == len(self.points.X)]
         if names_rows and self.options.id_column is None and not any(map(is_id, self.points.columns)):
             remark += f"; rows are named by their number, or by a column with --sample-id {quote(names_rows[0])}"
-        return [remark]
+        return [*remarks, remark]
 
 
-def read_table(path: Path, options: ColumnOptions, *others: str, has_features: bool = True) -> PointTable:
+def read_table(path: Path, options: ColumnOptions, *others: str, may_lack_numbers: bool = False) -> PointTable:
     """Read a table of points; the columns `others` are no features. `ValueError` names what is wrong."""
+    as_choice("--missing", options.missing, MISSING)
+    try:
+        return _read_features(path, options, others)
+    except NoNumbersError:
+        if not may_lack_numbers:
+            raise
+        points = read_points(path, **reading_arguments(options, *others, has_features=False))
+        return PointTable(points, options, {}, has_numbers=False)
+
+
+def _read_features(path: Path, options: ColumnOptions, others: Sequence[str]) -> PointTable:
+    """Read a table with columns of numbers, and leave out those that are no features."""
     columns, known = names_in(options.columns), (*_no_features(options), *others)
     if both := [name for name in columns if name in known]:
         raise ValueError(
             f"column {both[0]!r} cannot be a feature (--columns) and something else (--labels, --sample-id, --drop, --categorical)"
         )
-    try:
-        points = read_points(path, **reading_arguments(options, *others, has_features=has_features))
-    except NoNumbersError:
-        raise
-    except ValueError as error:
-        raise ValueError(f"{error}{_advice(str(error), columns)}") from error
+    with advice_on_cells(columns):
+        points = read_points(path, **reading_arguments(options, *others))
     for name in () if columns else points.columns:
         if name not in known and (cell := _with_thousands(points.columns[name])) is not None:
             raise ValueError(
                 f"{path}, column {name!r}: numbers such as '{cell}' have separators between thousands; write {_plain(cell)}, or leave the "
                 f"column out with --drop {quote(name)}"
             )
-    return _without_constants_and_codes(points, options) if has_features else PointTable(points, options, {})
+    return _without_constants_and_codes(points, options)
 
 
 def reading_arguments(options: ColumnOptions, *others: str, has_features: bool = True) -> dict[str, Any]:
@@ -116,6 +136,12 @@ def reading_arguments(options: ColumnOptions, *others: str, has_features: bool =
     return {name: value for name, value in given.items() if value is not None}
 
 
+def _are_texts(values: Any) -> bool:
+    """Whether the cells of a column are texts rather than names or categories: half of them are different and of several words."""
+    cells = np.unique(np.asarray(values).astype(str))
+    return 2 * sum(len(cell.split()) >= WORDS_OF_TEXT for cell in cells.tolist()) > len(values)
+
+
 def _is_file(labels: str) -> bool:
     """Whether labels are in a file of their own."""
     return Path(labels).suffix.lower() == ".npy"
@@ -127,15 +153,25 @@ def _no_features(options: ColumnOptions) -> tuple[str, ...]:
     return tuple(name for name in (labels, options.id_column, *(options.drop or ())) if name is not None)
 
 
-def _advice(error: str, columns: Sequence[str]) -> str:
-    """How to go on after an error about a cell that is not a number."""
-    cell = re.search(r"column '(.*)': '(.*)' is not a number", error)
-    if cell is None:
+@contextmanager
+def advice_on_cells(columns: Sequence[str] = ()) -> Iterator[None]:
+    """Say which options help after an error about a cell that is not a number; `columns` are those that were asked for."""
+    try:
+        yield
+    except CellError as error:
+        raise ValueError(f"{error.problem}{_advice(error, columns)}") from error
+
+
+def _advice(error: CellError, columns: Sequence[str]) -> str:
+    if error.cell in MISSING_CELLS:
+        return "; --missing drop leaves out such rows, --missing median fills such cells"
+    if is_number_word(error.cell):  # an infinite one
+        return "; write a finite number, or leave the cell empty and give --missing drop or --missing median"
+    if _THOUSANDS.fullmatch(error.cell):
+        return f"; separators between thousands are not read: write {_plain(error.cell)}"
+    if error.column not in columns:
         return ""
-    name, text = cell.groups()
-    if _THOUSANDS.fullmatch(text):
-        return f"; separators between thousands are not read: write {_plain(text)}"
-    return f"; leave out a column of words here and give it to --categorical {quote(name)}" if name in columns else ""
+    return f"; leave out a column of words here and give it to --categorical {quote(error.column)}"
 
 
 def _with_thousands(values: Any) -> str | None:
@@ -254,13 +290,11 @@ def find_labels(values: Any, n: int, name: str, unlabeled: str | None) -> np.nda
                 y[y == float(unlabeled)] = np.nan
             except ValueError as error:
                 raise ValueError(f"--unlabeled {unlabeled!r} is no number, but the labels {name!r} are") from error
-    if y.dtype.kind == "f" and are_numbers(y):
-        return y
-    try:
-        codes = label_codes(y, unlabeled=None)
-    except ValueError as error:
-        raise ValueError(for_labels(str(error), name)) from error
-    if (codes < 0).all():
+    is_number = y.dtype.kind == "f"
+    if is_number and np.isinf(y).any():
+        raise ValueError(f"labels {name!r} must be finite; see {rows_text(np.flatnonzero(np.isinf(y)))}")
+    codes = y if is_number and are_numbers(y) else label_codes(y, unlabeled=None)
+    if (np.isnan(codes) if codes is y else codes < 0).all():
         raise ValueError(f"labels {name!r}: no row has a label")
     return codes
 
@@ -275,9 +309,11 @@ def class_names(values: Any, codes: np.ndarray) -> tuple[Any, ...]:
         return tuple(names)
 
 
-def label_remarks(labels: np.ndarray, name: str) -> list[str]:
-    """Remarks on labels as :func:`find_labels` returns them."""
+def label_remarks(labels: np.ndarray, name: str, classes: Sequence[Any], unlabeled: str | None) -> list[str]:
+    """Remarks on labels as :func:`find_labels` returns them, and on the names of their classes."""
     n, said = len(labels), []
+    if -1 in classes and unlabeled is None:
+        said.append(f"labels {name!r}: -1 is a class; if it means 'not known', give --unlabeled -1")
     n_known = int((labels >= 0).sum())
     if labels.dtype.kind == "f":
         n_known = int(np.isfinite(labels).sum())

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from bregmat.constraints.tables import parse_sample_ids
 from bregmat.io import Points, read_points, save, tables
 from bregmat.io.points import is_id
-from bregmat.io.sources import COLUMNAR, TEXT, source_of
+from bregmat.io.sources import TABLES, source_of
 from bregmat.retrieval import RetrievalLearner
 from bregmat_app.cli import show
 
@@ -33,7 +33,7 @@ def learn_retrieval(
     if out is not None:
         save(out, learner, info={"feature_names": list(Q.names)})
     for text in texts:
-        show.warn(show.for_command(text))
+        show.warn(text)
     if learner.report_:
         rows = [
             (f"{name}, as given and learned", f"{x['as given']:.3f}  {x['learned']:.3f}")
@@ -49,9 +49,7 @@ def learn_retrieval(
 
 def read_relevance(path: Path, queries: Points, documents: Points) -> sp.csr_array:
     """Grades (n_queries, n_documents) from a table with the columns query, document and, if there is one, grade (by default 1)."""
-    table = tables.read(
-        source_of(path, "read right answers from", (*TEXT, *COLUMNAR)), is_word=lambda name: name != "grade"
-    )
+    table = tables.read(source_of(path, "read right answers from", TABLES), is_word=lambda name: name != "grade")
     tables.require_columns(path, ("query", "document"), table.columns)
     row, column = (
         _numbers(path, name, table.columns[name], points)
@@ -61,7 +59,7 @@ def read_relevance(path: Path, queries: Points, documents: Points) -> sp.csr_arr
     if "grade" in table.columns:
         grade, is_word = table.numbers("grade")
         if len(bad := np.flatnonzero(is_word | ~(grade >= 0))):
-            raise table.not_a_number(int(bad[0]), "grade", "; a grade is a number of at least 0")
+            raise table.bad_cell(int(bad[0]), "grade", "is not a grade, which is a number of at least 0")
     shape = len(queries.X), len(documents.X)
     return sp.csr_array((grade, (row, column)), shape=shape)
 

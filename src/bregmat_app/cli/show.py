@@ -1,6 +1,5 @@
 """What the commands print: tables, progress, messages. Results go to standard output, all else to standard error."""
 
-import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,25 +18,6 @@ from bregmat.base.threads import InterruptWarning
 LARGEST_GAP = 10.0  # relative gap above which the line of progress says that there is no useful bound
 UNWRAPPED = 100_000  # characters of a line that is not written to a terminal
 
-# Messages of the library name arguments. These arguments are options wherever a message names them ...
-_OPTIONS = re.compile(
-    r"(?<![-\w])(slack_weight|loss_budget|max_iter|n_components|n_constraints|min_eig|random_state|sample_id)(?=\W|$)"
-)
-# ... and these only at the beginning of a message, or with a value.
-_FIRST_WORDS = re.compile(r"^(dim|divergence|encoding|eta|loss|missing|prior|solver|strategy|tol|trace)(?= )")
-_VALUES = re.compile(r"\b(missing|encoding|strategy)=['\"](\w+)['\"]")
-# Advice on Python objects, and what the command says instead.
-_PHRASES = {
-    "a constraint of result.conflict": "one of the constraints named",
-    "raise trace": "raise --trace",
-    "download=True": "--download",
-    "; scale=False takes C as it is": "",
-    "scale=True": "--scale",
-    ", (d) try another solver": "",
-    " Continue with warm_start=result.": "",
-    ", or continue with warm_start=result": "",
-}
-
 
 class ExitCode:
     """Exit codes of every command."""
@@ -47,24 +27,6 @@ class ExitCode:
     INFEASIBLE = 3
     NOT_CONVERGED = 4
     INTERRUPTED = 130
-
-
-def for_command(text: str) -> str:
-    """Replace arguments in a message of the library by options."""
-    for phrase, own in _PHRASES.items():
-        text = text.replace(phrase, own)
-    text = _OPTIONS.sub(lambda found: "--" + found[1].replace("_", "-"), text)
-    return _FIRST_WORDS.sub(r"--\1", _VALUES.sub(r"--\1 \2", text))
-
-
-def for_labels(text: str, name: str) -> str:
-    """Replace `y` in a message of the library by the column of the labels."""
-    text = re.sub(r" \(unlabeled=[^)]*\)", "", text)
-    text = re.sub(r"\by\[(\d+)\] = ", r"row \1: ", text)
-    text = text.replace(
-        "use Constraints.sq_distance(i, j, bound, sense)", "use --constraints with the relation sq_distance"
-    )
-    return for_command(re.sub(r"\by (?=must|holds|gives|contains|should)", f"labels {name!r} ", text, count=1))
 
 
 def stdout(*, stderr: bool = False) -> Console:
@@ -113,7 +75,9 @@ def bad_input() -> Iterator[None]:
         why = "no such file" if missing else (error.strerror or "cannot be opened").lower()
         raise fail(f"{error.filename}: {why}") from error
     except (ValueError, TypeError, ImportError) as error:
-        raise fail(for_command(str(error))) from error
+        from bregmat.io.tables import CellError  # needs NumPy, which help pages do without
+
+        raise fail(error.problem if isinstance(error, CellError) else str(error)) from error
 
 
 @contextmanager
@@ -150,8 +114,7 @@ def summary_table(rows: Iterable[SummaryRow]) -> Table:
 
 def certificate_table(result: Any, *, has_hard: bool | None = None, more: Iterable[tuple[str, str]] = ()) -> Table:
     """The table of the certificate of a result, followed by the rows `more`."""
-    rows = [(name, for_command(value)) for name, value in result.certificate_rows(has_hard)]
-    return name_value_table([*rows, *more])
+    return name_value_table([*result.certificate_rows(has_hard), *more])
 
 
 def eigenvalues(values: Any) -> tuple[str, str]:

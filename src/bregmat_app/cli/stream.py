@@ -10,7 +10,7 @@ from bregmat.online import MatrixExponentiatedGradient
 from bregmat.online.blocks import StreamError
 from bregmat.online.stream import StreamExit, StreamRun, run_stream
 from bregmat_app.cli import show
-from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, for_command, note
+from bregmat_app.cli.show import ExitCode, Progress, bad_input, fail, note
 
 
 def learn_stream(pairs: Path, parameters: dict[str, Any], *, squared: bool, out: Path | None, quiet: bool) -> int:
@@ -67,7 +67,7 @@ def bound_rows(learner: Any, bound: float) -> list[tuple[str, Any]]:
         about = f"{number(bound)} (Lemma 3.2; comparison: any matrix of trace {number(trace)} {fits})"
         return [("bound", about), *([("bound / loss", bound / loss)] if loss > 0 else [])]
     why = "this learning rate bounds nothing here; give --loss-budget, or a smaller --eta"
-    return [("bound", f"none: {why if void is None else for_command(void)}")]
+    return [("bound", f"none: {why if void is None else void}")]
 
 
 def _last_tenth(run: StreamRun) -> str:

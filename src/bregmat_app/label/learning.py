@@ -18,7 +18,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
 from bregmat.engine.status import Status
 from bregmat.estimators.linear_maps import inverse_deviations
-from bregmat.estimators.selection import FEWEST_COMPARED, Candidate, Selection
+from bregmat.estimators.selection import FEWEST_COMPARED
 from bregmat.nearest import nearest_metric
 from bregmat.typing import LossName
 from bregmat_app.label.answers import AnsweredRows
@@ -30,6 +30,7 @@ MET = 1e-3  # relative violation up to which an answer counts as met
 NEARLY_MET = 0.1  # relative violation up to which an answer counts as nearly met
 N_NEAREST = 3  # others of which priors are judged by
 MOST_COMPARED = 500  # answered points that priors are compared on
+LEAD = 2.0  # standard errors by which the other prior must be better: half of one chooses worse on spambase (docs/label_internals.md)
 PROOF_SECONDS = 2.0  # time limit of a proof
 
 
@@ -107,25 +108,25 @@ class Learning:
         """The points in the prior that they do not start with."""
         return PriorSpace.of(self.X, "identity" if self.start.name == "variance" else "variance")
 
-    def chosen(self, groups: Groups, last: PriorSpace) -> PriorSpace:
+    def chosen(self, groups: Groups) -> PriorSpace:
         """Return the prior in which points of the classes have more of their class among their nearest others.
 
-        As in :class:`bregmat.MetricLearner`, that is the `last` one unless the other is better by half a standard error.
+        That is the first one unless the other is better by `LEAD` standard errors of the difference.
         """
         members = [groups.points(one) for one in groups.all_apart() if len(groups.points(one)) > 1]
         codes = np.repeat(np.arange(len(members)), list(map(len, members)))
         if self.settings.prior != "auto" or len(members) < 2 or len(codes) < FEWEST_COMPARED:
-            return last
+            return self.start
         some = np.random.default_rng(0).permutation(len(codes))[:MOST_COMPARED]
         rows, codes = np.concatenate(members)[some], codes[some]
-        spaces = sorted((self.start, self.other), key=lambda space: space is not last)
-        found = Selection([Candidate(None, prior=space.name) for space in spaces])
-        for space, scores in zip(spaces, found.scores):
+        scores = []  # of the leave-one-out neighbours of each point
+        for space in (self.start, self.other):
             sq = cdist(space.first[rows], space.first[rows], "sqeuclidean")
             np.fill_diagonal(sq, np.inf)
             near = np.argpartition(sq, N_NEAREST, axis=1)[:, :N_NEAREST]
             scores.append((codes[near] == codes[:, None]).mean(axis=1))
-        return spaces[found.best]
+        gain = scores[1] - scores[0]
+        return self.other if gain.mean() > LEAD * gain.std() / np.sqrt(len(gain)) else self.start
 
     def learn(self, rows: AnsweredRows | None, last: Learned | None = None, space: PriorSpace | None = None) -> Learned:
         """Learn the metric nearest to the prior with soft rows, warm-started from an earlier one."""

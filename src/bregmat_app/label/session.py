@@ -112,7 +112,7 @@ class Session:
         start, last = time.perf_counter(), self.state
         with self._lock:
             version, active, groups = self.version, self.answers.active(), self.groups
-        space = self.learning.chosen(groups, last.learned.space)
+        space = self.learning.chosen(groups)
         learned = self.learning.learn(rows_of(active, space.near, space.far), last.learned, space)
         turned = plane(self.learning.covariance, learned.map, last.plane)
         self.state = SessionState(version, active, groups, learned, turned, time.perf_counter() - start)

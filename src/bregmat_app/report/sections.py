@@ -109,7 +109,7 @@ def _distances(data: ReportData) -> SimpleNamespace | None:
     if data.constraints is None or not data.constraints.where("is_sq_distance").any():
         return None
     svg, _ = picture(
-        lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, tol=TOLERANCE, ax=ax),
+        lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, violation_tol=TOLERANCE, ax=ax),
         name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
     )  # fmt: skip
     caption = (
@@ -124,7 +124,7 @@ def _comparisons(data: ReportData) -> SimpleNamespace | None:
     if c is None or not (c.where("is_comparison") & (c.sense != 0)).any():
         return None
     svg, _ = picture(
-        lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, tol=TOLERANCE, ax=ax),
+        lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, violation_tol=TOLERANCE, ax=ax),
         name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
     )  # fmt: skip
     caption = (

@@ -1,7 +1,7 @@
 """Data sets of the papers: scikit-learn's bundled ones, published files checked by sha256, and sentence embeddings."""
 
 from bregmat_papers.datasets.files import DataNotFoundError, Dataset
-from bregmat_papers.datasets.load import dataset_names, load_dataset, load_digits389, load_wine
+from bregmat_papers.datasets.load import dataset_names, load_dataset
 from bregmat_papers.datasets.parts import load_mnist, load_sonar_split
 from bregmat_papers.datasets.sentences import Sentences, load_sentences
 
@@ -11,9 +11,7 @@ __all__ = [
     "Sentences",
     "dataset_names",
     "load_dataset",
-    "load_digits389",
     "load_mnist",
     "load_sentences",
     "load_sonar_split",
-    "load_wine",
 ]

@@ -106,5 +106,5 @@ def _advice(name: str, files: Sequence[File], folder: Path | None) -> str:
     where = "BREGMAT_DATA is not set" if folder is None else f"not all of them are in {os.fspath(folder)!r}"
     return (
         f"data set {name!r} needs {listed}, and {where}. Set BREGMAT_DATA to a folder with these files "
-        f"(from {files[0].url.rsplit('/', 1)[0]}/), or fetch them with download=True"
+        f"(from {files[0].url.rsplit('/', 1)[0]}/), or have them fetched (download=True; on the command line --download)"
     )

@@ -64,16 +64,6 @@ def load_dataset(name: str, *, data_dir: str | os.PathLike | None = None, downlo
     return _load_bundled(name)
 
 
-def load_wine() -> Dataset:
-    """Wine: 178 x 13, three cultivars, raw units (proline dominates the Euclidean distance)."""
-    return load_dataset("wine")
-
-
-def load_digits389() -> Dataset:
-    """The digits 3, 8 and 9 of scikit-learn's digits: 537 images of 8 x 8 pixels."""
-    return load_dataset("digits389")
-
-
 def _load_bundled(name: str) -> Dataset:
     import sklearn.datasets
 

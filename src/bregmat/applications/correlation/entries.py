@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.linalg import cholesky
 from bregmat.base.tolerances import EPS
 from bregmat.constraints.constraints import Constraints
 from bregmat.operators.binding import bind
@@ -115,6 +116,8 @@ class FixedBlocks:
         Rows of the entries that imply the null vectors.
     reach : float
         Largest ``sqrt(tr V' X V)`` for the null vectors V, because the eigenvalue 0 of a block is known up to rounding.
+    excess : float
+        The same without what rounding of the entries of a singular block explains.
     """
 
     proof: np.ndarray | None = None
@@ -122,10 +125,11 @@ class FixedBlocks:
     null: np.ndarray | None = None
     rows: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     reach: float = 0.0
+    excess: float = 0.0
 
-    def worth(self, Y: np.ndarray) -> float:
-        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n."""
-        return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * self.reach * float(np.linalg.norm(Y @ self.null))
+    def worth(self, Y: np.ndarray, reach: float) -> float:
+        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n and this reach."""
+        return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * reach * float(np.linalg.norm(Y @ self.null))
 
 
 def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
@@ -137,9 +141,12 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     B : ndarray, shape (n, n)
         The prescribed diagonal and fixed entries.
     """
-    vectors, squares, rows = [], 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
+    vectors, squares, excess, rows = [], 0.0, 0.0, np.zeros(entries.n + len(entries.i), dtype=bool)
     for block in _cliques(entries):
-        t, U = np.linalg.eigh(B[np.ix_(block, block)])
+        inside = B[np.ix_(block, block)]
+        if cholesky(inside - 16.0 * len(block) * EPS * inside.trace() * np.eye(len(block)))[1]:
+            continue  # every eigenvalue is positive beyond rounding
+        t, U = np.linalg.eigh(inside)
         rounding = 8.0 * len(block) * EPS * max(1.0, float(t[-1]))
         if t[0] < -rounding:
             few = _irreducible(B, block, min(-64.0 * rounding, 1e-3 * float(t[0])))
@@ -150,6 +157,8 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
             v[block] = U[:, k]
             vectors.append(v)
             squares += rounding
+            u = U[:, k].astype(np.longdouble)  # u'Bu is more exact than t
+            excess += max(float(u @ B[np.ix_(block, block)] @ u) - len(block) * EPS, 0.0)
             rows |= _proof(entries, block, U[:, k]) != 0
     if not vectors:
         return FixedBlocks()
@@ -157,30 +166,35 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
     rank = int((sigma > DISTINCT).sum())
     if rank == entries.n:  # the null vectors contradict each other, which the multipliers have to prove
         return FixedBlocks()
-    reach = float(np.sqrt(squares * (sigma[:rank] ** -2.0).sum()))
-    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows), reach=reach)
+    reach, excess = (float(np.sqrt(x * (sigma[:rank] ** -2.0).sum())) for x in (squares, excess))
+    return FixedBlocks(basis=U[:, rank:], null=U[:, :rank], rows=np.flatnonzero(rows), reach=reach, excess=excess)
 
 
 def _cliques(entries: Entries) -> list[np.ndarray]:
     """Sets of variables with all entries among them fixed, which cover every fixed pair.
 
-    They are grown greedily from each variable, because finding all maximal cliques takes exponential time.
+    They are grown greedily from each variable, because finding all maximal cliques takes exponential time. Sets are the bits of
+    integers, in descending order of the number of fixed entries, so that the lowest bit is the variable that is taken next.
     """
     n = entries.n
     mask = np.zeros((n, n), dtype=bool)
     mask[entries.i, entries.j] = mask[entries.j, entries.i] = True
-    degree, covered, found = mask.sum(axis=1), np.zeros((n, n), dtype=bool), []
-    for seed in np.argsort(-degree, kind="stable"):
-        while (mask[seed] & ~covered[seed]).any():
-            second = int(np.argmax(np.where(mask[seed] & ~covered[seed], degree, -1)))
-            block, free = [int(seed), second], mask[seed] & mask[second]
-            while free.any():
-                block.append(int(np.argmax(np.where(free, degree, -1))))
-                free &= mask[block[-1]]
-            chosen = np.sort(block)
-            covered[np.ix_(chosen, chosen)] = True
-            found.append(chosen)
-    return found
+    order = np.argsort(-mask.sum(axis=1), kind="stable")
+    packed = np.packbits(mask[np.ix_(order, order)], axis=1, bitorder="little")
+    near, cliques = [int.from_bytes(row.tobytes(), "little") for row in packed], []
+    left = near.copy()  # fixed pairs that no set covers yet
+    for seed in range(n):
+        while free := left[seed]:
+            block, bits = [seed], 1 << seed
+            while free:
+                lowest = free & -free
+                block.append(lowest.bit_length() - 1)
+                bits |= lowest
+                free = (near[seed] if len(block) == 2 else free) & near[block[-1]]
+            for k in block:
+                left[k] &= ~bits
+            cliques.append(np.sort(order[block]))
+    return cliques
 
 
 def _irreducible(B: np.ndarray, block: np.ndarray, limit: float) -> np.ndarray:

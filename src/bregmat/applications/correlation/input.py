@@ -14,7 +14,6 @@ from bregmat.coordinates.priors import Factor
 _HINT = " Where an entry is unknown, nearest_correlation takes a weight of 0 or NaN in weights=; (C + C.T) / 2 is symmetric."
 ROUNDED_ONE = 1e-12  # difference from 1 of a diagonal that was computed as 1
 FAR_DIAGONAL = 0.1  # difference from 1 above which a diagonal probably is that of a covariance
-LARGEST = 1e100  # entry whose square does not overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +51,7 @@ def read_input(
     insist : bool
         Whether to raise without `scale` if the diagonal is far from 1.
     """
+    largest = 1e100  # entry whose square does not overflow
     check_share("min_eig", min_eig, zero=True, why=", because the eigenvalues of a correlation matrix have the mean 1")
     check_flag("scale", scale, optional=True)
     if isinstance(C, Factor):
@@ -77,7 +77,7 @@ def read_input(
         i = low[0]
         hint = " scale=True keeps variances of 0 of constant columns." if A[i, i] == 0 else ""
         raise ValueError(f"C must have a positive diagonal; got {A[i, i]:.6g} at {entry_text(i, i, labels)}.{hint}")
-    if np.abs(A).max() > LARGEST:
+    if np.abs(A).max() > largest:
         i, j = np.unravel_index(int(np.abs(A).argmax()), A.shape)
         raise ValueError(f"C must be scaled towards 1; got {A[i, j]:.3g} at {entry_text(i, j, labels)}.")
     far = np.flatnonzero(np.abs(diagonal - 1.0) > FAR_DIAGONAL)
@@ -126,16 +126,16 @@ def weights_of_known(C: Any) -> np.ndarray | None:
 def aligned(name: str, table: Any, labels: Labels) -> np.ndarray:
     """An array-like as an array; a data frame must have the labels of C."""
     if labels is not None and hasattr(table, "columns"):
-        given = (list(getattr(table, "index", labels[0])), list(table.columns))
-        for names, wanted, where in zip(given, labels, ("index", "columns"), strict=True):
+        own_labels = (list(getattr(table, "index", labels[0])), list(table.columns))
+        for names, wanted, where in zip(own_labels, labels, ("index", "columns"), strict=True):
             if names != wanted:
                 raise ValueError(f"{name} must have the {where} of C; got {names[:5]} for {wanted[:5]}.")
     return np.asarray(table.to_numpy() if hasattr(table, "columns") else table)
 
 
-def read_fixed(fixed: Any, given: MatrixInput) -> Entries:
+def read_fixed(fixed: Any, matrix: MatrixInput) -> Entries:
     """The entries of a symmetric boolean mask; a fixed diagonal entry must be 1."""
-    C, labels = given.C, given.labels
+    C, labels = matrix.C, matrix.labels
     n = len(C)
     if fixed is None:
         return Entries.of_diagonal(n)

@@ -79,10 +79,10 @@ class LogDetNewton:
             gain = logdet - state.logdet - float((mu - state.dual).sum())
             return (mu, L, logdet, gain), -gain
 
-        found = armijo(trial, 0.0, -slope, rounding=rounding)
-        if found is None:
+        accepted = armijo(trial, 0.0, -slope, rounding=rounding)
+        if accepted is None:
             return replace(state, signal=slope, stalled=True)
-        mu, L, logdet, gain = found[0]
+        mu, L, logdet, gain = accepted[0]
         new = _measured(problem, mu, cholesky_inverse(L), logdet)
         idle = 0 if gain > rounding else state.idle + 1
         return replace(new, idle=idle, stalled=idle >= 3)

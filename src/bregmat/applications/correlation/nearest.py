@@ -24,8 +24,8 @@ from bregmat.engine.loop import Outcome, RunLog, Solver, compose, returns_result
 from bregmat.engine.status import Record
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
+from bregmat.solvers.base import AUTO
 from bregmat.solvers.dual_newton import DualNewton
-from bregmat.solvers.plan import FROM_AFAR
 from bregmat.typing import DivergenceName, Labels, Table
 
 QUICK = 25  # steps of Newton's method with fixed entries before another method is tried; most problems take 5 to 20
@@ -146,32 +146,32 @@ def nearest_correlation(
     is_weighted = weights is not None or bounds is not None
     _check_options(D, is_weighted, fixed is not None, rank)
     if is_weighted:
-        given, weighted = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
+        matrix, weighted = pose_weighted(C, weights, bounds, fixed, min_eig, scale)
         outcome = solve(weighted, SplitBox(), **limits)
         i, j = np.triu_indices(len(weighted.C))
         known = np.where((weighted.h2 > 0) | (np.eye(len(weighted.C)) > 0), weighted.C, outcome.certificate.X)
         multipliers = outcome.certificate.dual[i, j] * np.where(i == j, 1.0, 2.0)
         return _result_of(
-            outcome, given, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
+            outcome, matrix, np.column_stack([i, j]), near=known, dual=multipliers, min_eig=weighted.min_eig
         )
-    given = read_input(C, scale, min_eig, insist=not D.keeps_range)
+    matrix = read_input(C, scale, min_eig, insist=not D.keeps_range)
     low = float(min_eig)
     if D.keeps_range:
         if low > 0.0:
             raise ValueError(f'min_eig needs divergence="frobenius"; got {D.name}.')
-        problem = _near_definite(D, given)
+        problem = _near_definite(D, matrix)
     else:
         if rank is not None and (fixed is not None or low > 0.0):
             raise ValueError("rank does not go with fixed entries or min_eig.")
-        if rank is not None and rank > len(given.C):
-            raise ValueError(f"rank must be between 1 and n = {len(given.C)}; got {rank}.")
-        problem = CorrelationProblem.frobenius(given.C, read_fixed(fixed, given), low)
+        if rank is not None and rank > len(matrix.C):
+            raise ValueError(f"rank must be between 1 and n = {len(matrix.C)}; got {rank}.")
+        problem = CorrelationProblem.frobenius(matrix.C, read_fixed(fixed, matrix), low)
     outcome = _solved(problem, **limits)
     if rank is not None:
         rank = int(rank)
-        outcome = of_rank(outcome, given.C, rank, max_iter=max_iter, log=limits["log"])
+        outcome = of_rank(outcome, matrix.C, rank, max_iter=max_iter, log=limits["log"])
     facts: dict[str, Any] = {"divergence": D.name, "min_eig": low, "rank": rank}
-    return _result_of(outcome, given, problem.entries.rows, **facts)
+    return _result_of(outcome, matrix, problem.entries.rows, **facts)
 
 
 @returns_result
@@ -239,16 +239,17 @@ def factor_correlation(
     OPTIMAL [0.9 0.8 0.5 0.6]
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
-    given = read_input(C, scale)
-    n = len(given.C)
+    log = RunLog(callback, max_seconds)
+    matrix = read_input(C, scale)
+    n = len(matrix.C)
     check_integer("n_factors", n_factors, 1, optional=False)
     if n_factors > n:
         raise ValueError(f"n_factors must be between 1 and n = {n}; got {n_factors}.")
-    log, n_factors = RunLog(callback, max_seconds), int(n_factors)
-    problem = CorrelationProblem.frobenius(given.C, Entries.of_diagonal(n))
+    n_factors = int(n_factors)
+    problem = CorrelationProblem.frobenius(matrix.C, Entries.of_diagonal(n))
     convex = _solved(problem, tol=tol, max_iter=max_iter, log=log)
-    outcome = of_rank(convex, given.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
-    return _result_of(outcome, given, problem.entries.rows, n_factors=n_factors)
+    outcome = of_rank(convex, matrix.C, n_factors, max_iter=max_iter, log=log, has_variances=True)
+    return _result_of(outcome, matrix, problem.entries.rows, n_factors=n_factors)
 
 
 def _check_options(D: SpectralDivergence, is_weighted: bool, has_fixed: bool, rank: Any) -> None:
@@ -268,9 +269,9 @@ def _check_options(D: SpectralDivergence, is_weighted: bool, has_fixed: bool, ra
         raise ValueError(f'{"fixed" if has_fixed else "rank"} needs divergence="frobenius"{further}; got {D.name}.')
 
 
-def _near_definite(D: SpectralDivergence, given: MatrixInput) -> CorrelationProblem:
+def _near_definite(D: SpectralDivergence, matrix: MatrixInput) -> CorrelationProblem:
     """The problem near a positive definite prior."""
-    prior = given.C
+    prior = matrix.C
     if D.is_congruence_invariant:
         basis, ok = cholesky(prior)
         spectrum = np.ones(len(prior))  # of the identity, because C = basis I basis'
@@ -288,7 +289,7 @@ def _near_definite(D: SpectralDivergence, given: MatrixInput) -> CorrelationProb
             "deviations."
         )
     entries = Entries.of_diagonal(len(prior))
-    return CorrelationProblem(D, D.link(spectrum), C=given.C, entries=entries, basis=basis)
+    return CorrelationProblem(D, D.link(spectrum), C=matrix.C, entries=entries, basis=basis)
 
 
 def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, log: RunLog) -> Outcome:
@@ -301,7 +302,7 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
     limit = newton.max_iter if max_iter is None else max_iter
     plan = [(newton, limit)]
     if problem.divergence.is_congruence_invariant:
-        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (FROM_AFAR, limit)]
+        plan = [(LogDetNewton(), min(QUICK_LOGDET, limit)), (AUTO["afar"], limit)]
     elif problem.entries.has_pairs and problem.is_whole:
         path = FreeEntryPath()
         with suppress(TypeError):  # too many entries are free
@@ -311,10 +312,10 @@ def _solved(problem: CorrelationProblem, *, tol: float, max_iter: int | None, lo
 
 
 def _result_of(
-    outcome: Outcome, given: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
+    outcome: Outcome, matrix: MatrixInput, rows: np.ndarray, *, near: np.ndarray | None = None, **more: Any
 ) -> CorrelationResult:
     """The result of a run, with multipliers of the entries ``rows``; the residual is the distance from ``near``, by default the input."""
-    residual = float(np.linalg.norm(outcome.certificate.X - (given.C if near is None else near)))
+    residual = float(np.linalg.norm(outcome.certificate.X - (matrix.C if near is None else near)))
     conflict = None if outcome.conflict is None else rows[outcome.conflict]
-    own = given.form | {"divergence": "frobenius"} | more
+    own = matrix.form | {"divergence": "frobenius"} | more
     return compose(CorrelationResult, outcome, **own, conflict=conflict, residual=residual, rows=rows)

@@ -67,10 +67,10 @@ class Curvature:
 
     def diagonal(self) -> np.ndarray:
         """The diagonal of the Hessian, exact for diagonal entries and estimated for pairs: the preconditioner."""
-        found = self.entries.of_product(self.S * self.S, (self.U * self.U) @ self.W.T)
-        found = found if self.base == 0.0 else 1.0 - found
-        found[self.entries.n :] *= 0.5
-        return np.maximum(found, 1e-8)
+        diagonal = self.entries.of_product(self.S * self.S, (self.U * self.U) @ self.W.T)
+        diagonal = diagonal if self.base == 0.0 else 1.0 - diagonal
+        diagonal[self.entries.n :] *= 0.5
+        return np.maximum(diagonal, 1e-8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +135,16 @@ class EntryNewton:
     def init(self, problem: CorrelationProblem, tol: float, start: np.ndarray | None) -> _SpectralState:
         """Start at the prior or, if it is better, at ``mu = link(C_ii) - link(b)``, which solves the problem of a diagonal prior."""
         D, n = problem.divergence, problem.entries.n
-        found = _at(problem, np.zeros(problem.c), problem.t0, problem.basis)
-        size = found.values[:n] if D.keeps_range else np.diag(problem.mirror)
+        state = _at(problem, np.zeros(problem.c), problem.t0, problem.basis)
+        size = state.values[:n] if D.keeps_range else np.diag(problem.mirror)
         mu = np.zeros(problem.c)
         mu[:n] = D.link(size) - D.link(problem.losses.bound[:n])
         if np.abs(mu).max() > (0.5 if D.keeps_range else 0.0):
             t, U = eigh(problem.mirror - problem.entries.adjoint(mu))
             other = _at(problem, mu, t, U)
-            found = other if other.objective > found.objective else found
-        rest = found.residual
-        return replace(found, signal=_signal(problem, found, 2.0 * float(rest @ rest)))
+            state = other if other.objective > state.objective else state
+        rest = state.residual
+        return replace(state, signal=_signal(problem, state, 2.0 * float(rest @ rest)))
 
     def step(self, problem: CorrelationProblem, state: _SpectralState) -> _SpectralState:
         """One inexact Newton step with Armijo's rule."""
@@ -161,7 +161,7 @@ class EntryNewton:
             lambda v: H.product(v) + proximal * v,
             q,
             goal=reduction * norm,
-            most=200,
+            max_iter=200,
             precondition=lambda r: r / diagonal,
         )
         d = -(end.x if end.steps else q / diagonal)
@@ -179,10 +179,10 @@ class EntryNewton:
             new = _at(problem, mu, t, U)
             return new, -new.objective
 
-        found = armijo(trial, -state.objective, slope, rounding=rounding, most=30)
-        if found is None:
+        accepted = armijo(trial, -state.objective, slope, rounding=rounding, max_trials=30)
+        if accepted is None:
             return replace(state, signal=norm**2, stalled=True)
-        new = found[0]
+        new = accepted[0]
         rest = new.residual
         left = float(rest @ (rest / diagonal))
         idle = 0 if new.objective - state.objective > rounding or left < 0.25 * norm**2 else state.idle + 1

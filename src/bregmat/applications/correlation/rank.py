@@ -21,7 +21,6 @@ STEPS = 4000  # default limit on the steps of both searches together
 MEMORY = 20  # steps that approximate the inverse Hessian
 GRADIENT_TOL = 1e-9  # largest entry of the gradient at the end of a search, over the largest row sum of |C|
 NO_GAIN = 1e-15  # relative decrease of the objective that is rounding
-LONGEST = 0.99  # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
 Memory = tuple[tuple[np.ndarray, np.ndarray, float], ...]  # steps, changes of the gradient, 1 / their inner product
 
 
@@ -62,6 +61,9 @@ class RankProblem(Problem):
 
     def start(self, turn: int) -> np.ndarray:
         """The start of the first search, from the nearest matrix without a rank, or of the second one, from C."""
+        longest = (
+            0.99  # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
+        )
         A = (self.C if turn else self.convex.X).copy()
         if turn and self.has_variances:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others
@@ -74,8 +76,8 @@ class RankProblem(Problem):
             L = np.where(length[:, None] > 0, L, np.eye(1, L.shape[1]))
             return L / np.where(length > 0, length, 1.0)[:, None]
         length = np.sqrt(np.einsum("ij,ij->i", L, L))
-        L *= (LONGEST / np.maximum(length, LONGEST))[:, None]
-        return np.column_stack([L, np.sqrt(1.0 - np.minimum(length, LONGEST) ** 2)])
+        L *= (longest / np.maximum(length, longest))[:, None]
+        return np.column_stack([L, np.sqrt(1.0 - np.minimum(length, longest) ** 2)])
 
 
 def factor_bound(C: np.ndarray, k: int) -> float:
@@ -126,13 +128,13 @@ def of_rank(
     log.before = convex.n_iter
     if is_over:  # only the start of the search, which has this rank
         max_iter, log = 0, log.beside(is_quiet=True)
-    found = solve(problem, FactorDescent(), tol=convex.tol, max_iter=max_iter, log=log)
+    outcome = solve(problem, FactorDescent(), tol=convex.tol, max_iter=max_iter, log=log)
     return replace(
-        found,
-        exit_reason=reason if is_over else found.exit_reason,
-        n_iter=convex.n_iter + found.n_iter,
-        history=convex.history if is_over else found.history,
-        solver=f"{convex.solver} + {found.solver}",
+        outcome,
+        exit_reason=reason if is_over else outcome.exit_reason,
+        n_iter=convex.n_iter + outcome.n_iter,
+        history=convex.history if is_over else outcome.history,
+        solver=f"{convex.solver} + {outcome.solver}",
     )
 
 
@@ -189,10 +191,10 @@ class FactorDescent:
             return new, new.objective / state.size
 
         first_length = 1.0 if memory else min(1.0, 1.0 / float(np.sqrt(-slope)))
-        found = armijo(trial, value, slope, rounding=rounding, first=first_length, is_parabolic=True)
-        if found is None:
+        accepted = armijo(trial, value, slope, rounding=rounding, first=first_length, is_parabolic=True)
+        if accepted is None:
             return replace(state, is_done=True)
-        new = found[0]
+        new = accepted[0]
         s, y = new.W - state.W, new.gradient - q
         product = float(np.vdot(s, y))
         if product > 1e-10 * float(np.linalg.norm(s) * np.linalg.norm(y)):

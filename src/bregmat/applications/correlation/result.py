@@ -171,9 +171,9 @@ class CorrelationResult(RepairedMatrix):
     def advice(self) -> str:
         """What to change so that a further run succeeds."""
         if self.status is Status.INFEASIBLE:
-            return "The fixed entries or bounds contradict each other: free one of result.conflict, or lower min_eig."
+            return "The fixed entries or bounds contradict each other: free one of those named, or ask for a lower smallest eigenvalue."
         if self.exit_reason is ExitReason.STALLED:
-            return "No step improves the matrix: loosen tol, or free some of the fixed entries."
+            return "No step improves the matrix: loosen the tolerance, or free some of the fixed entries."
         return super().advice
 
     def proof_text(self) -> str:

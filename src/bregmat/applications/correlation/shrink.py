@@ -21,8 +21,6 @@ from bregmat.engine.status import ExitReason, Status
 from bregmat.engine.wording import Kind
 from bregmat.typing import Labels, Table
 
-TOL = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ShrinkResult(RepairedMatrix):
@@ -130,15 +128,16 @@ def shrink_correlation(
            [ 0.72,  1.  , -0.16],
            [ 0.56, -0.16,  1.  ]])
     """
+    close = 1e-8  # largest difference of alpha and its lower bound at which alpha is called the smallest
     log = RunLog()
     if target is not None and fixed is not None:
         raise ValueError(
             "target and fixed exclude each other: a target that agrees with C in the fixed entries keeps them."
         )
-    given = read_input(C, scale, min_eig)
-    A, low = given.C.copy(), float(min_eig)
+    matrix = read_input(C, scale, min_eig)
+    A, low = matrix.C.copy(), float(min_eig)
     np.fill_diagonal(A, 1.0)
-    with_ones = MatrixInput(A, given.form)
+    with_ones = MatrixInput(A, matrix.form)
     T = read_fixed(fixed, with_ones).prescribed(A) if target is None else _read_target(target, with_ones)
     spectrum = eigvalsh(T)
     distance = float(spectrum[0]) - low
@@ -151,14 +150,14 @@ def shrink_correlation(
     c, t = low * square - float(v @ A @ v), float(v @ T @ v) - low * square
     bound = min(c / (c + t) if c > 0.0 < t else 0.0, alpha)  # rounding may lift the bound above alpha
     proof = Certificate(dual=np.zeros(0), objective=alpha, dual_bound=bound, upper=alpha)
-    outcome = log.outcome(proof, TOL, ExitReason.TOLERANCE, "shrinking", n_iter=1)
-    residual = float(np.linalg.norm(X - given.C))
-    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **given.form)
+    outcome = log.outcome(proof, close, ExitReason.TOLERANCE, "shrinking", n_iter=1)
+    residual = float(np.linalg.norm(X - matrix.C))
+    return compose(ShrinkResult, outcome, X=X, residual=residual, vector=v, min_eig=low, **matrix.form)
 
 
-def _read_target(target: Any, given: MatrixInput) -> np.ndarray:
+def _read_target(target: Any, matrix: MatrixInput) -> np.ndarray:
     """The target as a symmetric array with a unit diagonal."""
-    n, labels = len(given.C), given.labels
+    n, labels = len(matrix.C), matrix.labels
     table = aligned("target", target, labels)
     T: np.ndarray = as_matrix("target", table, symmetric=True, order=n, labels=labels, copy=True)
     off = np.flatnonzero(np.abs(np.diag(T) - 1.0) > n * EPS)

@@ -23,7 +23,7 @@ from bregmat.engine.loop import State
 from bregmat.engine.problem import Problem, Proof
 
 Memory = tuple[tuple[np.ndarray, np.ndarray], ...]
-MEMORY = 8  # differences of the acceleration; more do not help at n = 100 to 1,000
+ANDERSON_MEMORY = 8  # differences of the acceleration; more do not help at n = 100 to 1,000
 BALANCE = (3, 6, 12)  # steps after which the penalty is balanced, which restarts the acceleration
 SIZES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64)  # numbers of variables among which a small proof of infeasibility is sought
 
@@ -72,11 +72,11 @@ class WeightedProblem(Problem):
         """A matrix that meets all constraints, with the bound of the state's multiplier."""
         S = _semidefinite(state.penalty * state.N)
         bound = self.unit * self.bound(S)
-        found = self._scaled(state.Z)
-        found = self._moved(state.X) if found is None else found
-        X = state.X if found is None else found
+        point = self._scaled(state.Z)
+        point = self._moved(state.X) if point is None else point
+        X = state.X if point is None else point
         value = self.unit * self.value(X)
-        upper = np.inf if found is None else value
+        upper = np.inf if point is None else value
         return CorrelationCertificate(
             dual=self.unit * S, objective=value, dual_bound=bound, upper=upper, size=self.unit, X=X
         )
@@ -140,8 +140,8 @@ class WeightedProblem(Problem):
 
     def _is_proof(self, S: np.ndarray, least: float = 1e-9) -> bool:
         """Whether ``<S, X - min_eig I>`` is negative for every X within the bounds, clearly beyond rounding."""
-        most = float(np.maximum(S * self.lower, S * self.upper).sum()) - self.min_eig * float(np.trace(S))
-        return most < -least * float(np.abs(S).sum())
+        largest = float(np.maximum(S * self.lower, S * self.upper).sum()) - self.min_eig * float(np.trace(S))
+        return largest < -least * float(np.abs(S).sum())
 
 
 def _semidefinite(S: np.ndarray) -> np.ndarray:
@@ -168,8 +168,8 @@ def pose_weighted(
         h = as_matrix("weights", weights, square=True, finite=False, sparse="dense", booleans=True, copy=True)
         h[np.isnan(h)] = 0.0
         unknown = (h == 0.0) & ~np.eye(len(h), dtype=bool)  # the diagonal tells whether C is a covariance
-    given = read_input(C, scale, min_eig, unknown=unknown)
-    A, labels, n = given.C, given.labels, len(given.C)
+    matrix = read_input(C, scale, min_eig, unknown=unknown)
+    A, labels, n = matrix.C, matrix.labels, len(matrix.C)
     if h is None:
         h = np.ones((n, n))
     else:
@@ -179,7 +179,7 @@ def pose_weighted(
         i, j = np.unravel_index(int(h.argmin()), h.shape)
         raise ValueError(f"weights must not be negative; got {h[i, j]:.6g} at {entry_text(i, j, labels)}.")
     np.fill_diagonal(h, 0.0)
-    entries = read_fixed(fixed, given)
+    entries = read_fixed(fixed, matrix)
     lower, upper = _read_bounds(bounds, n, labels)
     rows, columns = entries.i, entries.j
     value = A[rows, columns]
@@ -195,7 +195,7 @@ def pose_weighted(
     for side in (lower, upper):
         side[rows, columns] = side[columns, rows] = value
     unit = float(h.max()) ** 2 or 1.0
-    return given, WeightedProblem(A, h**2 / unit, lower, upper, unit, float(min_eig))
+    return matrix, WeightedProblem(A, h**2 / unit, lower, upper, unit, float(min_eig))
 
 
 def _read_bounds(bounds: Any, n: int, labels: Labels) -> tuple[np.ndarray, np.ndarray]:
@@ -272,7 +272,7 @@ class SplitBox:
         plain = state.V + R
         here: tuple[np.ndarray, np.ndarray] | None = (R, plain)
         if state.before is not None:
-            memory = (*memory, (R - state.before[0], plain - state.before[1]))[-MEMORY:]
+            memory = (*memory, (R - state.before[0], plain - state.before[1]))[-ANDERSON_MEMORY:]
         V = _combined(R, plain, memory)
         if margin and k % 10 == 0:
             smaller = min(margin, 4.0 * float(np.linalg.norm(R)))

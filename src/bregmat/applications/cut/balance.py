@@ -25,7 +25,7 @@ class Balance:
 
     Attributes
     ----------
-    given : ndarray, shape (n,)
+    raw : ndarray, shape (n,)
         Weights of all vertices.
     target : float
         Share of side 1.
@@ -43,7 +43,7 @@ class Balance:
         Number of vertices on side 1, if it is the same in every balanced cut.
     """
 
-    given: np.ndarray
+    raw: np.ndarray
     target: float
     sides: np.ndarray
     weights: np.ndarray
@@ -99,7 +99,7 @@ class Balance:
 
     def imbalance(self, labels: np.ndarray) -> float:
         """By how much the weights of both sides differ from their targets, added up."""
-        return 2.0 * abs(math.fsum(self.given[labels == 1]) - self.target * math.fsum(self.given))
+        return 2.0 * abs(math.fsum(self.raw[labels == 1]) - self.target * math.fsum(self.raw))
 
 
 def read_balance(n: int, vertex_weights: Any, target: Any, fixed: Any) -> Balance:
@@ -124,21 +124,21 @@ def read_balance(n: int, vertex_weights: Any, target: Any, fixed: Any) -> Balanc
             raise ValueError(f"vertex_weights must have a sum below 1e300; got {weights.sum()}.")
     sides = np.full(n, -1)
     if fixed is not None:
-        given = as_column("fixed", fixed, n, per="vertex")
-        wrong = np.flatnonzero(~np.isin(given, (-1, 0, 1)))
+        fixed_sides = as_column("fixed", fixed, n, per="vertex")
+        wrong = np.flatnonzero(~np.isin(fixed_sides, (-1, 0, 1)))
         if len(wrong):
-            text = f"{given[wrong[0]]:g} in {rows_text(wrong)}"
+            text = f"{fixed_sides[wrong[0]]:g} in {rows_text(wrong)}"
             raise ValueError(f"fixed must hold -1 (free), 0 or 1 (the side of the vertex); got {text}.")
-        sides = given.astype(int)
+        sides = fixed_sides.astype(int)
     if not (sides < 0).any():
         raise ValueError("fixed must leave at least one vertex free; got a side for every vertex.")
     return _balance(weights, float(target), sides)
 
 
-def _balance(given: np.ndarray, target: float, sides: np.ndarray) -> Balance:
+def _balance(raw: np.ndarray, target: float, sides: np.ndarray) -> Balance:
     """The balance of checked arguments; weights are counted in their common unit if they have one."""
-    unit, _ = common_unit(np.unique(given))
-    weights = np.rint(given / unit) if unit > 0.0 else given
+    unit, _ = common_unit(np.unique(raw))
+    weights = np.rint(raw / unit) if unit > 0.0 else raw
     w = weights[sides < 0]
     reach, heaviest = float(w.sum()), float(w.max())
     fixed = float(weights[sides == 1].sum() - weights[sides == 0].sum())
@@ -148,20 +148,20 @@ def _balance(given: np.ndarray, target: float, sides: np.ndarray) -> Balance:
     if step > 0.0:  # w'x is -reach plus a multiple of the step
         low, high = (step * k - reach for k in (np.ceil((low + reach) / step), np.floor((high + reach) / step)))
     if low > high:
-        one, free = (float(given[sides == side].sum()) for side in (1, -1))
+        one, free = (float(raw[sides == side].sum()) for side in (1, -1))
         raise ValueError(
             f"target must leave the fixed vertices a balanced cut; got {target!r}: side 1 would have the weight "
-            f"{target * given.sum():g}, and the fixed vertices allow {one:g} to {one + free:g}."
+            f"{target * raw.sum():g}, and the fixed vertices allow {one:g} to {one + free:g}."
         )
     # all free vertices on one side is the only balanced cut: they are fixed
     least = 2.0 * float(w.min()) * (1.0 - ROUNDING)
     for side, is_only in ((1, low > reach - least), (0, high < least - reach)):
         if is_only:
             sides[sides < 0] = side
-            return Balance(given, target, sides, np.empty(0), 0.0, np.zeros(2), 1, 0, int((sides == 1).sum()))
+            return Balance(raw, target, sides, np.empty(0), 0.0, np.zeros(2), 1, 0, int((sides == 1).sum()))
     n_slack = 0 if low == high else 1 if high - low <= step else 2
     n_terminal = int((sides >= 0).any() or low + high != 0.0)
     n_side = None
     if low == high and w.min() == w.max():
         n_side = int((sides == 1).sum() + round((low + reach) / step))
-    return Balance(given, target, sides, w, goal, np.array([low, high]), n_terminal, n_slack, n_side)
+    return Balance(raw, target, sides, w, goal, np.array([low, high]), n_terminal, n_slack, n_side)

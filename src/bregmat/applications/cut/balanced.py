@@ -69,7 +69,8 @@ def balanced_cut(
     max_iter : int, optional
         Limit on Newton steps (200).
     max_seconds : float, optional
-        Limit on wall time, tested between steps.
+        Limit on wall time, tested between steps. The bound of the last point is computed after it, which takes up to about n^3 / 3
+        operations.
     callback : callable, optional
         Called once per step with a Record (``objective`` is the best cut); returning True stops.
 

@@ -33,7 +33,7 @@ class Graph:
     ----------
     balance : Balance
         The equation ``a'z = 0``.
-    given : csr_array, shape (n, n)
+    raw : csr_array, shape (n, n)
         Weights of the given graph divided by ``scale``.
     A : csr_array, shape (size, size)
         Weights in z'Lz: symmetric, with a zero diagonal; negative at most between the terminal and free vertices.
@@ -49,7 +49,7 @@ class Graph:
     """
 
     balance: Balance
-    given: Any
+    raw: Any
     A: Any
     degree: np.ndarray
     size_of_row: np.ndarray
@@ -76,7 +76,7 @@ class Graph:
 
     def cut(self, x: np.ndarray) -> float:
         """The weight between the two sides, in the units of the given graph; x (m,) is +1 and -1 for the free vertices."""
-        labels, A = self.balance.labels(x), self.given
+        labels, A = self.balance.labels(x), self.raw
         apart = np.repeat(labels, np.diff(A.indptr)) != labels[A.indices]
         return 0.5 * float(A.data[apart].sum()) * self.scale
 
@@ -146,13 +146,13 @@ def read_graph(graph: Any, vertex_weights: Any = None, target: Any = 0.5, fixed:
         raise ValueError(f"graph must have fewer than 2**30 edges; got {A.nnz // 2}.")
     balance = read_balance(n, vertex_weights, target, fixed)
     lattice = [scale * value for value in steps_of(A, balance.n_side)]
-    given = A
-    A, base = _merged(given, balance)
+    adjacency = A
+    A, base = _merged(adjacency, balance)
     A.sort_indices()
     # the kernels need 32-bit indices
     A.indptr, A.indices = A.indptr.astype(np.int32, copy=False), A.indices.astype(np.int32, copy=False)
     degree, size_of_row = (np.asarray(B.sum(axis=1)).ravel() for B in (A, abs(A)))
-    return Graph(balance, given, A, degree, size_of_row, scale, base * scale, *lattice)
+    return Graph(balance, adjacency, A, degree, size_of_row, scale, base * scale, *lattice)
 
 
 def _merged(A: Any, balance: Balance) -> tuple[Any, float]:

@@ -214,7 +214,7 @@ class LowRank:
             lambda d: self._tangent(d, self.y)[0],
             -g,
             goal=float(np.linalg.norm(g)) * FORCING,
-            most=cg_steps,
+            max_iter=cg_steps,
             blocked=blocked,
         )
         move, d = end.x, end.direction

@@ -11,7 +11,7 @@ from bregmat._kernels import cut
 from bregmat.applications.cut.graph import Graph
 from bregmat.applications.cut.proof import projected
 
-PATIENCE = 64  # further pairs that a pass of Kernighan-Lin tries without a gain, in addition to 5 % of the vertices
+MORE_PAIRS = 64  # further pairs that a pass of Kernighan-Lin tries without a gain, in addition to 5 % of the vertices
 MOST_PATIENCE = 200  # limit on these 5 %
 PASSES = 50  # limit on passes
 DENSE_FIEDLER = 400  # vertices up to which the Fiedler vector is from a dense eigendecomposition
@@ -35,7 +35,7 @@ class BestCut:
         if self.refine:
             z = balance.completed(x)
             least = 1e-12 * max(1.0, float(self.graph.size_of_row.sum()))
-            patience = PATIENCE + min(len(z) // 20, MOST_PATIENCE)
+            patience = MORE_PAIRS + min(len(z) // 20, MOST_PATIENCE)
             cut.refine_inplace(z, balance.weights, balance.limits, A.indptr, A.indices, A.data, least, patience, PASSES)
             x = z[: len(x)]
         value = self.graph.cut(x)

@@ -19,7 +19,7 @@ import numpy as np
 from bregmat.applications.semidefinite.problem import SemidefiniteProgram
 from bregmat.base.linalg import add_diagonal, cholesky, cholesky_solve, eigvalsh, symmetrize
 from bregmat.base.tolerances import EPS, TINY
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.coordinates.priors import Factored
 from bregmat.operators.linear_maps import Operator
 from bregmat.solvers.base import MatrixState
@@ -27,7 +27,6 @@ from bregmat.solvers.cone_scalings import largest_step
 
 BOUNDARY_SHARE = 0.98  # largest step, relative to the distance to the boundary
 SLOW = 0.9  # factor of the gap above which a step counts as slow
-PATIENCE = 20  # successive slow steps after which the run ends
 MAX_ENTRY = 1e8  # entries of the factor at which the program counts as unbounded
 
 
@@ -110,6 +109,7 @@ class LogDetPath:
 
     def step(self, problem: SemidefiniteProgram, state: PathState) -> PathState:
         """A predictor and a corrector, with separate step lengths of the matrix and of the dual weights."""
+        patience = 20  # successive slow steps after which the run ends
         shortest = 1e-6  # length of a step below which the run ends
         system = _NewtonSystem(problem, state)
         if not system.is_definite:
@@ -127,7 +127,7 @@ class LogDetPath:
         is_far = not np.abs(new.L).max() < MAX_ENTRY
         # along a direction in which the objective is constant, the matrix would grow by rounding alone
         is_rounded = new.signal <= EPS * float(np.vdot(np.abs(problem.C), np.abs(new.iterate.matrix())))
-        return replace(new, idle=idle, stalled=idle >= PATIENCE or is_far or is_rounded)
+        return replace(new, idle=idle, stalled=idle >= patience or is_far or is_rounded)
 
 
 class _NewtonSystem:
@@ -186,11 +186,11 @@ class _NewtonSystem:
 
     def steps(self, d: ProgramStep) -> tuple[float, float]:
         """The step lengths of X and of Z: at most 1, and at most BOUNDARY_SHARE times the distance to the boundary."""
-        most = []
+        lengths = []
         for matrix, x, dx in ((d.X, self.state.slack, d.w), (d.Z, self.lam, d.lam)):
             low = float(eigvalsh(matrix / self.root)[0])
-            most.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
-        return min(1.0, BOUNDARY_SHARE * most[0]), min(1.0, BOUNDARY_SHARE * most[1])
+            lengths.append(min(-1.0 / low if low < 0 else np.inf, largest_step(x, dx, ~self.free)))
+        return min(1.0, BOUNDARY_SHARE * lengths[0]), min(1.0, BOUNDARY_SHARE * lengths[1])
 
     def complementarity(self, d: ProgramStep | None = None, ap: float = 0.0, ad: float = 0.0) -> float:
         """``<X, Z> + w . lam`` after steps of these lengths, over the number of the terms."""

@@ -17,8 +17,9 @@ import numpy as np
 from bregmat.base.linalg import eigvalsh
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, TINY
-from bregmat.certificates.nearest_matrix import ROUNDED, build_problem
-from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, with_met_rows
+from bregmat.certificates.faces import ROUNDED
+from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, build_problem
+from bregmat.certificates.restoration import with_met_rows
 from bregmat.constraints.constraints import Constraints
 from bregmat.engine.problem import Problem, Proof
 from bregmat.objective.divergences import Frobenius

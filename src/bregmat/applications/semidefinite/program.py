@@ -120,13 +120,13 @@ def semidefinite_program(
     OPTIMAL 4.5225
     """
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback)
+    log = RunLog(callback, max_seconds)
     objective: np.ndarray = as_matrix("C", C, symmetric=True, sparse="dense")
     n = len(objective)
     if not isinstance(constraints, Constraints):
         raise TypeError(f"constraints must be Constraints; got {type(constraints).__name__}.")
     constraints.check_range(n)
     problem = SemidefiniteProgram.build(objective, bind(constraints, np.eye(n)), constraints, slack_weight)
-    log = RunLog(callback, max_seconds)
     outcome = solve(problem, LogDetPath(), tol=tol, max_iter=max_iter, log=log)
     ray = None
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)

@@ -13,11 +13,11 @@ from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.threads import cached_property
 from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.constraints.columns import sense_codes
-from bregmat.constraints.rows import excess_of
+from bregmat.constraints.constraints import excess_of
 from bregmat.engine.loop import State
 from bregmat.engine.problem import CLEAR, Certificate, Problem, Proof
 
-MODEST = 16.0  # roundings of a few operations and of pairwise sums, in units of EPS
+SUM_ROUNDINGS = 16.0  # roundings of a few operations and of pairwise sums, in units of EPS
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -140,7 +140,7 @@ class NearestDistribution(Problem):
         high, low = (getattr(self.A, name)(axis=1) for name in ("max", "min"))
         if not isinstance(self.A, np.ndarray):
             high, low = high.toarray().ravel(), low.toarray().ravel()
-        return high - low > MODEST * EPS * np.maximum(np.abs(high), np.abs(low))
+        return high - low > SUM_ROUNDINGS * EPS * np.maximum(np.abs(high), np.abs(low))
 
     def row(self, j: int) -> tuple[Any, np.ndarray]:
         """The columns of a row and its entries there."""
@@ -183,7 +183,7 @@ class NearestDistribution(Problem):
         on = np.flatnonzero(mu)
         exponents = np.abs(self.log0) + np.abs(v)
         if len(on):
-            exponents += (MODEST + len(on)) * (np.abs(mu[on]) @ abs(self.A[on]))
+            exponents += (SUM_ROUNDINGS + len(on)) * (np.abs(mu[on]) @ abs(self.A[on]))
         if self.total is None:
             x, sums = np.exp(self.log0 - v), float(self.prior @ np.abs(np.expm1(-v)))
         else:
@@ -191,13 +191,13 @@ class NearestDistribution(Problem):
             x = np.exp(self.log_point(T))
             sums = float(self.prior.sum()) + self.total * (1.0 + abs(log_sum(T)) + abs(np.log(self.total)))
         sums += (1.0 + len(on)) * float(np.abs(mu) @ np.abs(self.b))
-        return EPS * (float(x @ exponents) + MODEST * sums)
+        return EPS * (float(x @ exponents) + SUM_ROUNDINGS * sums)
 
     def divergence_rounding(self, logx: np.ndarray) -> float:
         """The largest rounding of :meth:`divergence`."""
         d, x = np.abs(logx - self.log0), np.exp(logx)
         terms = x * d * (1.0 + np.abs(logx) + np.abs(self.log0)) + np.minimum(d, 1.0) * (x + self.prior)
-        return MODEST * EPS * float(terms.sum())
+        return SUM_ROUNDINGS * EPS * float(terms.sum())
 
     def divergence(self, logx: np.ndarray) -> float:
         """KL(x, prior), without cancellation for x near prior."""
@@ -292,11 +292,11 @@ class NearestDistribution(Problem):
             table = scipy.sparse.block_array(
                 [[self.part(rows, columns).T * -w[None], slack], [np.ones((1, len(w))), None]]
             )
-            found = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
-            if found.status != 0 or -found.fun <= CLEAR:
+            solution = scipy.optimize.linprog(cost, table, np.append(np.zeros(len(columns)), 1.0), bounds=bounds)
+            if solution.status != 0 or -solution.fun <= CLEAR:
                 break
-            y, s = np.zeros_like(self.b), float(found.x[-1])
-            np.add.at(y, rows, w * found.x[:-1])
+            y, s = np.zeros_like(self.b), float(solution.x[-1])
+            np.add.at(y, rows, w * solution.x[:-1])
             y[np.abs(y) * self.unit <= 1e-9] = 0.0
             at = self.adjoint(y)
             if self.proves(y, at):

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bregmat.applications.simplex.problem import MODEST, DistributionState, NearestDistribution
+from bregmat.applications.simplex.problem import SUM_ROUNDINGS, DistributionState, NearestDistribution
 from bregmat.applications.simplex.subproblems import log_sum, newton_direction, step_to_row
 from bregmat.base.tolerances import EPS, FEASIBLE, TINY
 from bregmat.solvers.cyclic_projection import CyclicProjection
@@ -67,7 +67,7 @@ class VectorNewton(_VectorSolver):
         largest = max(state.largest, norm)
         proximal = self.settings.proximal * min(1.0, norm / max(largest, TINY)) + 1e-10
         # rounding of the gradient would be divided by the curvature of dependent rows, which vanishes as x nears a vertex
-        H[np.diag_indices_from(H)] += proximal * D + MODEST * EPS * (
+        H[np.diag_indices_from(H)] += proximal * D + SUM_ROUNDINGS * EPS * (
             abs(problem.A[rows]) @ state.x + np.abs(problem.b[rows])
         )
         d = np.zeros_like(q)

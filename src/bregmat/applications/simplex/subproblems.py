@@ -45,7 +45,7 @@ def newton_direction(H: np.ndarray, q: np.ndarray, y: np.ndarray, bounded: np.nd
         np.full(len(q), np.inf),
         np.where(bounded & (y <= 0) & (q >= 0), -1, 0),
         Exchanges(patience=3, singles=0),
-        most=4 * len(q) + 4,
+        max_iter=4 * len(q) + 4,
     )
     if d is not None:
         return d * unit

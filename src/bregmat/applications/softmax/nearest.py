@@ -9,20 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.softmax.newton import MirrorSteps, SemismoothNewton
-from bregmat.applications.softmax.problem import SoftmaxGroups
+from bregmat.applications.softmax.problem import SoftmaxGroups, softmax_loss
 from bregmat.applications.softmax.scores import PairScores, cosine_scores
 from bregmat.base.checks import check_positive, rows_text
 from bregmat.certificates.result import MatrixResult
 from bregmat.coordinates.priors import MAX_SHARE, MIN_COLUMNS, Coordinates
-from bregmat.coordinates.spans import Span
+from bregmat.coordinates.spans import Span, span_of_vectors
 from bregmat.engine.loop import RunLog, compose, returns_result, solve
 from bregmat.engine.status import ExitReason, Record, Status
 from bregmat.engine.wording import Kind
 from bregmat.objective.divergences import DIVERGENCES
 from bregmat.objective.spectral import SpectralDivergence
 from bregmat.typing import DivergenceName
-
-INDEPENDENT = 1e-10  # singular value of the rows, relative to the largest, from which on a direction is in their span
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -114,18 +112,17 @@ def softmax_metric(
     >>> print(result.status, result.values.argmax(axis=1))
     OPTIMAL [0 1 2]
     """
+    log = RunLog(callback, max_seconds)
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (scores.shape[0],))
     _check(scores, targets, weights, temperature, allowed)
-    basis = _span(scores)
-    inside = scores if basis is None else scores.in_basis(basis)
-    if basis is not None and start is not None:
-        start = basis.T @ start @ basis
+    span = _span(scores)
+    inside = scores if span is None else scores.in_basis(span.basis)
+    if span is not None and start is not None:
+        start = span.basis.T @ start @ span.basis
     D = DIVERGENCES.resolve(divergence)
     problem = SoftmaxGroups(inside, targets, weights, temperature, allowed, D)
     solver = SemismoothNewton() if D.takes_indefinite else MirrorSteps()
-    log = RunLog(callback, max_seconds)
     outcome = solve(problem, solver, tol=tol, max_iter=max_iter, start=start, log=log)
-    span = None if basis is None else Span.of_basis(basis)
     return compose(
         SoftmaxResult,
         outcome,
@@ -173,8 +170,10 @@ def cosine_metric(
     W = np.eye(queries.shape[1]) if start is None else start
     history: list[Record] = []
     best: SoftmaxResult | None = None
-    value = np.inf if start is None else _true_objective(queries, documents, targets, W, **settings)
-
+    value = np.inf
+    if start is not None:
+        D = DIVERGENCES.resolve(settings.get("divergence", "frobenius"))
+        value = D(W, np.eye(len(W))) + _cosine_loss(queries, documents, targets, W, **settings)
     before: Record | None = None  # the last record of the pass before
 
     def record(row: Record) -> Any:
@@ -190,19 +189,21 @@ def cosine_metric(
 
     for _ in range(n_passes):
         before = history[-1] if history else None
-        found = softmax_metric(PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings)
-        M = found.coordinates.metric(found.iterate)
-        new = _true_objective(queries, documents, targets, M, **settings)
-        is_over = not new < value or found.exit_reason is ExitReason.INTERRUPTED
-        if best is None or new < value or found.exit_reason is ExitReason.INTERRUPTED:
-            best, W, value = found, M, new
-        if is_over:
+        result = softmax_metric(
+            PairScores.cosines(queries, documents, W), targets, start=W, callback=record, **settings
+        )
+        M = result.coordinates.metric(result.iterate)
+        new = result.iterate.value() + _cosine_loss(queries, documents, targets, M, **settings)
+        is_lower, is_interrupted = new < value, result.exit_reason is ExitReason.INTERRUPTED
+        if best is None or is_lower or is_interrupted:
+            best, W, value = result, M, new
+        if not is_lower or is_interrupted:
             break
     assert best is not None
     return replace(best, history=history, n_iter=history[-1].iteration, seconds=history[-1].seconds)
 
 
-def _true_objective(
+def _cosine_loss(
     queries: np.ndarray,
     documents: np.ndarray,
     targets: np.ndarray,
@@ -211,14 +212,11 @@ def _true_objective(
     temperature: float,
     weights: np.ndarray | float = 1.0,
     allowed: np.ndarray | None = None,
-    divergence: DivergenceName | SpectralDivergence = "frobenius",
     **unused: Any,
 ) -> float:
-    """The objective of :func:`cosine_metric` with the true cosines."""
+    """The loss of :func:`cosine_metric` with the true cosines in the metric W."""
     weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(queries),))
-    problem = SoftmaxGroups(PairScores(queries, documents), targets, weights, temperature, allowed)
-    loss, _, _ = problem.loss(cosine_scores(queries, documents, W))
-    return float(DIVERGENCES.resolve(divergence)(W, np.eye(len(W)))) + loss
+    return softmax_loss(cosine_scores(queries, documents, W), targets, weights, temperature, allowed)[0]
 
 
 def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: Any) -> None:
@@ -236,11 +234,10 @@ def _check(scores: PairScores, targets: np.ndarray, weights: np.ndarray, tempera
         raise ValueError("weights must be positive and finite.")
 
 
-def _span(scores: PairScores) -> np.ndarray | None:
-    """Orthonormal basis (d, k) of the span of all rows; None if it is not worth a change of coordinates."""
+def _span(scores: PairScores) -> Span | None:
+    """The span of all rows; None if it is not worth a change of coordinates."""
     (n, m), d = scores.shape, scores.queries.shape[1]
     if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
         return None
-    _, sigma, Vt = np.linalg.svd(np.vstack([scores.queries, scores.documents]), full_matrices=False)
-    kept = sigma > INDEPENDENT * sigma[0]
-    return Vt[kept].T if kept.any() else None
+    found = span_of_vectors(np.vstack([scores.queries, scores.documents]))
+    return None if found is None else found[1]

@@ -8,16 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bregmat.applications.softmax.problem import ScoredMatrix, SoftmaxGroups
-from bregmat.base.linalg import armijo, conjugate_gradients, eigh
+from bregmat.base.linalg import add_diagonal, armijo, conjugate_gradients, eigh
 from bregmat.coordinates.priors import Spectral
 from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
-LOOSEST = 0.1  # largest residual of the linear system, relative to its right-hand side (Eisenstat and Walker 1996)
 MAX_PRODUCTS = 50  # products with the curvature in a step
-SHORTER, LONGER = 0.25, 4.0  # factors on the gradient step after a rejected and after a full Newton step
+SHORTER, LONGER = (
+    0.25,
+    4.0,
+)  # largest factor on the gradient step after a rejected Newton step, and that after a full one
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
-VANISHING = 1e-100  # slope of the inverse link that counts as 0
+LEAST_SLOPE = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left
 
 
@@ -56,8 +58,8 @@ class SemismoothNewton:
 
     ``alpha = 1`` is the step of Qi and Sun 2006 (nearest correlation matrices): it needs one eigenvalue problem less, and convergence is
     quadratic. Where the loss is strongly curved, a gradient step of that length points to other zero eigenvalues than those of
-    the solution. Therefore alpha decreases after a Newton step that has to be shortened, and grows after a full one. Products are in
-    float32: a direction needs no more digits. Points and bounds are in float64.
+    the solution. Therefore alpha decreases after a Newton step that has to be shortened, at least to the length of Cauchy's gradient
+    step, and grows after a full one. Products are in float32: a direction needs no more digits. Points and bounds are in float64.
 
     Cost per step: two or three eigenvalue problems of order d, and for each product with H 8 n m d + 4 (n + m) d^2 operations.
     """
@@ -89,11 +91,19 @@ class SemismoothNewton:
                 length /= 2.0
             if is_last:
                 return NewtonState(at, alpha, stalled=True)
-            alpha *= SHORTER
+            alpha = max(shortest, min(SHORTER * alpha, self._steepest(problem, at)))
+
+    def _steepest(self, problem: SoftmaxGroups, at: ScoredMatrix) -> float:
+        """The length of the gradient step that minimises the quadratic model (Cauchy's)."""
+        G = add_diagonal(at.W - problem.scores.adjoint(at.bound.mu), -1.0).astype(np.float32)
+        eye = np.eye(len(G), dtype=np.float32)
+        along = problem.curvature(problem.scores.in_basis(eye, np.float32), at.softmax.astype(np.float32), G)
+        size = float(np.vdot(G, G))
+        return size / (size + max(float(np.vdot(G, along)), 0.0)) if size > 0 else 1.0
 
     def _direction(self, problem: SoftmaxGroups, at: ScoredMatrix, alpha: float) -> np.ndarray:
         """The solution E (d, d) of the Newton system, to the accuracy that the gap asks for."""
-        bound, _, t, V = at.bound
+        _, _, t, V = at.bound
         if alpha < 1.0:
             t, V = eigh((1.0 - alpha) * at.W + alpha * (V * t) @ V.T)
         theta = Frobenius().divided(t)
@@ -106,10 +116,13 @@ class SemismoothNewton:
             return diagonal * u + root * problem.curvature(scores, P, root * u)
 
         right = root * (problem.curvature(scores, P, r) - np.float32((1.0 - alpha) / alpha) * r)
-        gap = max(at.objective - bound, 0.0) / max(problem.natural_size, abs(at.objective))
-        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(right))
         u = conjugate_gradients(
-            product, right, goal=goal, most=MAX_PRODUCTS, is_euclidean=True, precondition=lambda v: v / diagonal
+            product,
+            right,
+            goal=at.residual_goal(right),
+            max_iter=MAX_PRODUCTS,
+            is_euclidean=True,
+            precondition=lambda v: v / diagonal,
         ).x
         return V @ (root * u - R) @ V.T
 
@@ -149,12 +162,10 @@ class MirrorSteps:
         def curvature(X: np.ndarray) -> np.ndarray:
             return problem.curvature(scores, at.softmax, X)
 
-        gap = max(at.objective - at.bound.value, 0.0) / max(problem.natural_size, abs(at.objective))
-        goal = min(LOOSEST, np.sqrt(gap)) * float(np.linalg.norm(B))
         E = conjugate_gradients(
-            lambda E: E + S * curvature(S * E), B, goal=goal, most=MAX_PRODUCTS, is_euclidean=True
+            lambda E: E + S * curvature(S * E), B, goal=at.residual_goal(B), max_iter=MAX_PRODUCTS, is_euclidean=True
         ).x
-        tiny = S < VANISHING
+        tiny = S < LEAST_SLOPE
         dT = np.where(tiny, -R - curvature(S * E), E / np.where(tiny, 1.0, S))
 
         def trial(alpha: float) -> tuple[ScoredMatrix, float] | None:
@@ -164,7 +175,7 @@ class MirrorSteps:
             point = problem.point(iterate)
             return point, point.objective
 
-        found = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
-        if found is None or not found[0].objective < at.objective:
+        accepted = armijo(trial, at.objective, float(np.vdot(R, S * E)), rounding=at.rounding)
+        if accepted is None or not accepted[0].objective < at.objective:
             return NewtonState(at, stalled=True)
-        return NewtonState(found[0])
+        return NewtonState(accepted[0])

@@ -35,6 +35,7 @@ from bregmat.objective.divergences import Frobenius
 from bregmat.objective.spectral import SpectralDivergence
 
 SHORTER = 0.9  # factor on the multipliers while they are outside of the domain
+LOOSEST = 0.1  # largest residual of a Newton system, relative to its right-hand side (Eisenstat and Walker 1996)
 SIZE = 1e-3  # smallest unit of the gap, as a share of the loss of equal scores
 
 
@@ -70,6 +71,15 @@ class ScoredMatrix:
         """The bound that the softmax proves."""
         return self.problem.dual_bound(self.softmax)
 
+    @property
+    def gap(self) -> float:
+        """The relative gap."""
+        return max(self.objective - self.bound.value, 0.0) / max(self.problem.natural_size, abs(self.objective))
+
+    def residual_goal(self, right: np.ndarray) -> float:
+        """The residual to which a Newton system with this right-hand side is solved: the smaller, the smaller the gap."""
+        return min(LOOSEST, np.sqrt(self.gap)) * float(np.linalg.norm(right))
+
 
 class Bound(NamedTuple):
     """A lower bound less its rounding, its multipliers mu (n, m), and the eigenvalues (d,) and eigenvectors (d, d) of ``T0 + A* mu``."""
@@ -78,6 +88,28 @@ class Bound(NamedTuple):
     mu: np.ndarray
     t: np.ndarray
     V: np.ndarray
+
+
+def softmax_loss(
+    V: np.ndarray, targets: np.ndarray, weights: np.ndarray, temperature: float, allowed: np.ndarray | None
+) -> tuple[float, np.ndarray, float]:
+    """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss.
+
+    Parameters
+    ----------
+    V : ndarray, shape (n, m)
+    targets, weights, temperature, allowed
+        As in :class:`SoftmaxGroups`.
+    """
+    inside = V if allowed is None else np.where(allowed, V, -np.inf)
+    top = inside.max(axis=1, keepdims=True)
+    P = np.exp((inside - top) / temperature)
+    total = P.sum(axis=1, keepdims=True)
+    P /= total
+    # differences from the largest score: the loss of a well-separated group keeps its digits
+    behind = (targets * (top - V)).sum(axis=1)
+    loss = float(weights @ (temperature * np.log(total[:, 0]) + behind))
+    return loss, P, float(weights @ (np.abs(top[:, 0]) + (targets * np.abs(V)).sum(axis=1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +147,7 @@ class SoftmaxGroups(Problem):
 
     def loss(self, V: np.ndarray) -> tuple[float, np.ndarray, float]:
         """The loss of scores V (n, m), their softmax (n, m), and the sum of the sizes of the terms of the loss."""
-        heat = self.temperature
-        allowed = V if self.allowed is None else np.where(self.allowed, V, -np.inf)
-        top = allowed.max(axis=1, keepdims=True)
-        P = np.exp((allowed - top) / heat)
-        total = P.sum(axis=1, keepdims=True)
-        P /= total
-        # differences from the largest score: the loss of a well-separated group keeps its digits
-        behind = (self.targets * (top - V)).sum(axis=1)
-        loss = float(self.weights @ (heat * np.log(total[:, 0]) + behind))
-        return loss, P, float(self.weights @ (np.abs(top[:, 0]) + (self.targets * np.abs(V)).sum(axis=1)))
+        return softmax_loss(V, self.targets, self.weights, self.temperature, self.allowed)
 
     def multipliers(self, P: np.ndarray) -> np.ndarray:
         """``mu = gamma (y - P)``, minus the gradient of the loss in the scores; shape (n, m)."""

@@ -52,7 +52,7 @@ class PairScores:
 
         With ``q, d`` of length 1 in W0 and ``c = q' W0 d``:  ``c + q' W d - c/2 (q' W q + d' W d)``, exact to first order.
         """
-        q, d = (_unit_rows(X, W0) for X in (queries, documents))
+        q, d = (_unit_in_metric(X, W0) for X in (queries, documents))
         c = q @ W0 @ d.T
         return cls(q, d, share=c / 2.0, constant=c)
 
@@ -89,10 +89,10 @@ class PairScores:
 
 def cosine_scores(queries: np.ndarray, documents: np.ndarray, W: np.ndarray) -> np.ndarray:
     """Cosines in the metric W, shape (n, m); 0 for rows without a direction."""
-    return _unit_rows(queries, W) @ W @ _unit_rows(documents, W).T
+    return _unit_in_metric(queries, W) @ W @ _unit_in_metric(documents, W).T
 
 
-def _unit_rows(X: np.ndarray, W: np.ndarray) -> np.ndarray:
+def _unit_in_metric(X: np.ndarray, W: np.ndarray) -> np.ndarray:
     """Rows scaled to length 1 in the metric W; rows that it maps to 0 become 0."""
     length, natural = np.sqrt(np.maximum(row_dot(X @ W, X), 0.0)), np.sqrt(row_dot(X, X))
     has_direction = length > SHORTEST * natural

@@ -141,19 +141,19 @@ def unfold(
         program = SemidefiniteProgram.build(-np.eye(r), bind(rows, N), rows, slack_weight * largest)
         start = rtol * np.tile(np.maximum(sq, SMALLEST_START * sq.mean()), 2) if rtol > 0 else None
         outcome = solve(program, LogDetPath(), start=start, **limits)
-        found: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
+        result: MatrixResult = program.rows.result(SemidefiniteResult, outcome, Coordinates(N, np.ones(r)))
     else:
         scale = largest if prior_scale is None else prior_scale
         check_positive("prior_scale", scale, finite=True)
         # if narrow bands around the distances have definite kernels only near the boundary, the interior point is the fastest solver
         solver: SolverName = "interior_point" if np.isinf(slack_weight) and rtol > 0 else "auto"
-        found = nearest_kernel(
+        result = nearest_kernel(
             Factor(np.sqrt(scale) * N), rows, divergence=divergence, slack_weight=slack_weight, solver=solver, **limits
         )
-    U, sigma, _ = np.linalg.svd(found.factor, full_matrices=False)
+    U, sigma, _ = np.linalg.svd(result.factor, full_matrices=False)
     return compose(
         UnfoldResult,
-        found,
+        result,
         seconds=time.perf_counter() - clock,
         factor=U * sigma,
         pairs=pairs,
