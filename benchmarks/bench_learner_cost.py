@@ -7,6 +7,7 @@ python benchmarks/bench_learner_cost.py                      (wine, and made dat
 BREGMAT_DATA=... python benchmarks/bench_learner_cost.py     (also sentence embeddings, and MNIST's components with their test errors)
 python benchmarks/bench_learner_cost.py --classes            (200 classes while every core is busy, with the default threads)
 python benchmarks/bench_learner_cost.py --many               (100,000 rows of 768 columns and of length 1, with peak memory)
+python benchmarks/bench_learner_cost.py --million            (1,000,000 rows of 384 columns: neighbours are searched in a sample)
 python benchmarks/bench_learner_cost.py --copies             (points that occur twice, exactly or nearly; the prior "variance")
 """
 
@@ -112,12 +113,12 @@ def many_classes() -> None:
     print(f"2,000 x 50, 200 classes, every core busy, default threads: {seconds:.1f} CPU s")
 
 
-def many_rows() -> None:
-    n, d, n_classes, rng = 100_000, 768, 200, np.random.default_rng(0)
+def many_rows(n: int, d: int, n_classes: int = 200) -> None:
+    rng = np.random.default_rng(0)
     y = rng.integers(0, n_classes, n)
     means = 0.12 * rng.normal(size=(n_classes, 60)) @ rng.normal(size=(60, d)) / np.sqrt(60)
     X = np.empty((n, d), dtype=np.float32)
-    for rows in np.split(np.arange(n), 10):  # columns of noise of different sizes
+    for rows in np.split(np.arange(n), n // 10_000):  # columns of noise of different sizes
         X[rows] = means[y[rows]] + rng.normal(size=(len(rows), d)) * np.linspace(2.0, 0.3, d)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     learner, seconds = fitted(MetricLearner(random_state=0), X, y)
@@ -163,13 +164,17 @@ def main() -> None:
     parser.add_argument("--classes", action="store_true")
     parser.add_argument("--copies", action="store_true")
     parser.add_argument("--many", action="store_true")
+    parser.add_argument("--million", action="store_true")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     if options.classes:
         many_classes()
     else:
         one_thread()
-        (copies if options.copies else many_rows if options.many else costs)()
+        if options.many or options.million:
+            many_rows(*((100_000, 768) if options.many else (1_000_000, 384)))
+        else:
+            (copies if options.copies else costs)()
     print(machine())
 
 

@@ -39,28 +39,13 @@ NOT_NUMERICAL = {
 }
 
 
-# With --verify-results, `bregmat.verify` checks every result that the library returns in all tests but these, each with its reason.
-NOT_VERIFIED = {
-    "test_suite.py": "its own judge asks `verify` of every result",
-    "test_selection.py::test_covariance_prior_is_the_inverse_where_there_is_one": (
-        "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"
-    ),
-    "test_margin.py::test_few_features_take_no_kernel_rows": "counts the entries of the kernel that are read, all of which `verify` reads",
-    "test_multiplicative.py::test_optima_that_are_flat_are_proven_when_they_are_reached": (
-        "the bound comes from a point near x that the result does not hold; the test compares with the planted optimum"
-    ),
-    "test_correlation.py::test_rounding_of_null_vectors_carries_no_proof": "makes false claims on purpose, which `verify` refuses",
-    "test_verification.py::test_verify_refuses_rows_that_only_rounding_meets": "makes false claims on purpose, which `verify` refuses",
-    "test_kernel_learner.py::test_logdet_reads_only_touched_rows_of_a_mapped_factor": (
-        "a factor with rows of nan where none may be read, which `verify` reads"
-    ),
-}
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "numerical: computes; must hold on every processor")
     config.addinivalue_line(
         "markers", "slow: takes over two seconds, or needs a browser, a cluster or a fresh process (make test-slow)"
+    )
+    config.addinivalue_line(
+        "markers", "not_verified(why): with --verify-results, its results are not passed to bregmat.verify"
     )
     if config.getoption("--verify-results"):
         verified_calls.install()
@@ -76,8 +61,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_runtest_setup(item):
-    name = getattr(item, "originalname", item.name)  # without parameters
-    verified_calls.is_on = not {item.path.name, f"{item.path.name}::{name}"} & NOT_VERIFIED.keys()
+    verified_calls.is_on = item.get_closest_marker("not_verified") is None
 
 
 def pytest_report_header():

@@ -850,7 +850,7 @@ def test_bad_arguments(bregmat, points, pairs, arguments, message):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a"] * 60, "the labels y must tell at least two classes apart to draw neighbours: every labelled point"),
+        (["a"] * 60, "the labels y must tell at least two classes apart: every labelled point"),
         (["a"] + [""] * 59, "labels 'kind': 1 of 60 rows has a label, and pairs need two"),
         (["inf"] + ["2"] * 59, "labels 'kind' must be finite; see row 0"),
         ([f"n{k}" for k in range(60)], "the labels y put no two points together: every labelled point"),

@@ -654,10 +654,14 @@ class TestRelation:
             except TypeError as error:
                 assert solver in str(error)
                 continue
-            # the interior point does not reach the optimum of every divergence of a user, and says so
-            assert result.status == "OPTIMAL" or result.exit_reason in ("MAX_ITER", "STALLED"), repr(result)
-            if result.status == "OPTIMAL":
-                assert result.objective == pytest.approx(best.objective, rel=3e-6, abs=3e-6)
+            # the interior point takes the derivative of the link as diagonal, and may not reach the optimum of a divergence of a user
+            if (solver, divergence.name) == ("interior_point", "entropy_with_barrier") and result.status != "OPTIMAL":
+                assert result.exit_reason in ("MAX_ITER", "STALLED") and not result.dual_bound > best.objective * (
+                    1 + 1e-6
+                )
+                continue
+            assert result.status == "OPTIMAL", repr(result)
+            assert result.objective == pytest.approx(best.objective, rel=3e-6, abs=3e-6)
 
 
 def relations_of(rows):

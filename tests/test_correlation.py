@@ -381,6 +381,7 @@ def near_copies(seed):
     return np.where(mask | mask.T, G @ G.T, np.eye(n)), mask | mask.T
 
 
+@pytest.mark.not_verified("makes false claims on purpose, which `verify` refuses")
 def test_rounding_of_null_vectors_carries_no_proof(monkeypatch):
     """The planted matrix is feasible; a proof on the complement of vectors that are null up to rounding said that none is."""
     drawn = [near_copies(seed) for seed in range(150)]

@@ -212,6 +212,7 @@ def test_memory_mapped_factor(rng, tmp_path, divergence):
     assert np.array_equal(np.load(tmp_path / "learned.npy"), want.transform(G))
 
 
+@pytest.mark.not_verified("a factor with rows of nan where none may be read, which `verify` reads")
 def test_logdet_reads_only_touched_rows_of_a_mapped_factor(rng, tmp_path):
     """Rows in no constraint may hold anything: they are not read."""
     G = rng.normal(size=(2000, 5))

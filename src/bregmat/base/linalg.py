@@ -58,7 +58,7 @@ def sq_norms(rows: Any) -> np.ndarray:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows divided by their lengths, in the library of X; rows of zeros stay zeros."""
+    """Rows divided by their lengths, in the library of X, also if X is sparse; rows of zeros stay zeros."""
     largest = float(abs(X).max()) if min(X.shape) else 0.0
     if largest > 0 and np.isfinite(largest):
         X = X / 2.0 ** float(np.frexp(largest)[1] - 1)  # exact, and squares stay finite

@@ -27,8 +27,6 @@ from functools import cache, wraps
 from types import FunctionType
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-import numpy as np
-
 T = TypeVar("T")
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -278,7 +276,9 @@ def unchanged_files(arguments: Sequence[Any]) -> Iterator[None]:
 
 def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
     """Size, time of the last change and inode of each file of which an argument, or a field of one, is a memory map."""
-    found = {}
+    import numpy as np  # not above: help pages of the command line import this module, and do without NumPy
+
+    files = {}
     for argument in arguments:
         is_object = is_dataclass(argument) and hasattr(argument, "__dict__") and not isinstance(argument, type)
         for value in vars(argument).values() if is_object else (argument,):
@@ -287,8 +287,8 @@ def _mapped_files(arguments: Sequence[Any]) -> dict[str, tuple[int, int, int]]:
             if isinstance(value, np.memmap) and value.filename is not None:
                 with suppress(OSError):
                     stat = os.stat(value.filename)
-                    found[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    return found
+                    files[os.fspath(value.filename)] = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return files
 
 
 # ---------------------------------------------------------------------- time limits

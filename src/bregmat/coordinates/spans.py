@@ -51,8 +51,8 @@ def span_of(Z: Any, rows: ResolvedRows) -> tuple[np.ndarray, Span, bool] | None:
     if are_terms:
         assert rows.touched is not None
         vectors = _differences(Z, np.searchsorted(rows.touched, t.a), np.searchsorted(rows.touched, t.b))
-    found = span_of_vectors(vectors)
-    return None if found is None else (*found, are_terms)
+    in_basis = span_of_vectors(vectors)
+    return None if in_basis is None else (*in_basis, are_terms)
 
 
 def span_of_vectors(vectors: Any) -> tuple[np.ndarray, Span] | None:

@@ -120,7 +120,10 @@ STEERING = frozenset(
 
 
 def returns_result(function: Callable[P, _R]) -> Callable[P, _R]:
-    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning."""
+    """Decorator of a function that poses and solves a problem: its result remembers the call, and Ctrl-C ends it with a warning.
+
+    It raises ``ValueError`` if the file of a memory-mapped argument changes during the call.
+    """
     return warns_if_interrupted(function, STEERING)
 
 

@@ -278,8 +278,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
     metric learned so far. Held-out rows tell which is better if more than 500 rows and ten rows for each column are compared. Otherwise
     there is one pass, and with given constraints three. Passes end earlier if the active constraints no longer change, or if they repeat
     those of an earlier pass (``result_.exit_reason`` is then CYCLE). If there are more than 5,000 points, all passes but the last use a
-    sample of 2,500 points, provided that the sample has 25 points per class. For constraints of another form or with other percentiles,
-    pass those of :func:`bregmat.constraints_from_labels` to ``fit``.
+    sample of 2,500 points, provided that the sample has 25 points per class. If more than 200,000 points in memory are labelled,
+    neighbours are searched among 200,000 of them that are drawn at random, in whole classes if these are small. For constraints of
+    another form or with other percentiles, pass those of :func:`bregmat.constraints_from_labels` to ``fit``.
 
     Labels and constraints can be given together and are joined. In cross-validation scikit-learn hands ``constraints``
     over whole, and X and ``sample_id`` for each fold. Constraints whose samples are not in the fold are dropped and counted.

@@ -73,8 +73,8 @@ def learn_softmax(task: Any, X: Any, P: np.ndarray | None) -> SoftmaxResult:
 def _in_span(Z: Any) -> tuple[np.ndarray, Span | None]:
     """Rows (n, d) as a contiguous array; if they are much fewer than columns, their coordinates (n, r) in their span."""
     n, d = Z.shape
-    found = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
-    return (np.ascontiguousarray(dense(Z), dtype=float), None) if found is None else found
+    in_basis = span_of_vectors(Z) if d >= MIN_COLUMNS and n <= MAX_SHARE * d else None
+    return (np.ascontiguousarray(dense(Z), dtype=float), None) if in_basis is None else in_basis
 
 
 def _median_sq_distance(Z: np.ndarray) -> float:

@@ -196,7 +196,7 @@ class Task:
         if self.labels is not None:
             try:
                 if self.candidate.strategy is None:  # one constraint that the prior satisfies
-                    sq_distance = float(problem.space(None, np.array([1])).sq_distances(np.array([0]))[0, 0])
+                    sq_distance = float(problem.space(None, np.array([0, 1])).sq_distances(np.array([0]))[0, 1])
                     drawn = Constraints.sq_distance([0], [1], 2.0 * max(0.0, sq_distance) or 1.0, "<=")
                     start = settings["loss"] = None
                 else:
@@ -337,11 +337,11 @@ class Passes:
                 return
             earlier.append(solved)
 
-    def _searched(self, labels: Any, most: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Row numbers of at most ``most`` points to compare, and of the rows among which their neighbours are searched, group by group."""
+    def _searched(self, labels: Any, max_points: int, warn: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Row numbers of ``max_points`` points or fewer to compare, and of those among which neighbours are searched, by group."""
         rng, n, learner = generator(self.seed), len(labels.labelled), self.task.learner
         if n <= MOST_SEARCHED or not isinstance(labels, LabelGroups):
-            return labels.compared(most, rng, warn=warn), labels.ordered
+            return labels.compared(max_points, rng, warn=warn), labels.ordered
         among = drawn_rows(labels, rng, MOST_SEARCHED)
         among = among[np.argsort(labels.codes[among], kind="stable")]
         able = np.intersect1d(labels.compared(warn=warn), among)
@@ -349,7 +349,7 @@ class Passes:
             say(
                 f"{type(learner).__name__}: neighbours are searched among {len(among):,} of {n:,} labelled rows, drawn at random"
             )
-        return able if len(able) <= most else np.sort(rng.choice(able, most, replace=False)), among
+        return able if len(able) <= max_points else np.sort(rng.choice(able, max_points, replace=False)), among
 
     def _solved(self, problem: Any, rows: Constraints, before: _Pass | None, sample: np.ndarray | None) -> _Pass | None:
         """The result for some rows; None if they are the rows of the pass before over the same points."""

@@ -52,7 +52,7 @@ class RowCache:
 
     def __init__(self, kernel: KernelSource, budget: int) -> None:
         self.kernel, self.n = kernel, kernel.n
-        self.most = max(16, budget // (4 * self.n))
+        self.max_rows = max(16, budget // (4 * self.n))
         self.place = np.full(self.n, -1, dtype=np.int64)  # of each row in the store, -1 if it is not there
         self.size = 0
         self.store = np.empty((0, self.n), np.float32)
@@ -67,7 +67,7 @@ class RowCache:
             return
         weight = weight.astype(np.float32)
         new = rows[self.place[rows] < 0]
-        n_free = self.most - self.size
+        n_free = self.max_rows - self.size
         self._store(new[:n_free])
         place = self.place[rows]
         held = place >= 0
@@ -91,9 +91,9 @@ class RowCache:
             return
         need = self.size + len(new)
         if need > len(self.store):
-            grown = min(max(need, (3 * len(self.store)) // 2, min(256, self.most)), self.most, self.n)
+            grown = min(max(need, (3 * len(self.store)) // 2, min(256, self.max_rows)), self.max_rows, self.n)
             memory = buffer("rows", grown * self.n)
-            have = min(memory.size // self.n, self.most, self.n)
+            have = min(memory.size // self.n, self.max_rows, self.n)
             store = memory[: have * self.n].reshape(have, self.n)
             if self.size and not np.shares_memory(store[:1], self.store[:1]):
                 store[: self.size] = self.store[: self.size]
@@ -108,7 +108,7 @@ class WorkingKernel:
 
     def __init__(self, kernel: KernelSource, ridge: np.ndarray, expected: int, budget: int) -> None:
         self.kernel, self.ridge, self.n = kernel, ridge, kernel.n
-        self.most = min(self.n, max(512, math.isqrt(budget // 4)))
+        self.max_rows = min(self.n, max(512, math.isqrt(budget // 4)))
         self.members = np.empty(0, dtype=np.int64)
         self.diagonal = np.empty(0, np.float32)
         self._reserve(min(self.n, max(1024, expected)))

@@ -107,7 +107,7 @@ class SupportSearch(State):
         first = self._first_members()
         self.block = WorkingKernel(self.problem.kernel, self.problem.ridge, 4 * len(first), self.budget)
         self.inside = np.zeros(n, dtype=bool)
-        first = first[: self.block.most]
+        first = first[: self.block.max_rows]
         self.block.append(first)
         if len(first) == n <= WHOLE and not self.problem.ridge.any():
             self.cache.keep(self.block.K[:n, :n])
@@ -167,8 +167,8 @@ class SupportSearch(State):
         new = np.flatnonzero(worse > goal)
         if count > most_new:
             new = new[np.argpartition(worse[new], count - most_new)[count - most_new :]]
-        if len(W) + len(new) > block.most:
-            new = self._fresh_members(new, block.most)
+        if len(W) + len(new) > block.max_rows:
+            new = self._fresh_members(new, block.max_rows)
             block.clear()
             inside[:] = False
         block.append(new)

@@ -48,10 +48,11 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Parameters
     ----------
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" compares the standard deviation of the cosines and half of it.
+        Difference of two cosines that counts as large; positive. "auto" compares half the standard deviation of the cosines and all of it.
     slack_weight : "auto" or float
-        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 10, 30, 100 and 300, as far as
-        the ranks of held-out queries rise. If temperature and slack weight are both numbers, nothing is chosen.
+        Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 30 and 300 with the lower
+        temperature, and 300 with the higher one; 10, 30, 100 and 300, as far as the ranks of held-out queries rise, if the temperature is
+        given. If temperature and slack weight are both numbers, nothing is chosen.
     n_negatives : int
         Number of documents that answer no query of the problem, but are compared with the right answers. Half of them are nearest to the
         queries, half are drawn. By default the wrong answers of a query are the documents of the other queries.
@@ -88,7 +89,7 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
 
     Notes
     -----
-    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or a lower temperature, has to be better by half a
+    The choice compares reciprocal ranks of held-out queries. A larger slack weight, or the higher temperature, has to be better by half a
     standard error of the paired differences, and by two if the mean reciprocal rank is below 0.2 as given: the first documents may be
     right answers that are not known. Whether to learn at all is judged by the losses, too
     (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
@@ -224,10 +225,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 f"fewer than {MIN_COMPARED} queries have a right answer: whether learning helps was not tested, and the most cautious "
                 f"setting is used ({setting}). Give more queries, or both settings."
             )
-        given, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
-        if learned < given:
+        unlearned, learned = (float(comparison.ranks(k).mean()) for k in (0, comparison.best))
+        if learned < unlearned:
             return (
-                f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {given:.3f}. "
+                f"held-out queries rank right answers lower with {setting} than as given: MRR {learned:.3f}, as given {unlearned:.3f}. "
                 'Use a smaller slack_weight, or "auto". See report_.'
             )
         return None

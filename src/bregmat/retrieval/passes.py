@@ -21,9 +21,12 @@ MAX_COMPARED = 600  # queries on which settings are compared
 MIN_COMPARED = 10  # queries from which on settings are compared
 FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
+FEW_STEPS = 4  # Newton steps of a pass of the comparison: later ones hardly change the ranks
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
-# Temperatures, in standard deviations of the cosines, and slack weights, from the most to the least cautious one
-GRID = {1.0: (10.0, 30.0, 100.0, 300.0), 0.5: (30.0, 100.0)}
+# Temperatures, in standard deviations of the cosines, and slack weights. At half a deviation, ranks depend little on the weight; a whole
+# one is better where much is to be learned, with a large weight.
+GRID = {0.5: (30.0, 300.0), 1.0: (300.0,)}
+WEIGHTS = (10.0, 30.0, 100.0, 300.0)  # for a temperature that is given
 HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units
 NOT_LEARNED = "not learned"
 # Gain of a less cautious candidate, in standard errors of paired differences, from which on it is chosen; and the gain where right answers
@@ -238,7 +241,7 @@ def candidates(corpus: Corpus, temperature: Any, slack_weight: Any) -> list[list
     unit = cosine_unit(corpus)
     grid = {factor * unit: weights for factor, weights in GRID.items()}
     if temperature != "auto":
-        grid = {float(temperature): GRID[1.0]}
+        grid = {float(temperature): WEIGHTS}
     if slack_weight != "auto":
         grid = {heat: (float(slack_weight),) for heat in grid}
     return [[Setting(heat, weight) for weight in weights] for heat, weights in grid.items()]
@@ -272,7 +275,7 @@ def compare(
     corpus = corpus.part(rng.permutation(len(corpus.queries))[:MAX_COMPARED]).group(MAX_POOL, rng)
     n, heats = len(corpus.queries), cosine_unit(corpus) * HEATS
     folds = [
-        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH))
+        (held, corpus.part(held), RetrievalPasses(corpus.part(rest).group(n_negatives, rng), ROUGH, FEW_STEPS))
         for held, rest in _folds(n)
     ]
     comparison = Comparison()

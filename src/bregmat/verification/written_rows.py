@@ -213,10 +213,10 @@ class WrittenRows:
         np.add.at(C, first, pulled)
         np.add.at(C, second, sign[:, None] * pulled)
         for row in self.matrices:
-            given = self.constraints.matrix(row)
+            matrix = self.constraints.matrix(row)
             if y[row]:
                 C += y[row] * (
-                    (self.Z if given is None else _dense(given)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
+                    (self.Z if matrix is None else _dense(matrix)[np.ix_(self.touched, self.touched)] @ self.Z) @ M
                 )
         return 2.0 * float(self.reach @ np.abs(C) @ turned)
 

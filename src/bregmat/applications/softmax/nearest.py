@@ -239,5 +239,5 @@ def _span(scores: PairScores) -> Span | None:
     (n, m), d = scores.shape, scores.queries.shape[1]
     if d < MIN_COLUMNS or n + m > MAX_SHARE * d:
         return None
-    found = span_of_vectors(np.vstack([scores.queries, scores.documents]))
-    return None if found is None else found[1]
+    in_basis = span_of_vectors(np.vstack([scores.queries, scores.documents]))
+    return None if in_basis is None else in_basis[1]
