@@ -137,10 +137,8 @@ def judged(labels: LabelGroups, fold: Fold, mapped: Callable[[np.ndarray], np.nd
     """
     gallery, queries = fold.gallery, fold.queries
     G = mapped(gallery)
-    mean, size = (
-        G.mean(axis=0),
-        np.abs(G).max() or 1.0,
-    )  # products lose the fewest digits around the mean, and none overflows
+    # products lose the fewest digits around the mean, and none overflows
+    mean, size = G.mean(axis=0), np.abs(G).max() or 1.0
     G, Q = (G - mean) / size, (mapped(queries) - mean) / size
     near = gallery[smallest(sq_norms(G) - 2.0 * (Q @ G.T), N_NEIGHBORS)[1]]  # |q|^2 is left out: it changes no order
     if labels.target_type == "number":
