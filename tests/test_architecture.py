@@ -167,6 +167,7 @@ def test_the_command_loads_the_papers_only_when_they_are_asked_for():
     assert loaded_after("import bregmat, bregmat_app.cli.app") & {"bregmat_papers"} == set()
 
 
+@pytest.mark.not_verified("counts the files of the calls alone")
 def test_calls_run_through_few_files():
     """The second call in a process; the numbers of functions differ between versions of Python."""
     path = Path(__file__).parents[1] / "benchmarks" / "bench_calls.py"

@@ -442,14 +442,14 @@ def test_wrong_parameters_are_named(parameters, error, message, rng):
 
 
 def test_wrong_points_are_named(rng):
-    Q, D = noisy_pairs(rng, 12)
+    Q, D = noisy_pairs(rng, 40)
     bad = D.copy()
     bad[[3, 7]] = np.nan
     with pytest.raises(ValueError, match="documents must be finite; got NaN or infinity in rows 3, 7"):
         RetrievalLearner().fit(Q, bad)
     with pytest.raises(ValueError, match="queries must be finite; got NaN or infinity in rows 3, 7"):
         RetrievalLearner().fit(bad, D)
-    with pytest.raises(ValueError, match=r"documents must have 16 columns, as queries in fit; got shape \(12, 15\)"):
+    with pytest.raises(ValueError, match=r"documents must have 16 columns, as queries in fit; got shape \(40, 15\)"):
         RetrievalLearner().fit(Q, D[:, 1:])
     learner = RetrievalLearner(**FAST).fit(Q, D)
     with pytest.raises(ValueError, match=r"queries must have 16 columns"):

@@ -141,7 +141,8 @@ class Verification:
         claimed, sure = getattr(self.result, name), recomputed + (lost if lost <= CANCELLED * unit else -lost)
         self.figures[name] = (float(claimed), float(recomputed))
         if claimed != -np.inf and not (claimed <= sure + allowed and allowed < np.inf):
-            self.problem(f"the dual weights prove {recomputed:.9g} and not {claimed:.9g} as {name}")
+            error = f" with an error of up to {lost:.1e}" if lost > CANCELLED * unit else ""
+            self.problem(f"the dual weights prove {recomputed:.9g}{error}, and not {claimed:.9g} as {name}")
 
     def compare_rows(self, p: np.ndarray, excess: np.ndarray, unit: np.ndarray, noise: Any, hard: np.ndarray) -> None:
         """Compare values of constraints, their violations ``excess / unit`` and the largest violation of hard constraints.
