@@ -596,3 +596,18 @@ def test_the_map_as_a_layer_of_torch(options):
     mapped = layer(torch.from_numpy(X)).detach().numpy()
     assert np.allclose(mapped, learner.transform(X), rtol=1e-6, atol=1e-6)
     assert np.allclose(layer.float()(torch.tensor(X, dtype=torch.float32)).detach(), mapped, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_values_whose_powers_overflow_are_refused_by_name(form, rng):
+    """Values of 1e155 ended in an error of LAPACK."""
+    X = rng.normal(size=(20, 3))
+    X[4, 1] = -1e155
+    with pytest.raises(ValueError, match=r"X must be at most 1e\+70 .* got 1e\+155 in row 4. Divide X by 1e\+155"):
+        MetricLearner().fit(form(X), np.arange(20) % 2)
+    X[4, 1] = 0.0
+    y = (X[:, 0] > 0).astype(int)
+    assert (
+        MetricLearner(strategy="neighbors", prior="variance", slack_weight=1.0).fit(form(1e69 * X), y).result_.gap
+        < 1e-3
+    )

@@ -50,6 +50,7 @@ from bregmat.typing import DivergenceName, Labels, MetricKind, MetricPrior, Poin
 if TYPE_CHECKING:
     from bregmat.sharded.sources import LazyConstraints
 
+LARGEST_VALUE = 1e70  # of X: fourth powers are finite
 FEW_FEATURES = 200  # above, the prior "auto" of many points is restricted to their leading components
 # Candidates for prior, strategy and slack weight, simpler ones first: docs/defaults.md says what each of them is for.
 CANDIDATES = (
@@ -379,6 +380,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         k, d = self.n_components, X.shape[1]
         if k is not None and k > d:
             raise ValueError(f"n_components must be at most {d}, the number of features; got {k}.")
+        largest = max(float(X.max()), -float(X.min()))
+        if largest > LARGEST_VALUE:
+            row = int(np.argmax(dense(abs(X).max(axis=1))))
+            raise ValueError(
+                f"X must be at most {LARGEST_VALUE:.0e} for its powers to be finite; got {largest:.3g} in row {row}. "
+                f"Divide X by {largest:.0e}."
+            )
         return X
 
     def _candidates(self, task: Task) -> list[Candidate]:
