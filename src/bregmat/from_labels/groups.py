@@ -119,7 +119,7 @@ class LabelGroups:
 
 
 def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
-    """Row numbers of at max_rows ``max_rows`` labelled rows, drawn at random; whole classes if each would have few rows."""
+    """Row numbers of at most ``max_rows`` labelled rows, drawn at random; whole classes are drawn if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
     if n <= max_rows:
         return np.asarray(labels.labelled[:])

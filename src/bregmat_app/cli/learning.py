@@ -296,7 +296,7 @@ def _prior_text(learner: Any, task: LearnInput) -> str:
 def _write_report(
     task: LearnInput, settings: LearnSettings, rows: Constraints | None, result: Any, learner: Any = None, **found: Any
 ) -> None:
-    """Write the HTML report of a fit with its summary and test (`found`), or of a proof that there is no solution."""
+    """Write the HTML report of a fit with its summary and test, or of a proof that there is no solution."""
     from bregmat_app.report import write_report  # its template engine is loaded for a report only
 
     unfitted = MetricLearner(**settings.parameters)
