@@ -299,8 +299,7 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
         bad = rows[broken]
         raise ValueError(
             f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'The strategy "neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
-            "bound, sense)."
+            'The strategy "neighbors" takes continuous targets. If distances are known, use Constraints.sq_distance(i, j, bound, sense).'
         )
 
 

@@ -99,8 +99,7 @@ def _check_task(task: LearnInput, metric: MetricOptions) -> None:
     if task.has_values and metric.strategy in NEED_CLASSES:
         raise ValueError(
             f"labels {task.label_column!r} are numbers that are not all whole, and --strategy {metric.strategy} needs classes; "
-            "--strategy neighbors takes numbers, to be near in; for distances that are known, use --constraints with the relation "
-            "sq_distance"
+            "--strategy neighbors takes numbers as targets; if distances are known, use --constraints with the relation sq_distance"
         )
 
 
