@@ -150,8 +150,8 @@ class ReducedProblem:
     def _with_eliminated_rows(self, inner: MatrixCertificate) -> MatrixCertificate:
         """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
 
-        The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
-        to violations by rounding. So several sizes are tried.
+        With larger multipliers, the bound is closer to that of the smaller problem, but rounding of the bound and of the violations costs
+        more. Therefore several sizes are tried, and the certificate with the smallest gap is returned.
         """
         assert self.elimination is not None
         whole, weights = self.whole, self.elimination.weights
