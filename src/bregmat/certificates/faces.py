@@ -197,9 +197,8 @@ def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -
     size = np.linalg.norm(Phi, axis=1)
     unit = np.where(size > 0, 1.0 / np.maximum(size, TINY), 0.0)
     table = (Phi * unit[:, None]).T
-    for _ in range(
-        3
-    ):  # a fit gains the digits that the one before has left, without the rows whose sign was wrong there
+    # each fit gains the digits that the one before has left, without the rows whose sign was wrong there
+    for _ in range(3):
         left = -svec(weighted_by(iterate.S, iterate.residual(frame.adjoint(mu))))
         mu[rows] += unit * np.linalg.lstsq(table, left, rcond=RANK_TOL)[0]
         mu = problem.clip_dual(mu)
