@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.linalg import eigh
+from bregmat.base.threads import on_one_blas_thread
 from bregmat.base.tolerances import RANK_TOL, TINY
 from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, dual_bound
 from bregmat.constraints.constraints import Constraints
@@ -140,6 +141,7 @@ class ReducedProblem:
         """The same, with nothing eliminated."""
         return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
+    @on_one_blas_thread
     def certificate(self, inner: MatrixCertificate, tol: float) -> MatrixCertificate:
         """The certificate for all rows, from one of the problem that was solved.
 
@@ -200,6 +202,8 @@ def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -
     # each fit gains the digits that the one before has left, without the rows whose sign was wrong there
     for _ in range(3):
         left = -svec(weighted_by(iterate.S, iterate.residual(frame.adjoint(mu))))
+        if not (np.isfinite(left).all() and np.isfinite(table).all()):
+            break
         mu[rows] += unit * np.linalg.lstsq(table, left, rcond=RANK_TOL)[0]
         mu = problem.clip_dual(mu)
         table[:, (L.sense[rows] != 0) & (mu[rows] == 0)] = 0.0
