@@ -163,7 +163,7 @@ class KernelLearner(KernelEstimator, ConstraintLearner):
                     f"{X.shape} and dtype {X.dtype}."
                 )
             self.__dict__.pop("feature_names_in_", None)
-            self.n_features_in_ = X.shape[1]
+            self.n_features_in_: int = X.shape[1]
             return X
         X = validated(self, X, accept_sparse=base.accept_sparse, ensure_min_samples=2)
         if base.is_precomputed:
