@@ -1,6 +1,6 @@
 """Conjugate gradients, line search and block pivoting, which every room shares, against direct methods.
 
-Then the steps of nearest distributions, and the numbers of pairs.
+Then the steps of nearest distributions, the numbers of pairs, and the multipliers of near copies.
 """
 
 from fractions import Fraction
@@ -334,3 +334,49 @@ def test_an_infinite_loss_is_an_infinite_objective(divergence):
             seen += 1
             assert result.objective == np.inf and result.status == "UNKNOWN"
     assert seen > 5
+
+
+NEAR_COPY = (
+    1e-5  # distance of a near copy: the normal equations of the multipliers have a condition number of about 1e20
+)
+
+
+def planted_metric(rng):
+    """Points with a near copy, all their squared distances under a metric, and its eigenvalues; no other metric has these distances."""
+    X = rng.normal(size=(4, 3))
+    X[1] = X[0] + NEAR_COPY * rng.normal(size=3)
+    B = rng.normal(size=(3, 3)) / 3 + np.eye(3)
+    i, j = np.triu_indices(4, 1)
+    bound = (((X[i] - X[j]) @ B) ** 2).sum(axis=1)
+    return X, Constraints.sq_distance(i, j, bound, "=="), np.linalg.eigvalsh(B @ B.T)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("divergence", ["logdet", "vonneumann", "frobenius"])
+def test_multipliers_of_near_copies(divergence, seed):
+    X, constraints, x = planted_metric(np.random.default_rng(seed))
+    optimum = {
+        "logdet": (x - np.log(x) - 1).sum(),
+        "vonneumann": (x * np.log(x) - x + 1).sum(),
+        "frobenius": ((x - 1) ** 2).sum() / 2,
+    }[divergence]
+    result = nearest_metric(X, constraints, divergence=divergence)
+    assert result.status == "OPTIMAL"
+    assert_allclose(result.objective, optimum, rtol=1e-6)
+    assert optimum - 2e-6 * max(1.0, optimum) <= result.dual_bound <= optimum * (1 + 1e-8)
+    if divergence == "logdet":  # g(mu) = logdet(I + A*(mu)) - mu . b, in fractions but for the logarithm
+        assert result.dual_bound <= exact_logdet_bound(X, constraints, result.dual) + 1e-14
+
+
+def exact_logdet_bound(X, constraints, mu):
+    """The LogDet dual function at a metric of order 3 whose prior is the identity."""
+    points = [[Fraction(float(x)) for x in row] for row in X]
+    T, linear = [[Fraction(int(k == l)) for l in range(3)] for k in range(3)], Fraction(0)
+    for i, j, weight, b in zip(*np.triu_indices(4, 1), mu, constraints.bound, strict=True):
+        d, w = [p - q for p, q in zip(points[i], points[j], strict=True)], Fraction(float(weight))
+        T = [[T[k][l] + w * d[k] * d[l] for l in range(3)] for k in range(3)]
+        linear += w * Fraction(float(b))
+    (a, b, c), (_, e, f), (_, _, g) = T
+    minors = a, a * e - b * b, a * (e * g - f * f) - b * (b * g - f * c) + c * (b * f - e * c)
+    assert min(minors) > 0  # T is positive definite
+    return float(np.log(float(minors[2])) - float(linear))

@@ -15,16 +15,19 @@ from typing import NamedTuple
 import numpy as np
 
 from bregmat.base.linalg import eigh
+from bregmat.base.threads import on_one_blas_thread
+from bregmat.base.tolerances import RANK_TOL, TINY
 from bregmat.certificates.problem import MatrixCertificate, NearestMatrix, dual_bound
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.elimination import Elimination, eliminate
 from bregmat.coordinates.priors import Coordinates
 from bregmat.engine.status import Status
 from bregmat.objective.row_losses import RowLosses
-from bregmat.operators.linear_maps import Operator
+from bregmat.operators.linear_maps import Operator, svec, weighted_by
 
 ROUNDED = 1e-14  # relative violation of rows that are met up to rounding
 GONE = 1e-12  # norm of A*(y) of a clique, relative to its terms, below which the range of the prior excludes it already
+FIT_FLOPS = 3e8  # operations of a least-squares fit of multipliers up to which it is made: a few tenths of a second
 FLAT = 1e-12  # eigenvalue of the Gram matrix of a clique, relative to the largest, that counts as 0
 
 
@@ -138,14 +141,24 @@ class ReducedProblem:
         """The same, with nothing eliminated."""
         return replace(self, problem=self.whole, coordinates=self.whole_coordinates, elimination=None)
 
+    @on_one_blas_thread
     def certificate(self, inner: MatrixCertificate, tol: float) -> MatrixCertificate:
-        """The certificate for all rows, from one of the problem that was solved."""
+        """The certificate for all rows, from one of the problem that was solved.
+
+        If that leaves a gap, rows are restored to rounding accuracy, and multipliers are fitted to the restored matrix.
+        """
         certificate = self._with_eliminated_rows(inner)
-        if certificate.status(tol) is not Status.FEASIBLE:
+        n, m = len(fitted_rows(self.problem, inner)), self.problem.r * (self.problem.r + 1) // 2
+        is_fitted = 0 < n * m * min(n, m) <= FIT_FLOPS
+        if certificate.status(tol) is not Status.FEASIBLE or not (is_fitted or self.elimination is not None):
             return certificate
-        # Large multipliers amplify constraint violations, so the rows are restored to rounding accuracy.
+        # large multipliers amplify constraint violations
         exact = self.problem.certify(inner, allowed=ROUNDED)
-        return certificate.joined(self._with_eliminated_rows(exact))
+        certificate = certificate.joined(self._with_eliminated_rows(exact))
+        if certificate.status(tol) is not Status.FEASIBLE or not is_fitted:
+            return certificate
+        bound, dual = dual_bound(self.problem, fitted_multipliers(self.problem, exact))
+        return certificate.joined(self._with_eliminated_rows(exact.with_dual(dual, bound)))
 
     def _with_eliminated_rows(self, inner: MatrixCertificate) -> MatrixCertificate:
         """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
@@ -153,7 +166,8 @@ class ReducedProblem:
         With larger multipliers, the bound is closer to that of the smaller problem, but rounding of the bound and of the violations costs
         more. Therefore several sizes are tried, and the certificate with the smallest gap is returned.
         """
-        assert self.elimination is not None
+        if self.elimination is None:
+            return inner
         whole, weights = self.whole, self.elimination.weights
         own = inner.dual.copy()
         own[self.elimination.met] = 0.0  # rows that are met have another bound and sense in the smaller problem
@@ -163,6 +177,37 @@ class ReducedProblem:
             bound, dual = dual_bound(whole, own + factor * size * weights)
             tried.append(inner.with_dual(dual, min(bound, inner.dual_bound)))
         return max(tried, key=lambda one: one.dual_bound - (one.upper if one.is_feasible else 0.0))
+
+
+def fitted_rows(problem: NearestMatrix, certificate: MatrixCertificate) -> np.ndarray:
+    """Numbers of the hard rows that hold with equality: equalities, and inequalities with a multiplier."""
+    L = problem.losses
+    return np.flatnonzero(L.hard & ((L.sense == 0) | (certificate.dual != 0)))
+
+
+def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -> np.ndarray:
+    """Multipliers with ``T0 - A*(mu) = phi'(M)`` at the matrix M of a certificate, by least squares in the local metric of M.
+
+    Solvers use the normal equations of this problem, which nearly equal points make singular to working precision. Soft rows
+    keep their multipliers.
+    """
+    L, iterate, rows = problem.losses, certificate.iterate, fitted_rows(problem, certificate)
+    mu = certificate.dual.copy()
+    mu[rows] = 0.0
+    frame = problem.operator.congruence(iterate.F)
+    Phi = frame.restrict(rows).features(iterate.S)
+    size = np.linalg.norm(Phi, axis=1)
+    unit = np.where(size > 0, 1.0 / np.maximum(size, TINY), 0.0)
+    table = (Phi * unit[:, None]).T
+    # each fit gains the digits that the one before has left, without the rows whose sign was wrong there
+    for _ in range(3):
+        left = -svec(weighted_by(iterate.S, iterate.residual(frame.adjoint(mu))))
+        if not (np.isfinite(left).all() and np.isfinite(table).all()):
+            break
+        mu[rows] += unit * np.linalg.lstsq(table, left, rcond=RANK_TOL)[0]
+        mu = problem.clip_dual(mu)
+        table[:, (L.sense[rows] != 0) & (mu[rows] == 0)] = 0.0
+    return mu
 
 
 def reduced_problem(
