@@ -386,7 +386,7 @@ def test_rounding_of_null_vectors_carries_no_proof(monkeypatch):
     """The planted matrix is feasible; a proof on the complement of vectors that are null up to rounding said that none is."""
     drawn = [near_copies(seed) for seed in range(150)]
     assert "INFEASIBLE" not in [nearest_correlation(C, fixed=mask).status for C, mask in drawn]
-    monkeypatch.setattr(FixedBlocks, "worth", lambda self, Y, reach: 0.0)
+    monkeypatch.setattr(FixedBlocks, "largest_decrease", lambda self, Y, reach: 0.0)
     results = [nearest_correlation(C, fixed=mask) for C, mask in drawn]
     claims = [verify(one, C=C, fixed=mask) for one, (C, mask) in zip(results, drawn) if one.status == "INFEASIBLE"]
     assert claims and {one.status for one in claims} == {"UNKNOWN"}
