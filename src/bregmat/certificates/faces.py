@@ -199,9 +199,8 @@ def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -
     size = np.linalg.norm(Phi, axis=1)
     unit = np.where(size > 0, 1.0 / np.maximum(size, TINY), 0.0)
     table = (Phi * unit[:, None]).T
-    for _ in range(
-        3
-    ):  # a fit gains the digits that the one before has left, without the rows whose sign was wrong there
+    # a fit gains the digits that the one before has left, and omits the rows that had the wrong sign there
+    for _ in range(3):
         left = -svec(weighted_by(iterate.S, iterate.residual(frame.adjoint(mu))))
         if not (np.isfinite(left).all() and np.isfinite(table).all()):
             break
