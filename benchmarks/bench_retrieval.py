@@ -1,7 +1,7 @@
 """Queries and documents: RetrievalLearner() beside the vectors as given, ridge regression, and the torch map with InfoNCE.
 
     python benchmarks/make_embeddings.py           # names, errors, terms and sources, from local texts
-    BREGMAT_DATA=... python benchmarks/bench_retrieval.py [--draws 3] [--only WORD] [--embeddings FOLDER]
+    BREGMAT_DATA=... python benchmarks/bench_retrieval.py [--draws 3] [--first 0] [--only WORD] [--embeddings FOLDER]
 
 Sets: names of functions and their docstrings (docstrings384.npz of the data home, and names.npz of other packages), messages of exceptions
 and docstrings, German terms and English ones, descriptions of packages of one source (the first is the query); with 500 training queries,
@@ -196,6 +196,7 @@ def measured(method: Callable[..., tuple[Map, Map]], settings: list[tuple], spli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     parser.add_argument("--only", default="", help="part of the name of a set")
     parser.add_argument("--embeddings", type=Path, default=Path(__file__).parent / "results" / "embeddings")
     options = parser.parse_args()
@@ -206,7 +207,7 @@ def main() -> None:
     for name, make in sets(options.embeddings):
         if options.only not in name:
             continue
-        splits = [make(seed) for seed in range(options.draws)]
+        splits = [make(options.first + draw) for draw in range(options.draws)]
         found = {method: np.array([measured(*how, split) for split in splits]) for method, how in METHODS.items()}
         rows = [
             [method, *(f"{x:.3f}" for x in F.mean(axis=0)[:-1]), f"{F.mean(axis=0)[-1]:.1f}"]

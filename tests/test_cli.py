@@ -175,7 +175,7 @@ def test_where_more_are_met_nothing_is_explained(bregmat, points):
 
 @pytest.mark.slow
 def test_labels_that_are_values(bregmat, tmp_path):
-    """As MetricLearner: numbers that are not all whole are values to be near in; the test is one of regression."""
+    """As MetricLearner: numbers that are not all whole are targets of regression; the test is one of regression."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((90, 4)) * [1.0, 3.0, 3.0, 3.0]
     target = np.where(np.arange(90) % 9 == 0, np.nan, 2.5 * X[:, 0])
@@ -822,7 +822,7 @@ def test_interrupt_while_reading_exits_with_130(bregmat, points, monkeypatch):
             ["--labels", "a", "--strategy", "random"],
             "labels 'a' are numbers that are not all whole, and --strategy random needs classes",
         ),
-        (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes numbers, to be near in; for distances"),
+        (["--labels", "a", "--strategy", "random"], "--strategy neighbors takes numbers as targets; if distances"),
         (["--labels", "kind", "--sample-id", "name"], "no column 'name'"),
         (["--labels", "kind", "--out", "no/such/model"], "cannot write 'no/such/model': the folder"),
         (["--labels", "kind", "--report", "."], "cannot write '.': it is a folder"),
@@ -851,7 +851,7 @@ def test_bad_arguments(bregmat, points, pairs, arguments, message):
     ("labels", "message"),
     [
         (["a"] * 60, "the labels y must tell at least two classes apart: every labelled point"),
-        (["a"] + [""] * 59, "labels 'kind': 1 of 60 rows has a label, and pairs need two"),
+        (["a"] + [""] * 59, "labels 'kind': rows with a label: 1 of 60; at least 2 are needed"),
         (["inf"] + ["2"] * 59, "labels 'kind' must be finite; see row 0"),
         ([f"n{k}" for k in range(60)], "the labels y put no two points together: every labelled point"),
     ],

@@ -6,6 +6,9 @@ import importlib.util
 import inspect
 import json
 import re
+import shlex
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -301,6 +304,51 @@ def test_tables_of_words_need_no_scrolling_on_a_telephone(width, is_stacked, tmp
     left, wide = places[:3], places[3:]
     assert (len(set(left)) == 1) == is_stacked
     assert not is_stacked or overflow <= 0 and min(wide) > 300
+
+
+PICTURE = """<!DOCTYPE html><link rel="stylesheet" href="{css}"><style>img {{ max-width: 100%; }}</style>
+<body style="width: 368px"><article class="bd-article"><figure style="margin: 0">
+<img src="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' width='1200' height='350'/>">
+<figcaption>three panels</figcaption></figure>
+<script>addEventListener("load", () => {{ const f = document.querySelector("figure"), i = document.querySelector("img");
+document.title = [i.clientHeight, f.clientWidth, getComputedStyle(f).overflowX].join(" "); }});</script></article></body>"""
+
+
+def test_pictures_of_several_panels_are_legible_on_a_telephone(tmp_path):
+    """They keep a height, and scroll in a box of their own."""
+    page = tmp_path / "page.html"
+    page.write_text(PICTURE.format(css=(ROOT / "docs" / "_static" / "site.css").as_uri()), encoding="utf-8")
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        '<iframe src="page.html" style="width:400px"></iframe><script>addEventListener("load", () => setTimeout(() => '
+        "document.title = document.querySelector('iframe').contentDocument.title))</script>",
+        encoding="utf-8",
+    )
+    dom = chromium(
+        frame, tmp_path / "profile", "--dump-dom", "--allow-file-access-from-files", "--window-size=1400,900"
+    )
+    height, width, overflow = re.search("<title>(.*?)</title>", dom)[1].split()
+    assert int(height) > 200 and int(width) == 368 and overflow == "auto"
+
+
+def test_the_commands_of_the_readme_run_in_an_empty_folder(tmp_path):
+    """All but the last one, which opens a page. They make their own files."""
+    blocks = re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.S)
+    (block,) = [block for block in blocks if "bregmat learn" in block]
+    lines = [line.removeprefix("$ ") for line in block.splitlines()]
+    assert lines[-1] == "bregmat label points.csv"
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    started = {"python": [sys.executable], "bregmat": [sys.executable, "-m", "bregmat"]}
+    for line in lines[:-1]:
+        command, _, target = line.partition(" > ")
+        name, *arguments = shlex.split(command)
+        done = subprocess.run(
+            [*started.get(name, [name]), *arguments], cwd=folder, check=True, capture_output=True, timeout=240
+        )
+        if target:
+            (folder / target).write_bytes(done.stdout)
+    assert {path.name for path in folder.iterdir()} >= {"model.bm", "report.html", "mapped.csv", "repaired.csv"}
 
 
 def tool_of_the_site(name):

@@ -251,6 +251,9 @@ def test_the_question_can_be_enlarged_and_covers_nothing(version, browser):
             for other in found[:k]:
                 assert left >= other[2] - 1 or right <= other[0] + 1 or top >= other[3] - 1 or bottom <= other[1] + 1
         assert max(box[3] for box in boxes(browser, "#question", "#groups li:last-child")) <= 800
+        wait_for(browser, "details", version + 12)
+        legend, last = boxes(browser, "#legend", "#legend li:last-child")
+        assert last[2] <= legend[2] + 1 and last[3] <= legend[3] + 1  # no name of a group is cut
         answer(browser, version + 12)  # while it is large
         assert size() > 2 * small
         press(browser, Keys.ESCAPE)
@@ -258,6 +261,26 @@ def test_the_question_can_be_enlarged_and_covers_nothing(version, browser):
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert quiet(browser) == []
+
+
+def test_the_colours_of_groups_follow_the_scheme(version, browser):
+    """The list of groups has the colours of the map, too, when the scheme changes while the page is open."""
+    answer(browser, version)
+    answer(browser, version + 1)
+    wait_for(browser, "details", version + 2)
+    script = "return [...document.querySelectorAll(arguments[0])].map(e => e.getAttribute('fill'))"
+    colours = lambda css: browser.execute_script(script, f"{css} .swatch circle")  # noqa: E731
+    seen = []
+    try:
+        for scheme in ("light", "dark"):
+            feature = {"name": "prefers-color-scheme", "value": scheme}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+            wait(browser, lambda: colours("#legend") not in seen, "other colours")
+            assert len(colours("#legend")) >= 2 and colours("#clusters") == colours("#legend")
+            seen.append(colours("#legend"))
+    finally:
+        reduced = {"name": "prefers-reduced-motion", "value": "reduce"}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [reduced]})
 
 
 def test_question_and_choices_fit_on_a_small_screen(version, browser):

@@ -266,8 +266,8 @@ def test_a_setting_that_is_worse_than_not_learning_is_reported(rng, monkeypatch)
     monkeypatch.setattr(Corpus, "losses", lambda self, W, heats: np.zeros((len(self.queries), len(heats))))
     found = compare(corpus, [[setting]], 0, np.random.default_rng(0))
     found.best = 1
-    doubt = RetrievalLearner(**FAST)._doubt(setting, found)
-    assert "held-out queries rank right answers lower" in doubt and "MRR 0.400, as given 0.500" in doubt
+    text = RetrievalLearner(**FAST)._warning_text(setting, found)
+    assert "held-out queries rank right answers lower" in text and "MRR 0.400, as given 0.500" in text
 
 
 def test_a_later_list_starts_from_a_weight_that_is_not_larger(rng, monkeypatch):

@@ -267,7 +267,8 @@ def _nearest(coordinates: Coordinates, constraints: Any, space: ArraySpace | Non
         if reduced.elimination is None or outcome.conflict is None:
             break
         reduced = reduced.unreduced()  # a proof of infeasibility must name the eliminated rows, too
-    if outcome.conflict is None:
+    is_incomplete = reduced.elimination is not None or outcome.status is Status.FEASIBLE
+    if is_incomplete and outcome.conflict is None:
         certificate = reduced.certificate(outcome.certificate, tol)
         outcome = replace(outcome, certificate=certificate, status=certificate.status(tol), tol=tol)
     is_open = outcome.status in (Status.FEASIBLE, Status.UNKNOWN)

@@ -74,9 +74,8 @@ def run(unit: Unit, data: DataHome) -> Outcome:
         outcome["status"].append(str(nearest_kernel(Factor(X), rows, divergence=unit["divergence"], tol=1e-4).status))
         outcome["share_stopped"].append(seen["share"][(seen["movement"] or unit["most"]) - 1])
         if count == unit["curve"]:
-            outcome["curve"] = (seen["share"] + seen["share"][-1:] * AXIS)[
-                :AXIS
-            ]  # a run that broke off stays where it was
+            # a run that ended early keeps its last share
+            outcome["curve"] = (seen["share"] + seen["share"][-1:] * AXIS)[:AXIS]
     return outcome
 
 

@@ -16,9 +16,8 @@ GENES, SYNTHETIC = "groel2", "synthetic"
 TITLES = {GENES: "groEL2 genes (substitute for gyrB)", SYNTHETIC: "synthetic kernel (substitute for gyrB)"}
 SIZES = (31, 11, 10)  # of the classes, as recalled for the three species of gyrB
 SMALL_SIZES = (15, 13, 12)
-WORD = (
-    6  # nucleotides: the word length whose kernel has nearest to CLOSE pairs of cosine 0.8 or more, of lengths 1 to 8
-)
+# Word length in nucleotides: of the lengths 1 to 8, its kernel comes nearest to CLOSE pairs with a cosine of 0.8 or more.
+WORD = 6
 CLOSE, COSINE = 980, 0.8  # Tsuda 2004, section 5: so many of the 1,326 pairs have sq_distance <= 0.4 / 52
 ABOUT = (
     "**Both kernels are substitutes** for the 52 x 52 kernel of gyrB proteins of three bacteria species, which is not "

@@ -163,8 +163,8 @@ class ReducedProblem:
     def _with_eliminated_rows(self, inner: MatrixCertificate) -> MatrixCertificate:
         """The certificate with finite multipliers for the eliminated rows, which are infinite in theory.
 
-        The larger they are, the nearer the bound is to that of the smaller problem, and the more is lost to rounding of the bound and
-        to violations by rounding. So several sizes are tried.
+        With larger multipliers, the bound is closer to that of the smaller problem, but rounding of the bound and of the violations costs
+        more. Therefore several sizes are tried, and the certificate with the smallest gap is returned.
         """
         if self.elimination is None:
             return inner
@@ -199,7 +199,7 @@ def fitted_multipliers(problem: NearestMatrix, certificate: MatrixCertificate) -
     size = np.linalg.norm(Phi, axis=1)
     unit = np.where(size > 0, 1.0 / np.maximum(size, TINY), 0.0)
     table = (Phi * unit[:, None]).T
-    # a fit gains the digits that the one before has left, and omits the rows that had the wrong sign there
+    # each fit gains the digits that the one before has left, without the rows whose sign was wrong there
     for _ in range(3):
         left = -svec(weighted_by(iterate.S, iterate.residual(frame.adjoint(mu))))
         if not (np.isfinite(left).all() and np.isfinite(table).all()):

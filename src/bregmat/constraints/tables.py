@@ -26,10 +26,8 @@ COLUMNS = ("relation", *SAMPLES, "bound", "sense", "weight")
 NEEDED = ("relation", "bound", "sense")
 WITHOUT_BOUNDS = "a table of pairs or triplets without bounds has none of the columns relation, bound and sense"
 LIBRARIES = ("pandas", "polars")
-PERCENTILES = (
-    5.0,
-    95.0,
-)  # of the points' distances, for the nearest and the farthest of graded pairs, as for pairs in general
+# Percentiles of the distances between points that bound the nearest and the farthest graded pairs, as for other pairs.
+PERCENTILES = (5.0, 95.0)
 INTEGERS, NUMBERS = int | np.integer, int | float | np.integer | np.floating
 
 

@@ -48,9 +48,7 @@ class ResolvedRows:
     terms: Terms  # of the rows that name samples
     whole: np.ndarray  # ascending numbers of the rows that touch all points: the trace, and rows given by a matrix
     touched: np.ndarray | None  # ascending numbers of the points that rows name; None if a row touches all of them
-    sees_differences: (
-        bool  # whether all rows are made of differences of points, so that moving all points changes nothing
-    )
+    sees_differences: bool  # whether all rows are made of differences of points: a shift of all points changes nothing
 
 
 def whole_value(C: Any, G: Any) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from bregmat.base.tolerances import EPS
 from bregmat.engine.status import Status
 
 CLEAR = 1e-9  # y . b must be below -CLEAR |y| . |b|: rows that contradict each other by less count as met
-LOST = 8.0  # roundings of a sum and a difference, in units of EPS
+SUM_ROUNDINGS = 8.0  # roundings of a sum and a difference, in units of EPS
 CROSSED = 1e-9  # by how much, relative to the unit of the gap, rounding may lift a lower bound above the objective
 
 
@@ -100,10 +100,10 @@ class Certificate:
         """This point with other dual weights and the bound that they prove; ``upper`` changes with the weights of violated rows."""
         if self.missed is None:
             return replace(self, dual=dual, dual_bound=dual_bound)
-        price = float(np.abs(dual) @ self.missed)
-        upper = self.upper + (price - float(np.abs(self.dual) @ self.missed))
+        penalty = float(np.abs(dual) @ self.missed)
+        upper = self.upper + (penalty - float(np.abs(self.dual) @ self.missed))
         # if the former weights were huge, the difference has lost the digits of the objective
-        upper += LOST * EPS * (abs(self.upper) + price)
+        upper += SUM_ROUNDINGS * EPS * (abs(self.upper) + penalty)
         return replace(self, dual=dual, dual_bound=dual_bound, upper=upper)
 
 

@@ -184,11 +184,6 @@ class Lines:
         return is_due
 
 
-def is_watched() -> bool:
-    """Whether standard output is a terminal or a notebook."""
-    return sys.stdout.isatty() or type(sys.stdout).__module__.startswith("ipykernel")
-
-
 def say(text: str) -> None:
     """Print a line of progress to standard output."""
     sys.stdout.write(f"[bregmat] {text}\n")

@@ -29,9 +29,8 @@ CANDIDATES = (
     Candidate(None),
     *(Candidate(strategy, weight) for strategy in ("neighbors", "random") for weight in (0.3, 1.0)),
 )
-MOST_TOUCHED = (
-    2000  # points in constraints up to which a full-rank kernel is learned by default: it takes n^3 operations
-)
+# Number of points in constraints up to which a full-rank kernel, which takes n^3 operations, is learned by default.
+MOST_TOUCHED = 2000
 
 
 class MethodBesideParameter:

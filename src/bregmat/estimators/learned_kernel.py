@@ -151,9 +151,8 @@ class SpanMap(LowRankMap):
     @cached_property
     def _rest(self) -> tuple[np.ndarray, Pivots]:
         """Training points whose parts outside the span generate those of all others: pivots of ``k0(x, y) - g(x)'g(y)``."""
-        most_points = (
-            10_000  # largest n for features of a full-rank kernel: they take 16 n^2 bytes and n^3 / 3 operations
-        )
+        # largest n for features of a full-rank kernel, which take 16 n^2 bytes and n^3 / 3 operations
+        most_points = 10_000
         n = self.train.shape[0]
         if n > most_points:
             raise ValueError(

@@ -23,9 +23,8 @@ MOST_FEATURES = 2000  # above, no matrix of size d x d is formed
 MOST_ROWS = 20_000  # rows that determine the order of the components
 MOST_NUMBERS = 40_000_000  # in the mapped rows, with many features
 BLOCK = 32_000_000  # numbers of X that are copied at a time
-KEPT_VARIANCE = (
-    0.95  # fraction in the leading components; MNIST's error is no higher than with all (docs/performance.md)
-)
+# Fraction of the variance in the components that are kept. The error on MNIST is no higher than with all (docs/performance.md).
+KEPT_VARIANCE = 0.95
 
 
 def scatter(X: Any) -> tuple[np.ndarray, np.ndarray]:

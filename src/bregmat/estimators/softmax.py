@@ -20,9 +20,8 @@ from bregmat.from_labels.groups import drawn_rows
 # hardly changes (docs/defaults.md).
 TEMPERATURE = 0.1
 WEIGHT = 100.0  # of the mean loss of a query for a slack weight of 1
-MOST_POINTS = (
-    2000  # largest number of rows of a problem, which has a score for each pair of them; a larger set is sampled
-)
+# Largest number of rows of a problem, which has a score for each pair of rows. Of more rows, a sample is drawn.
+MOST_POINTS = 2000
 N_PAIRS = 10_000  # from which the median squared distance is estimated
 
 

@@ -119,7 +119,7 @@ class LabelGroups:
 
 
 def drawn_rows(labels: Any, rng: np.random.Generator, max_rows: int) -> np.ndarray:
-    """Row numbers of at max_rows ``max_rows`` labelled rows, drawn at random; whole classes if each would have few rows."""
+    """Row numbers of at most ``max_rows`` labelled rows, drawn at random; whole classes are drawn if each would have few rows."""
     n, sizes = len(labels.labelled), labels.sizes
     if n <= max_rows:
         return np.asarray(labels.labelled[:])
@@ -299,8 +299,7 @@ def _check_whole(labels: np.ndarray, rows: np.ndarray) -> None:
         bad = rows[broken]
         raise ValueError(
             f"y must hold class labels, but it is continuous (y[{bad[0]}] = {labels[broken][0]}; {rows_text(bad)}). "
-            'The strategy "neighbors" takes values, to be near in; for distances that are known, use Constraints.sq_distance(i, j, '
-            "bound, sense)."
+            'The strategy "neighbors" takes continuous targets. If distances are known, use Constraints.sq_distance(i, j, bound, sense).'
         )
 
 

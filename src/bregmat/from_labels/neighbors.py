@@ -28,9 +28,8 @@ TOTAL_WEIGHT = 1000.0
 LEAST_MARGIN = 1e-2  # smallest margin of a point, relative to the median margin; it is needed if all targets are copies of the point
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 FORMS = get_args(Form)
-MOST_DEFAULT_ROWS = (
-    300_000  # comparisons of 10,000 points: on MNIST more of them change the error by less than its noise
-)
+# Comparisons, which are those of 10,000 points: on MNIST, more of them change the error by less than its noise.
+MOST_DEFAULT_ROWS = 300_000
 BLOCK = 4_000_000  # squared distances that are computed at a time
 COPIES = "coincide with points of another class, which no metric separates: those comparisons are left out"
 
@@ -164,9 +163,8 @@ class SpaceInMemory(Space):
             for part in parts[start:stop]:
                 sq, group = self.sq_distances(points[part]), groups.codes[points[part]]
                 sq[np.arange(len(part)), place[points[part]]] = np.inf  # no point is its own neighbour
-                cuts = np.flatnonzero(
-                    np.diff(group, prepend=-1, append=-1)
-                )  # points of a group have the same candidates
+                # points of a group have the same candidates
+                cuts = np.flatnonzero(np.diff(group, prepend=-1, append=-1))
                 for a, b in zip(cuts, cuts[1:]):
                     some, one, i = sq[a:b], part[a:b], points[part[a:b]]
                     relation = groups.relation[group[a]][group_of]

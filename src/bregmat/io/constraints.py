@@ -84,7 +84,7 @@ class PlacedConstraints:
     """Constraints of a file, with the locations of their rows."""
 
     path: Path
-    rows: Constraints  # their bounds have no meaning if ``found.is_open``
+    rows: Constraints  # their bounds have no meaning if ``parsed.is_open``
     parsed: TableRows  # sample ids as words, and the format of a table of pairs or triplets
     where: Callable[[int], str]  # the location of a row, such as "line 7", or "row 6" of a .parquet file
 

@@ -44,8 +44,8 @@ class Negative:
         """The end of an error message: what was found for n samples, and what to do."""
         return (
             f"between {n} samples it has the eigenvalue {self.value:.3g} (largest {self.largest:.3g}), mostly from rows "
-            f"{', '.join(map(str, self.rows))}. Use another kernel, or for a given matrix K + {1.1 * abs(self.value):.2g} I or "
-            "K with its negative eigenvalues cut to 0."
+            f"{', '.join(map(str, self.rows))}. Use another kernel. If the kernel is a given matrix K, use "
+            f"K + {1.1 * abs(self.value):.2g} I, or K with its negative eigenvalues cut to 0."
         )
 
 

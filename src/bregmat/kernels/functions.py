@@ -240,8 +240,9 @@ def pair_values(
     return out
 
 
+# The end of messages about a kernel that is not positive semidefinite.
 INDEFINITE_KERNEL = (
-    "Use another kernel, or for a given matrix K with its negative eigenvalues cut to 0."  # ends messages
+    "Use another kernel. If the kernel is a given matrix, use it with its negative eigenvalues cut to 0."
 )
 
 

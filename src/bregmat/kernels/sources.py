@@ -105,9 +105,8 @@ class Gaussian(KernelSource):
     nonnegative = True
 
     def __init__(self, X: np.ndarray, gamma: float) -> None:
-        few_features = (
-            8  # up to here distances from differences cost no more than from products, and they do not cancel
-        )
+        # number of features up to which squared distances from differences, which do not cancel, cost no more than from products
+        few_features = 8
         self.n, self.n_features = X.shape
         self.X, self.gamma, self.mean = X, gamma, X.mean(0, dtype=np.float64)
         self.Z = np.empty(X.shape, np.float32)

@@ -124,7 +124,7 @@ class WorkingKernel:
         self.members, self.diagonal = self.members[:0], self.diagonal[:0]
 
     def append(self, new: np.ndarray) -> None:
-        """Add samples; the caller keeps ``len(members)`` at or below ``most``."""
+        """Add samples; the caller keeps ``len(members)`` at or below ``max_rows``."""
         m, k = len(self.members), len(new)
         if m + k > self.order:
             old = self.K[:m, :m].copy()

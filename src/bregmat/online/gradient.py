@@ -215,7 +215,10 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
         """Total loss of a fixed matrix U (d, d) on the stream; only for pairs with the squared loss, where a d x d table is enough."""
         matrix = self.settings.read_comparison(U, self._dim)
         if not self.settings.is_tallied:
-            raise ValueError("the loss of U is known for pairs with the squared loss only; otherwise give loss_of_U.")
+            raise ValueError(
+                "the loss of U is known for pairs with the squared loss only. Compute it from your examples, and call "
+                "loss_bound(U, loss_of_U)."
+            )
         return 0.0 if self._state is None else self._state.loss_of(matrix)
 
     def regret(self, U: Table) -> float:

@@ -126,9 +126,9 @@ class RowErrors(NamedTuple):
     constant : ndarray, shape (c,)
         Frobenius norms of errors that do not depend on the v_t: of what counts as 0 and of given matrices.
     mapped : callable or None
-        Numbers of k rows and an absolute factor of a matrix (r, m) -> ``sqrt(sum_t |coef_t| |F' l_t|^2)`` (k,), with the sums l_t (r,) of
-        the absolute terms of the entries of v_t: sharper than ``lengths`` where data is mapped to coordinates of very different scales;
-        inf for rows that are matrices.
+        A function of the numbers of k rows and of the absolute values F (r, m) of a factor of a matrix. It returns
+        ``sqrt(sum_t |coef_t| |F' l_t|^2)``, shape (k,), where l_t (r,) holds the sums of the absolute terms of the entries of v_t; inf for
+        rows that are matrices. It is sharper than ``lengths`` if the coordinates of mapped data have very different scales.
     """
 
     lengths: np.ndarray
@@ -335,8 +335,9 @@ def row_errors(
     are_exact : bool
         Whether sums and differences of points are those of the data as given.
     sizes : callable, optional
-        Of data that is mapped to coordinates: positions a, b (k,), signs (k, 1) and F (r, m) -> lengths of ``l F``, shape (k,), with
-        the sums l (r,) of the absolute terms of the coordinates of ``x_a + sign x_b``; F is 1 by default.
+        For data that is mapped to coordinates: a function of positions a and b (k,), signs (k, 1) and F (r, m), by default the identity.
+        It returns the lengths of ``l F``, shape (k,), where l (r,) holds the sums of the absolute terms of the coordinates of
+        ``x_a + sign x_b``.
     """
     t, c = resolved.terms, operator.c
     if are_exact and not len(resolved.whole):

@@ -75,7 +75,8 @@ class UpdatesCertificate(Certificate):
 class SplitProgram(Problem):
     """``minimize F(v) = 1/2 v'Av + b'v`` over ``0 <= v <= upper``, ``signs'v = total``, with A given by a split.
 
-    Without ``prove`` nothing is proven about a point: the updates end when the optimality residual is small. With it they end at its gap.
+    Without ``prove`` nothing is proven about a point, and the updates end when the optimality residual is at most the tolerance. With
+    ``prove`` they end when the gap of the proof is at most the tolerance.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ class SplitProgram(Problem):
     signs : ndarray, shape (n,), optional
         Coefficients of the sum constraint, +-1 for a margin machine; ``total`` is the sum of the start.
     prove : callable, optional
-        From a state of the updates to an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit.
+        Takes a state of the updates, and returns an object with ``objective``, ``dual_bound``, ``unit`` and the ``gap`` in that unit.
 
     Attributes
     ----------
@@ -191,7 +192,7 @@ class SplitProgram(Problem):
         return clamp * np.where(self.length > 0, floor, max(float(v.max(initial=0.0)), self.least_alone))
 
     def on_constraint(self, v: np.ndarray, total: float) -> np.ndarray:
-        """``v`` with ``signs'v = total``, by factors of its entries."""
+        """``v``, whose entries are multiplied by factors such that ``signs'v = total``."""
         return v if self.signs is None else spread(v, signs=self.signs, total=total, upper=self.upper)
 
     def keeps_total(self, v: np.ndarray, total: float) -> bool:
@@ -217,7 +218,7 @@ class ProgramProofs:
                 self.directions.append(cholesky_solve(factor, root))
 
     def __call__(self, state: UpdatesState) -> QPCertificate:
-        """The proof of a state. If rounding may hide it, more is done for it each time that the residual is a fourth."""
+        """The proof of a state. A costlier proof is tried where rounding may hide it, each time the residual has fallen to a fourth."""
         close = 1e-6  # optimality residual below which rounding may hide the proof
         multiplier = np.full(self.problem.m, state.multiplier)
         proof = self.proof(state.point, multiplier)

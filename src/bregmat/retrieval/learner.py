@@ -48,11 +48,11 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Parameters
     ----------
     temperature : "auto" or float
-        Difference of two cosines that counts as large; positive. "auto" compares half the standard deviation of the cosines and all of it.
+        Difference of two cosines that counts as large; positive. "auto" compares 0.5 and 1 times the standard deviation of the cosines.
     slack_weight : "auto" or float
         Weight of the loss beside the distance from the identity; positive, dimensionless. "auto" compares 30 and 300 with the lower
-        temperature, and 300 with the higher one; 10, 30, 100 and 300, as far as the ranks of held-out queries rise, if the temperature is
-        given. If temperature and slack weight are both numbers, nothing is chosen.
+        temperature, and 300 with the higher one. If the temperature is given, it compares 10, 30, 100 and 300 in this order, as long as the
+        ranks of held-out queries improve. If temperature and slack weight are both numbers, nothing is chosen.
     n_negatives : int
         Number of documents that answer no query of the problem, but are compared with the right answers. Half of them are nearest to the
         queries, half are drawn. By default the wrong answers of a query are the documents of the other queries.
@@ -176,9 +176,9 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
                 assert passes.result is not None
                 result = check(passes.result)
             self._keep(result, setting, comparison)
-        doubt = self._doubt(setting, comparison)
-        if doubt is not None:
-            warnings.warn(doubt, UserWarning, stacklevel=2)
+        text = self._warning_text(setting, comparison)
+        if text is not None:
+            warnings.warn(text, UserWarning, stacklevel=2)
         return self
 
     def score(self, queries: Table, documents: Table, relevant: Any = None) -> float:
@@ -211,8 +211,8 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
             comparison.best = 1
         return comparison.settings[comparison.best], comparison
 
-    def _doubt(self, setting: Setting | None, comparison: Comparison | None) -> str | None:
-        """What held-out queries say against the map, or that there are too few of them; None if they speak for it."""
+    def _warning_text(self, setting: Setting | None, comparison: Comparison | None) -> str | None:
+        """The text of a warning if the map is not better on held-out queries, or if there are too few of them; otherwise None."""
         if setting is None:
             return (
                 "no setting ranks the right answers of held-out queries higher than the vectors as given: nothing is learned, and the map "

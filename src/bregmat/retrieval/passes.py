@@ -23,8 +23,8 @@ FOLDS = 3
 ROUGH = 1e-2  # relative gap of the problems of the comparison: their scores differ by less than their standard errors
 FEW_STEPS = 4  # Newton steps of a pass of the comparison: later ones hardly change the ranks
 MAX_POOL = 5000  # documents beside the right answers among which compared queries look for them
-# Temperatures, in standard deviations of the cosines, and slack weights. At half a deviation, ranks depend little on the weight; a whole
-# one is better where much is to be learned, with a large weight.
+# Temperatures, in standard deviations of the cosines, and the slack weights that are tried with each. At 0.5, ranks depend little on the
+# weight. The temperature 1 is better with a large weight, if the learned map has to differ much from the identity.
 GRID = {0.5: (30.0, 300.0), 1.0: (300.0,)}
 WEIGHTS = (10.0, 30.0, 100.0, 300.0)  # for a temperature that is given
 HEATS = np.geomspace(0.2, 2.0, 8)  # temperatures at which the likelihood is measured, in the same units

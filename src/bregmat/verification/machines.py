@@ -151,8 +151,8 @@ class WrittenMachine:
         """Check that each certified sample is a support vector of every optimum, or of none.
 
         The cost of a machine w exceeds the dual value of the weights of w' by ``|w - w'|^2 / 2`` plus the contributions of the
-        samples. An optimum exceeds it by at most ``most``, the duality gap of w' itself. The decision value of sample i at every
-        optimum therefore differs from that of w' by at most ``sqrt(2 most K_ii)``.
+        samples. An optimum exceeds it by at most the duality gap of w' itself. The decision value of sample i at every optimum
+        therefore differs from that of w' by at most ``sqrt(2 gap K_ii)``.
         """
         certified, support = np.asarray(result.certified, dtype=bool), np.asarray(result.certified_support, dtype=bool)
         n = len(self.signs)

@@ -183,9 +183,8 @@ class Program:
         self._convexity(result, report)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
-        terms = float(
-            self.sizes(x) @ x + np.abs(self.b) @ x
-        )  # without the multipliers of the rows, which are part of the claim
+        # without the multipliers of the rows, which are part of the claim
+        terms = float(self.sizes(x) @ x + np.abs(self.b) @ x)
         size = max(abs(cost), curved, CANCELLED * float(np.abs(self.b) @ x + np.abs(y) @ (np.abs(self.E) @ x)))
         is_alone = size == 0.0
         size = size or ALONE * float((self.b**2).max(initial=0.0) / self.largest) or 1.0

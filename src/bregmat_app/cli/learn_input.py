@@ -99,7 +99,7 @@ def read_input(
         task.label_column, task.labels = labels, find_labels(values, len(X), labels, options.unlabeled)
         n_known = int((np.isfinite(task.labels) if task.has_values else task.labels >= 0).sum())
         if n_known < 2 and constraints is None:
-            raise ValueError(f"labels {labels!r}: {n_known} of {len(X):,} rows has a label, and pairs need two")
+            raise ValueError(f"labels {labels!r}: rows with a label: {n_known} of {len(X):,}; at least 2 are needed")
         task.class_names = () if task.has_values else class_names(values, task.labels)
         task.warnings += label_remarks(task.labels, labels, task.class_names, options.unlabeled)
     task.warnings += table.unused(id_name, *categorical)

@@ -99,8 +99,7 @@ def _check_task(task: LearnInput, metric: MetricOptions) -> None:
     if task.has_values and metric.strategy in NEED_CLASSES:
         raise ValueError(
             f"labels {task.label_column!r} are numbers that are not all whole, and --strategy {metric.strategy} needs classes; "
-            "--strategy neighbors takes numbers, to be near in; for distances that are known, use --constraints with the relation "
-            "sq_distance"
+            "--strategy neighbors takes numbers as targets; if distances are known, use --constraints with the relation sq_distance"
         )
 
 
@@ -296,7 +295,7 @@ def _prior_text(learner: Any, task: LearnInput) -> str:
 def _write_report(
     task: LearnInput, settings: LearnSettings, rows: Constraints | None, result: Any, learner: Any = None, **found: Any
 ) -> None:
-    """Write the HTML report of a fit with its summary and test (`found`), or of a proof that there is no solution."""
+    """Write the HTML report of a fit with its summary and test, or of a proof that there is no solution."""
     from bregmat_app.report import write_report  # its template engine is loaded for a report only
 
     unfitted = MetricLearner(**settings.parameters)

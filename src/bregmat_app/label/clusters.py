@@ -83,9 +83,8 @@ def _propagated(mapped: np.ndarray, chosen: list[list[int]]) -> np.ndarray:
     sq, near = NearestNeighbors(n_neighbors=min(NEAREST, len(Z) - 1)).fit(Z).kneighbors()
     sq **= 2
     s = np.maximum(np.sqrt(sq[:, -1]), TINY)
-    weight = np.maximum(
-        np.exp(-sq / (s[:, None] * s[near])), TINY
-    )  # the weights of a point far from all others underflow
+    # the weights of a point far from all others would underflow
+    weight = np.maximum(np.exp(-sq / (s[:, None] * s[near])), TINY)
     rows = np.repeat(np.arange(len(Z)), near.shape[1])
     W = sp.csr_array((weight.ravel(), (rows, near.ravel())), shape=(len(Z), len(Z)))
     W = W + W.T

@@ -30,7 +30,8 @@ MET = 1e-3  # relative violation up to which an answer counts as met
 NEARLY_MET = 0.1  # relative violation up to which an answer counts as nearly met
 N_NEAREST = 3  # others of which priors are judged by
 MOST_COMPARED = 500  # answered points that priors are compared on
-LEAD = 2.0  # standard errors by which the other prior must be better: half of one chooses worse on spambase (docs/label_internals.md)
+# Standard errors by which the other prior must be better. With 0.5, the choice is worse on spambase (docs/label_internals.md).
+LEAD = 2.0
 PROOF_SECONDS = 2.0  # time limit of a proof
 
 

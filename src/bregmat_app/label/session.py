@@ -23,10 +23,8 @@ MOST_SHOWN = 60  # points of one answer that the page marks
 MOST_NEIGHBOURS = 6  # of a chosen point
 FEATURES = 6  # shown with the largest gains, and as many with the largest losses
 RECENT = 10  # answers whose effect on the labels is shown
-FEW_CHANGED, MOST_DECIDED = (
-    0.01,
-    0.9,
-)  # share of labels that these answers change, and of clear labels, when it is time to stop
+# When it is time to stop: share of the labels that the last answers change, and share of the labels that are clear.
+FEW_CHANGED, MOST_DECIDED = 0.01, 0.9
 
 
 @dataclass(frozen=True, eq=False)

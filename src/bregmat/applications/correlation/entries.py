@@ -117,7 +117,7 @@ class FixedBlocks:
     reach : float
         Largest ``sqrt(tr V' X V)`` for the null vectors V, because the eigenvalue 0 of a block is known up to rounding.
     excess : float
-        The same without what rounding of the entries of a singular block explains.
+        The same, without the part that is due to rounding of the entries of a singular block.
     """
 
     proof: np.ndarray | None = None
@@ -127,8 +127,8 @@ class FixedBlocks:
     reach: float = 0.0
     excess: float = 0.0
 
-    def worth(self, Y: np.ndarray, reach: float) -> float:
-        """By how much ``<Y, X>`` may be below its value on the complement of the null vectors, for X with the trace n and this reach."""
+    def largest_decrease(self, Y: np.ndarray, reach: float) -> float:
+        """Largest amount by which the part of X in the span of the null vectors lowers ``<Y, X>``, for X with trace n and this reach."""
         return 0.0 if self.null is None else 2.0 * np.sqrt(len(Y)) * reach * float(np.linalg.norm(Y @ self.null))
 
 
@@ -173,8 +173,8 @@ def fixed_blocks(entries: Entries, B: np.ndarray) -> FixedBlocks:
 def _cliques(entries: Entries) -> list[np.ndarray]:
     """Sets of variables with all entries among them fixed, which cover every fixed pair.
 
-    They are grown greedily from each variable, because finding all maximal cliques takes exponential time. Sets are the bits of
-    integers, in descending order of the number of fixed entries, so that the lowest bit is the variable that is taken next.
+    They are grown greedily from each variable, because finding all maximal cliques takes exponential time. A set is an integer
+    with one bit for each variable. Variables with more fixed entries have lower bits, so the lowest bit is the variable to add next.
     """
     n = entries.n
     mask = np.zeros((n, n), dtype=bool)

@@ -228,7 +228,7 @@ class CorrelationProblem(NearestMatrix):
         D = self.divergence
         if D.keeps_range or not (self.is_whole and mu.any()):
             bound, mu = dual_bound(self, mu)
-            return bound - self._lost_beside(mu), mu
+            return bound - self._null_space_allowance(mu), mu
         t = eigvalsh(self.mirror - self.entries.adjoint(mu))
         if not np.isfinite(t).all():
             return -np.inf, mu
@@ -238,12 +238,17 @@ class CorrelationProblem(NearestMatrix):
         rounding += MODEST * EPS * (constant + conjugate + float(np.abs(linear).sum()))
         return float(constant - conjugate - linear.sum() - rounding), mu
 
-    def _lost_beside(self, mu: np.ndarray) -> float:
-        """By how much the bound is lower for feasible X with a part beside the complement of the null vectors.
+    def _null_space_allowance(self, mu: np.ndarray) -> float:
+        """The amount that is subtracted from the bound because a feasible X may have a small part in the span of the null vectors.
 
-        The Lagrangian is convex, and its gradient ``X - C + A*(mu)`` at its minimizer X there is ``A*(mu) - C`` along the null vectors.
+        The Lagrangian is convex. The bound takes its minimizer X over the matrices without such a part. Along the null vectors, the
+        gradient ``X - C + A*(mu)`` at this minimizer is ``A*(mu) - C``.
         """
-        return 0.0 if self.is_whole else self.blocks.worth(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
+        return (
+            0.0
+            if self.is_whole
+            else self.blocks.largest_decrease(self.entries.adjoint(mu) - self.mirror, self.blocks.excess)
+        )
 
     def _certified_by_rows(self, state: Any) -> CorrelationCertificate:
         """The point of a state, restored to its rows by their Gram system; the prescribed entries are written over their rounding."""
@@ -262,7 +267,7 @@ class CorrelationProblem(NearestMatrix):
         return CorrelationCertificate(
             dual=proof.dual,
             objective=objective,
-            dual_bound=proof.dual_bound - self._lost_beside(proof.dual),
+            dual_bound=proof.dual_bound - self._null_space_allowance(proof.dual),
             upper=upper,
             max_violation=violation,
             X=X,
@@ -287,7 +292,9 @@ class CorrelationProblem(NearestMatrix):
         """A proof with the entries that imply the eliminated null vectors, which are part of it; None if their rounding refutes it."""
         if proof is None or self.is_whole:
             return proof
-        if not proof.dual @ self.losses.bound < -self.blocks.worth(self.entries.adjoint(proof.dual), self.blocks.reach):
+        if not proof.dual @ self.losses.bound < -self.blocks.largest_decrease(
+            self.entries.adjoint(proof.dual), self.blocks.reach
+        ):
             return None
         return replace(proof, rows=np.union1d(proof.rows, self.blocks.rows))
 

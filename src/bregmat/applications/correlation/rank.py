@@ -61,9 +61,8 @@ class RankProblem(Problem):
 
     def start(self, turn: int) -> np.ndarray:
         """The start of the first search, from the nearest matrix without a rank, or of the second one, from C."""
-        longest = (
-            0.99  # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
-        )
+        # largest length of a row of L at the start: at length 1 the gradient with respect to its D vanishes
+        longest = 0.99
         A = (self.C if turn else self.convex.X).copy()
         if turn and self.has_variances:
             # principal factors: the largest correlation of a variable estimates the variance that it shares with others

@@ -134,9 +134,8 @@ class _NewtonSystem:
     """The Newton system at a point, in the coordinates B of Nesterov and Todd: ``X = B diag(sigma) B'``, ``Z = B'^-1 diag(sigma) B^-1``."""
 
     def __init__(self, problem: SemidefiniteProgram, state: PathState) -> None:
-        proximal = (
-            1e-13  # relative term on the diagonal of the system, which is singular if rows are linearly dependent
-        )
+        # relative term on the diagonal of the system, which is singular if rows are linearly dependent
+        proximal = 1e-13
         self.problem, self.state = problem, state
         P = self.scaled = state.scaled
         s = self.s = problem.rows.losses.sense.astype(float)

@@ -166,9 +166,8 @@ class NearestDistribution(Problem):
         """The logarithm of ``x ~ exp(T)`` with the sum ``total``."""
         if self.total is None:
             return T
-        T = (
-            T - T.max()
-        )  # steps along rows that have little left to change are large: the rounding of a common part must not stay in x
+        # steps along rows that have little left to change are large: the rounding of a common part must not stay in x
+        T = T - T.max()
         return T - np.log(np.exp(T).sum()) + np.log(self.total)
 
     def bound(self, mu: np.ndarray, v: np.ndarray) -> float:

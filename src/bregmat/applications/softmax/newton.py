@@ -14,10 +14,8 @@ from bregmat.engine.loop import State
 from bregmat.objective.divergences import Frobenius
 
 MAX_PRODUCTS = 50  # products with the curvature in a step
-SHORTER, LONGER = (
-    0.25,
-    4.0,
-)  # largest factor on the gradient step after a rejected Newton step, and that after a full one
+# Factor of the gradient step: the largest one after a shortened Newton step, and the one after a full Newton step.
+SHORTER, LONGER = 0.25, 4.0
 SHORTEST_GRADIENT = 30.0  # gradient step from which on it is not shortened, over the inverse of the largest curvature
 LEAST_SLOPE = 1e-100  # slope of the inverse link that counts as 0
 SHORT, SHORTEST = 0.4, 1e-10  # step lengths below which alpha is reduced, and below which only rounding is left

@@ -187,13 +187,16 @@ line.addEventListener("question", ({ detail }) => {
   answeredAt = undefined;
 });
 line.addEventListener("clusters", ({ detail }) => { clusters = Uint16Array.from(detail.codes, (key) => key - 1); });
-line.addEventListener("details", ({ detail }) => {
-  if (!shown || detail.version !== shown.version) return;
-  details = detail;
-  fill($("clusters"), ...(hasGroups() ? detail.clusters : []).map((one) => el("li", {}, swatch(palette(one.key - 1, dark.matches)),
+function showGroups() {
+  fill($("clusters"), ...(hasGroups() ? details.clusters : []).map((one) => el("li", {}, swatch(palette(one.key - 1, dark.matches)),
     `${titleOf(one)}: ${one.size} points (${one.given} given)`,
     one.first.length ? el("button", { type: "button", class: "small", key: `name-${one.key}`, "aria-label": `Name ${titleOf(one)}`, onclick: () => nameGroup(one.first[0]) }, "Name") : null)));
   if (!hasGroups()) fill($("clusters"), el("li", { class: "soft" }, "They begin with your answers."));
+}
+line.addEventListener("details", ({ detail }) => {
+  if (!shown || detail.version !== shown.version) return;
+  details = detail;
+  showGroups();
   const n = detail.unmeetable.length;
   $("unmeetable").hidden = !n;
   $("unmeetable").textContent = `Not all answers can be met exactly: this is proven for ${n} of them, and it says something about the features, not about your answers. Keep them all. The metric weighs them against each other, and groups and labels use every one.`;
@@ -281,7 +284,7 @@ const CLICKS = {
   lasso, "zoom-in": KEYS["+"], "zoom-out": KEYS["-"], "zoom-fit": KEYS.f,
 };
 for (const [id, handle] of Object.entries(CLICKS)) $(id).addEventListener("click", handle);
-dark.addEventListener("change", showColours);
+dark.addEventListener("change", () => { showColours(); if (details) showGroups(); });
 setPicks([]);
 showColours();
 if (about.n_resumed) announce(`Resumed: ${about.n_resumed} answers of an earlier session are kept.`);
