@@ -565,8 +565,8 @@ def test_softmax_of_repeated_rows_single_classes_weights_and_constant_columns(wi
         learner = MetricLearner(strategy="softmax", prior="variance", tol=1e-6).fit(X, y, sample_weight=weight)
     assert learner.result_.status is Status.OPTIMAL and np.isfinite(learner.transform(X)).all()
     assert learner.result_.dual.shape == (len(y) - 2, len(y) - 1)
-    large = MetricLearner(strategy="softmax", prior="identity").fit(1e100 * X, np.where(y == 99, 0, y))
-    small = MetricLearner(strategy="softmax", prior="identity").fit(1e-100 * X, np.where(y == 99, 0, y))
+    large = MetricLearner(strategy="softmax", prior="identity").fit(1e60 * X, np.where(y == 99, 0, y))
+    small = MetricLearner(strategy="softmax", prior="identity").fit(1e-60 * X, np.where(y == 99, 0, y))
     assert large.result_.objective == pytest.approx(small.result_.objective, rel=1e-3)
 
 
