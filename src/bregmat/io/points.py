@@ -206,7 +206,7 @@ def _numbers(table: tables.Table, name: str, *, required: bool) -> np.ndarray | 
             return None
         raise table.bad_cell(int(np.flatnonzero(is_word)[0]), name)
     if np.isinf(numbers).any():
-        raise table.bad_cell(int(np.flatnonzero(np.isinf(numbers))[0]), name, "is not finite")
+        raise table.bad_cell(int(np.flatnonzero(np.isinf(numbers))[0]), name)
     return numbers
 
 

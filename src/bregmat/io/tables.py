@@ -47,9 +47,11 @@ class Table:
         """The text of a cell in the file."""
         return str(self.columns[name][row]) if self.text is None else self.text.cell(row, name)
 
-    def bad_cell(self, row: int, name: str, what: str = "is not a number") -> "CellError":
+    def bad_cell(self, row: int, name: str, what: str | None = None) -> "CellError":
         """The error for a cell of a column of numbers that holds no finite number."""
         cell = self.cell(row, name)
+        if what is None:
+            what = "is not finite" if _is_infinite(cell) else "is not a number"
         hint = "" if self.text is None else self.text.hint(cell)
         return CellError(self.place(row), name, cell, f"{what}{hint}")
 
@@ -73,6 +75,14 @@ def require_columns(path: Path, wanted: Iterable[str], present: Iterable[str]) -
             like = similar_name(name, present)
             columns = f"columns are {', '.join(map(repr, present))}"
             raise ValueError(f"{path}: no column {name!r}{f'{like} The' if like else '; the'} {columns}")
+
+
+def _is_infinite(cell: str) -> bool:
+    """Whether a cell is a number beyond all floats, such as 1e999, which versions of pandas read as infinity or as a word."""
+    try:
+        return bool(np.isinf(float(cell)))
+    except ValueError:
+        return False
 
 
 class CellError(ValueError):
