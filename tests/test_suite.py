@@ -42,6 +42,7 @@ def test_no_false_word(family):
         "far_away:6296",  # so were differences that leave it by the rule of 1e-12
         "far_away:6682",
         "far_away:6706",
+        "quadratic:95387",  # a bound that raises the linear term by 6e-16 and says so, beside one that is 5e6 lower
         "quadratic:480",  # multipliers that must move by less than their last digit
         "vanishing:294",  # a row that is rounding, and weights beyond all numbers (UNKNOWN for INFEASIBLE)
         "unfoldings:20171",  # two points so near to each other that the slack of their distance was too small to start from

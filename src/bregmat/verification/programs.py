@@ -71,8 +71,10 @@ class Program:
             return (residual @ residual) / 2
         return (x @ self.times(x)) / 2 + self.b @ x
 
-    def bound(self, x: np.ndarray, y: np.ndarray) -> tuple[Any, float]:
+    def bound(self, x: np.ndarray, y: np.ndarray, is_perturbed: bool) -> tuple[Any, float]:
         """The best lower bound ``F(w) >= F(z) + F'(z)(w - z)`` over several z near x, and the perturbation of b that it assumes.
+
+        Unless the result states a perturbation (``is_perturbed``), one is assumed only if there is no bound without it.
 
         With ``h = F'(z) + E'y``, all feasible w have ``F'(z) w >= sum_i upper_i min(0, h_i) - y'e`` for any z and y. If ``h_i < 0``
         for a variable without an upper bound, y and z are moved in directions that increase h_i.
@@ -84,11 +86,11 @@ class Program:
             h, low = self._reduced(z, v)
             if not (unlimited & (low < 0)).any():
                 best = max(best, self._value(z, v, h, low))
-        if best > -np.inf:
+        if best > -np.inf and not is_perturbed:
             return best, 0.0
         # prefer bounds whose perturbation is allowed, then large bounds
-        granted = [self._granted(x, z, v, unlimited) for z, v in candidates]
-        return min(granted, key=lambda one: (0.0 if one[1] <= PERTURBATION else one[1], -one[0]))
+        bounds = [(best, 0.0), *(self._granted(x, z, v, unlimited) for z, v in candidates)]
+        return min(bounds, key=lambda one: (0.0 if one[1] <= PERTURBATION else one[1], -one[0]))
 
     def _granted(self, x: np.ndarray, z: np.ndarray, y: np.ndarray, unlimited: np.ndarray) -> tuple[Any, float]:
         """The bound from z if b is perturbed so that no unlimited variable has ``h_i < 0``, and the relative perturbation."""
@@ -179,7 +181,7 @@ class Program:
         noise = HALF_DIGITS * np.abs(self.b).max(initial=0) + 64 * EPS * gradient_noise
         report.compare_all("dual", h, noise)
         is_feasible = self._report_conditions(result, x, h, gradient_noise, report)
-        objective, (bound, granted) = self.objective(x), self.bound(x, y)
+        objective, (bound, granted) = self.objective(x), self.bound(x, y, result.bound_perturbation > 0)
         self._convexity(result, report)
         curved = abs(float(x @ self.times(x))) / 2
         cost = float(objective - self.constant)
