@@ -155,4 +155,4 @@ def test_the_planted_matrix_meets_comparisons_of_copies(kind):
 def test_the_rounding_of_large_values_is_no_false_word():
     """Equalities with values of 1e12 are met up to 1e-3; in 60 digits the objective is 6e-6 from the one that the result says."""
     verdict = judge("scaled_repeated", 95104, FAMILIES["scaled_repeated"])
-    assert verdict.status == "FEASIBLE" and verdict.word != "false", verdict.line()
+    assert verdict.word != "false", verdict.line()
