@@ -362,7 +362,10 @@ def test_multipliers_of_near_copies(divergence, seed):
     }[divergence]
     result = nearest_metric(X, constraints, divergence=divergence)
     assert result.status == "OPTIMAL"
-    assert_allclose(result.objective, optimum, rtol=1e-6)
+    missed = 1e-9 * float(
+        np.abs(result.dual) @ constraints.bound
+    )  # rows may be missed by 1e-9, at the price of their multipliers
+    assert optimum - missed <= result.objective * (1 + 1e-6) <= optimum * (1 + 2e-6)
     assert optimum - 2e-6 * max(1.0, optimum) <= result.dual_bound <= optimum * (1 + 1e-8)
     if divergence == "logdet":  # g(mu) = logdet(I + A*(mu)) - mu . b, in fractions but for the logarithm
         assert result.dual_bound <= exact_logdet_bound(X, constraints, result.dual) + 1e-14
