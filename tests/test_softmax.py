@@ -444,7 +444,7 @@ def test_hard_inputs_are_certified(name, temperature, rng):
         result = softmax_metric(scores, targets, temperature=temperature, weights=2.0)
         assert result.status is Status.OPTIMAL, result
         problem = SoftmaxGroups(scores, targets, np.full(len(Q), 2.0), temperature)
-        assert result.dual_bound <= primal(scores, targets, np.full(len(Q), 2.0), temperature, W)
+        assert result.dual_bound <= primal(scores, targets, np.full(len(Q), 2.0), temperature, W) + 1e-12
         if d > 1 and temperature == 0.1:
             best = optimum_of_factor(problem, d)
             assert result.dual_bound <= best + 1e-8 * abs(best) + 1e-12  # rounding of the judge
@@ -493,7 +493,7 @@ def test_learner_solves_the_problem_of_its_docstring(wine, metric, prior):
     result = learner.result_
     assert result.status is Status.OPTIMAL
     if metric == "cosine" and prior != "within":  # further problems, linearised where the one before ended
-        assert len({row.stage for row in result.history}) > 1 and value > result.objective
+        assert len({row.stage for row in result.history}) > 1 and value >= result.objective * (1 - 1e-12)
     else:
         assert value == pytest.approx(result.objective, rel=1e-6)
     assert learner.constraints_ is None and learner.strategy_ == "softmax" and learner.metric_ == metric
