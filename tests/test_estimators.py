@@ -603,7 +603,9 @@ def test_values_whose_powers_overflow_are_refused_by_name(form, rng):
     """Values of 1e155 ended in an error of LAPACK."""
     X = rng.normal(size=(20, 3))
     X[4, 1] = -1e155
-    with pytest.raises(ValueError, match=r"X must be at most 1e\+70 .* got 1e\+155 in row 4. Divide X by 1e\+155"):
+    with pytest.raises(
+        ValueError, match=r"values of X must be at most 1e\+70 .* got 1e\+155 in row 4. Divide X by 1e\+155"
+    ):
         MetricLearner().fit(form(X), np.arange(20) % 2)
     X[4, 1] = 0.0
     y = (X[:, 0] > 0).astype(int)

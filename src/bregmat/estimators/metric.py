@@ -384,8 +384,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         if largest > LARGEST_VALUE:
             row = int(np.argmax(dense(abs(X).max(axis=1))))
             raise ValueError(
-                f"X must be at most {LARGEST_VALUE:.0e} for its powers to be finite; got {largest:.3g} in row {row}. "
-                f"Divide X by {largest:.0e}."
+                f"values of X must be at most {LARGEST_VALUE:.0e} in size, so that their powers are finite; "
+                f"got {largest:.3g} in row {row}. Divide X by {largest:.0e}."
             )
         return X
 
