@@ -128,9 +128,16 @@ def wide() -> None:
     for n_points in (POINTS, 100_000):
         problem = harness.clusters(1_000_000, n_points, 768)
         constraints = problem.constraints()
-        run = harness.timed(lambda: bregmat.nearest_metric(problem.X, constraints, slack_weight=1.0, tol=1e-4), repeats=1)  # noqa: B023
+        run = harness.timed(
+            lambda: bregmat.nearest_metric(problem.X, constraints, slack_weight=1.0, tol=1e-4), repeats=1
+        )  # noqa: B023
         result = run.value
-        figures = [harness.seconds(run.cpu_median), harness.seconds(run.wall_median), f"{result.gap:.1e}", result.n_iter]
+        figures = [
+            harness.seconds(run.cpu_median),
+            harness.seconds(run.wall_median),
+            f"{result.gap:.1e}",
+            result.n_iter,
+        ]
         rows.append([f"{n_points:,}", *figures, f"{harness.peak_memory_mb():.0f} MB", result.status.name])
     header = ["points", "CPU", "seconds", "relative gap", "steps", "peak memory so far", "status"]
     harness.print_table("1,000,000 pairs in 768 dimensions; goal 60 CPU s", header, rows)
