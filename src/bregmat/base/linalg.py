@@ -31,6 +31,14 @@ def _lapack() -> tuple[Any, ...]:
     return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
 
 
+@cache
+def _trmm(dtype: str) -> Any:
+    """The routine for products with triangular matrices, of a precision."""
+    from scipy.linalg import get_blas_funcs
+
+    return get_blas_funcs("trmm", dtype=dtype)
+
+
 def dense(A: Any) -> np.ndarray:
     """A dense array, also of a sparse matrix; arrays of other libraries unchanged."""
     if type(A) is np.ndarray or is_foreign(A):
@@ -45,6 +53,24 @@ def product(X: Any, B: Any) -> Any:
     space = array_space(X)
     assert space is not None
     return X @ space.put_like(X, dense(B))
+
+
+def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """``Z T`` for the upper triangular T with ``v' T v = v' X v`` for all v: half of the operations of ``Z X``."""
+    T = np.triu(X + X.T)
+    add_diagonal(T, -X.diagonal())
+    return np.asarray(_trmm(Z.dtype.char)(1.0, T.T, Z.T, lower=1).T)
+
+
+def symmetric_product(Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Z' Y`` where that is symmetric: only the blocks of its upper triangle are computed."""
+    width, r = 128, Z.shape[1]
+    out = np.empty((r, r), Z.dtype)
+    for start in range(0, r, width):
+        some, rest = slice(start, start + width), slice(start + width, None)
+        out[some, start:] = Z[:, some].T @ Y[:, start:]
+        out[rest, some] = out[some, rest].T
+    return out
 
 
 def row_dot(A: Any, B: Any) -> np.ndarray:

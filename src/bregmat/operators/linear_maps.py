@@ -19,7 +19,7 @@ import numpy as np
 
 from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
-from bregmat.base.linalg import blocks
+from bregmat.base.linalg import blocks, half_product, symmetric_product
 from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import VANISHING
 
@@ -296,7 +296,7 @@ class PairGraph(OuterProducts):
         return out
 
     def _image(self, X: np.ndarray) -> np.ndarray:
-        return self.Z @ X
+        return half_product(self.Z, X)
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted Laplacian of the pair graph."""
@@ -304,7 +304,7 @@ class PairGraph(OuterProducts):
         ptr, edge, other, sign = self.graph
         product = partial(kernels.laplacian_product_inplace, Y, ptr, other, sign, w[edge], self.Z)
         in_parts(product, len(Y), float(len(edge) * self.r))
-        return self.Z.T @ Y
+        return symmetric_product(self.Z, Y)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         is_plain = x is None or bool((x == 1.0).all())
