@@ -121,12 +121,11 @@ class CutSearch:
         return ExitReason.STALLED if self.is_stalled else None
 
     def step(self) -> None:
-        """Construct the method, or do one step of it."""
+        """One step of the method, which is constructed first."""
         if self.method is None:
             self.method = self.make(self.graph, self.rng)
-        elif self.method.stalled:
-            self.is_stalled = True
-        else:
+        self.is_stalled = self.method.stalled
+        if not self.is_stalled:
             self.method.step()
 
     # ------------------------------------------------------------------ cuts and bounds
