@@ -221,9 +221,11 @@ def as_numbers(
     if np.ma.isMaskedArray(values) and np.ma.is_masked(values):
         rows = np.unique(np.nonzero(np.atleast_1d(np.ma.getmaskarray(values)))[0])
         raise ValueError(f"{name} must have no masked entries; got some in {rows_text(rows)}.")
-    if not isinstance(values, np.ndarray | float | int):
+    if isinstance(values, np.ndarray | float | int):
+        array = np.asarray(values)
+    else:
         values = to_numpy(name, values)
-    array = as_rectangular(name, values)
+        array = as_rectangular(name, values)
     kind = array.dtype.kind
     if kind == "c" and not complex_too:
         raise TypeError(f"{name} must be real; got complex numbers.")

@@ -423,20 +423,22 @@ class Coordinates:
         Returns the coordinates, the operator, and the errors of its rows.
         """
         n = self.base.shape[0]
-        rows = constraints.resolved(n)
-        touched = rows.touched
+        touched, terms = constraints.touched(n), constraints.terms()
+        # whether only differences of points matter: a shift of all points changes nothing
+        invariant = not constraints.is_whole.any() and bool((terms.sign == -1).all())
         points = self.base if touched is None or len(touched) == n else self.base[touched]
         if not self.is_finite:
             _check_data(points, touched)
         Z = points if self.R is None else product(points, self.R)
         if self.identity and in_span and touched is not None and Z.shape[1] >= MIN_COLUMNS:
-            n_vectors = min(len(touched), len(rows.terms.row)) if rows.sees_differences else len(touched)
-            in_basis = span_of(Z, rows) if n_vectors <= MAX_SHARE * Z.shape[1] else None
+            n_vectors = min(len(touched), len(terms.row)) if invariant else len(touched)
+            is_small = n_vectors <= MAX_SHARE * Z.shape[1]
+            in_basis = span_of(Z, touched, terms if invariant else None) if is_small else None
             if in_basis is not None:
                 inside, span, are_terms = in_basis
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
-                return here, bind(constraints, inside, touched, are_terms=are_terms, resolved=rows), None
-        Z, rounding = self._placed(points, Z, rows.sees_differences)
+                return here, bind(constraints, inside, touched, terms=terms, are_terms=are_terms), None
+        Z, rounding = self._placed(points, Z, invariant)
         mapped = sizes = None
         if self.R is not None and not self.owns_base:
 
@@ -452,9 +454,9 @@ class Coordinates:
                 made = dense(product(abs(sums(a, b, sign)), abs(self.R)))
                 return np.sqrt(sq_norms(made if F is None else made @ F))
 
-        operator = bind(constraints, Z, touched, rounding, resolved=rows, mapped=mapped)
+        operator = bind(constraints, Z, touched, rounding, terms=terms, mapped=mapped)
         is_exact = self.R is None and not self.owns_base
-        errors = row_errors(operator, constraints, Z, touched, rounding, rows, is_exact, sizes)
+        errors = row_errors(operator, constraints, terms, Z, touched, rounding, is_exact, sizes)
         if self.scale:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
