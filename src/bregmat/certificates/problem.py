@@ -195,8 +195,8 @@ class NearestMatrix(Problem):
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = iterate.norm()
-            rounding = eps * (abs(self.offset) + iterate.value_size())
+            norm, terms = iterate.sizes()
+            rounding = eps * (abs(self.offset) + terms)
             if not L.hard.all():
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)
