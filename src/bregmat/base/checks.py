@@ -13,6 +13,7 @@ for messages about other allowed values or the way out; ``labels`` are the names
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
@@ -244,20 +245,14 @@ def as_rectangular(name: str, values: Any) -> np.ndarray:
     try:
         return np.asarray(values)
     except (TypeError, ValueError) as error:
-        shapes = [np.shape(row) for row in values] if isinstance(values, list | tuple) and _are_regular(values) else []
+        shapes = []
+        with suppress(TypeError, ValueError):  # of a row that has no shape of its own
+            shapes = [np.shape(row) for row in values] if isinstance(values, list | tuple) else []
         odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
         if odd is None:
             raise TypeError(f"{name} must be an array or a list of one shape; got {given_text(values)}.") from error
         got = f"shape {shapes[0]} in row 0 and {shapes[odd]} in row {odd}"
         raise TypeError(f"{name} must have rows of one length; got {got}.") from error
-
-
-def _are_regular(rows: Any) -> bool:
-    """Whether each row has a shape of its own."""
-    try:
-        return all(np.shape(row) is not None for row in rows)
-    except (TypeError, ValueError):
-        return False
 
 
 def _from_objects(name: str, values: Any, array: np.ndarray) -> np.ndarray:

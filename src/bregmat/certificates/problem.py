@@ -171,7 +171,7 @@ class NearestMatrix(Problem):
             values=proof.values * scale,
             missed=None if proof.missed is None else proof.missed * scale,
         )
-        return compose(cls, replace(outcome, certificate=in_units), **point)
+        return compose(cls, outcome, **vars(in_units) | point)
 
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
