@@ -44,7 +44,7 @@ from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.spans import Span, span_of
 from bregmat.coordinates.widen import new_directions, range_of
 from bregmat.objective.spectral import SpectralDivergence
-from bregmat.operators.binding import TURNED, Rounding, RowErrors, bind, row_errors
+from bregmat.operators.binding import TURNED, Rounding, RowErrors, UnmappedPoints, bind, row_errors
 from bregmat.operators.linear_maps import Operator
 from bregmat.typing import Table
 
@@ -416,21 +416,8 @@ class Coordinates:
                 here = replace(self, t0=self.t0[: inside.shape[1]], span=span)
                 return here, bind(constraints, inside, touched, terms=terms, are_terms=are_terms), None
         Z, rounding = self._placed(points, Z, invariant)
-        mapped = sizes = None
-        if self.R is not None and not self.owns_base:
-
-            def sums(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
-                return points[a] + (
-                    points[b].multiply(sign).tocsr() if scipy.sparse.issparse(points) else points[b] * sign
-                )
-
-            def mapped(a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
-                return dense(product(sums(a, b, sign), self.R))
-
-            def sizes(a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: Any = None) -> np.ndarray:
-                made = dense(product(abs(sums(a, b, sign)), abs(self.R)))
-                return np.sqrt(sq_norms(made if F is None else made @ F))
-
+        unmapped = None if self.R is None or self.owns_base else UnmappedPoints(points, self.R)
+        mapped, sizes = (None, None) if unmapped is None else (unmapped.vectors, unmapped.sizes)
         operator = bind(constraints, Z, touched, rounding, terms=terms, mapped=mapped)
         is_exact = self.R is None and not self.owns_base
         errors = row_errors(operator, constraints, terms, Z, touched, rounding, is_exact, sizes)
@@ -438,8 +425,8 @@ class Coordinates:
             return self, operator, errors
         # the prior is 0: the largest |b_i| / |A_i| is the size of a matrix that meets the bounds
         norms = operator.norms()
-        sizes = np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)
-        return replace(self, scale=float(sizes.max(initial=0.0)) or 1.0), operator, errors
+        largest = float((np.abs(constraints.bound) / np.where(norms > 0, norms, np.inf)).max(initial=0.0))
+        return replace(self, scale=largest or 1.0), operator, errors
 
     def place(self, invariant: bool) -> tuple[np.ndarray, Rounding]:
         """Coordinates of all points, and their largest errors."""

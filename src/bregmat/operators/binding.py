@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy  # scipy.sparse loads on first use, which keeps `import bregmat` quick
 
-from bregmat.base.linalg import blocks, sq_norms
+from bregmat.base.linalg import blocks, dense, product, sq_norms
 from bregmat.base.tolerances import EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
@@ -138,6 +138,39 @@ class RowErrors(NamedTuple):
     def of_matrices(self, norms: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Largest errors of the A_i of some rows with these norms (k,), in the Frobenius norm: one rounding of every vector."""
         return 2.0 * EPS * np.sqrt(norms) * self.lengths[rows] + self.constant[rows]
+
+
+@dataclass(frozen=True, eq=False)
+class UnmappedPoints:
+    """Points X (n, d), dense or sparse, before they are mapped by R (d, r): their short differences have not lost digits.
+
+    Sums ``x_a + sign x_b`` are given by positions a, b (k,) and signs (k, 1).
+    """
+
+    X: Any
+    R: Any
+
+    def sums(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> Any:
+        """``x_a + sign x_b``, shape (k, d)."""
+        second = self.X[b]
+        return self.X[a] + (second.multiply(sign).tocsr() if scipy.sparse.issparse(second) else second * sign)
+
+    def vectors(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray) -> np.ndarray:
+        """The sums, mapped, shape (k, r)."""
+        return dense(product(self.sums(a, b, sign), self.R))
+
+    def sizes(self, a: np.ndarray, b: np.ndarray, sign: np.ndarray, F: np.ndarray | None = None) -> np.ndarray:
+        """Lengths of ``F' l``, shape (k,), where l (r,) holds the sums of the absolute terms of the entries of a mapped sum.
+
+        Parameters
+        ----------
+        a, b, sign
+            The sums.
+        F : ndarray, shape (r, m), optional
+            By default the identity.
+        """
+        made = dense(product(abs(self.sums(a, b, sign)), abs(self.R)))
+        return np.sqrt(sq_norms(made if F is None else made @ F))
 
 
 @dataclass(frozen=True, eq=False)
