@@ -106,7 +106,7 @@ def test_learn_from_labels(bregmat, points, tmp_path):
     assert learner.constraints_.n_constraints == 160
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert html.startswith("<!DOCTYPE html>") and "4-NN accuracy" in html
-    legend = html[: html.index('id="distances"')]
+    legend = html[: html.index('id="violations"')]
     assert "</span> yes</li>" in legend and "</span> no</li>" in legend
 
 

@@ -4,17 +4,12 @@ import subprocess
 import sys
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine
 
 from bregmat import Constraints, MetricLearner, Record, nearest_kernel, nearest_metric
-from bregmat.plots import (
-    ConvergenceDisplay,
-    EmbeddingDisplay,
-    PairDistanceDisplay,
-)
+from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay
 from drawing import in_memory, legend_texts, texts
 
 nan, inf = float("nan"), float("inf")
@@ -148,38 +143,17 @@ def wine():
 
 def test_every_display_of_an_estimator(wine):
     X, y, learner = wine
-    result, constraints = learner.result_, learner.constraints_
+    result = learner.result_
     embedding = EmbeddingDisplay.from_estimator(learner, X, y)
     assert embedding.classes_ == [0, 1, 2]
     assert_allclose(
         np.abs(embedding.after), np.abs(EmbeddingDisplay.from_data(X, result.transform, y).after), rtol=1e-6
     )
-    pairs = PairDistanceDisplay.from_estimator(learner, X)
-    assert_allclose(pairs.sq_after, result.values, rtol=1e-6)
-    assert pairs.ordered_[1] > pairs.ordered_[0]  # learning has put similar pairs nearer than dissimilar ones
-    assert PairDistanceDisplay.from_data(X, result.transform(X), constraints).ordered_ == pytest.approx(pairs.ordered_)
     convergence = ConvergenceDisplay.from_estimator(learner)
     assert convergence.lines_["objective"].get_ydata()[-1] == pytest.approx(result.objective)
     assert convergence.lines_["gap"].get_ydata()[-1] <= learner.tol
     assert "violation" not in convergence.lines_  # all rows have slack
     assert texts(convergence.ax_[1]) == ["tolerance 1e−4"]
-
-
-def test_displays_of_a_fold_leave_out_absent_samples(wine):
-    X, y, _ = wine
-    names = np.array([f"w{k}" for k in range(len(X))])
-    given = Constraints.sq_distance(names[[0, 1, 60]], names[[2, 60, 61]], 1000.0, "<=")
-    learner = MetricLearner(slack_weight=1.0, random_state=0).fit(X, constraints=given, sample_id=names)
-    fold = slice(0, 60)
-    pairs = PairDistanceDisplay.from_estimator(learner, X[fold], sample_id=names[fold])
-    assert len(pairs.bound) == 1
-    frame = pd.DataFrame(X[fold], index=names[fold])
-    assert len(PairDistanceDisplay.from_data(frame, X[fold], given.locate(names[fold])[0]).bound) == 1
-    with pytest.raises(ValueError, match="none of the 3 has all its samples in X"):
-        PairDistanceDisplay.from_estimator(learner, X[100:], sample_id=names[100:])
-    without = MetricLearner(strategy="softmax", prior="variance").fit(X, np.arange(len(X)) % 2)
-    with pytest.raises(ValueError, match="learned from labels without constraints"):
-        PairDistanceDisplay.from_estimator(without, X)
 
 
 def test_convergence_of_a_kernel_with_hard_constraints(rng):

@@ -21,7 +21,7 @@ from reporting import PICTURES, wine_learned
 
 nan, inf = float("nan"), float("inf")
 SECTIONS = [
-    "summary", "embedding", "distances", "violations", "certificate", "convergence", "learned", "code",
+    "summary", "embedding", "violations", "certificate", "convergence", "learned", "code",
 ]  # fmt: skip
 
 
@@ -78,7 +78,6 @@ def test_report_has_every_section_in_order(wine_html):
         "Metric learned from wine",
         "Before and after",
         "The points in two dimensions",
-        "Distances before and after",
         "Worst violated constraints",
         "Certificate",
         "Convergence",
@@ -193,15 +192,9 @@ def test_report_escapes_every_word_of_the_user(wine):
 
 
 @pytest.mark.slow
-def test_report_of_other_relations_has_no_distances(wine):
+def test_report_of_other_relations(wine):
     constraints = Constraints.comparison([0, 1], [2, 3], [4, 5], [6, 7], 1.0) + Constraints.trace(5.0)
-    html = render_report(replace(wine, constraints=constraints))
-    page = Page(html)
-    assert "distances" not in page.ids
-    assert "comparisons" in page.ids
-    assert all(f"{name}: " in html for name in ("as given", "scaled", "learned"))  # titles of its three panels
-    assert "comparisons" not in Page(render_report(replace(wine, constraints=Constraints.trace(5.0)))).ids
-    assert "violations" in page.ids
+    assert "violations" in Page(render_report(replace(wine, constraints=constraints))).ids
 
 
 @pytest.mark.slow
@@ -369,4 +362,4 @@ def test_report_of_a_metric_without_constraints(wine):
     text = " ".join(page.text)
     assert "The metric was learned from classes, without constraints." in text
     assert "certificate" in page.ids and "learned" in page.ids
-    assert not {"violations", "distances", "comparisons"} & set(page.ids)
+    assert "violations" not in page.ids

@@ -1,9 +1,9 @@
-"""What the displays share: colours, panels, axes, lines, histograms, samples of rows."""
+"""What the displays share: colours, panels, axes, lines, samples of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from bregmat.base.html import number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
 # Okabe and Ito (2008): distinguishable with every common colour-vision deficiency, on white and on dark grey.
 SIMILAR, DISSIMILAR, EQUAL, NEUTRAL = "#0072B2", "#D55E00", "#009E73", "#8A8F98"
@@ -23,7 +23,6 @@ _UP_TO_TEN = (
 )  # fmt: skip
 PAPER = "#FFFFFE"  # outline of names: a white that no other part uses, so that a report can replace it by the colour of its page
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-FEW = 60  # a histogram of at most so many values marks each of them
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 
 
@@ -78,28 +77,6 @@ def curve(ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], few: int, **style
     return ax.plot(*points, marker=marker, markersize=4, linewidth=1.6, **style)[0]
 
 
-def histogram(ax: Axes, values: NDArray[Any], edges: NDArray[Any], **style: Any) -> None:
-    """Draw a histogram in per cent of `n_all` values, by default all; the outermost bars count what is outside of the edges.
-
-    Parameters
-    ----------
-    ax : Axes
-    values, edges : ndarray
-        If there are few values, each is marked by a tick.
-    **style
-        Colour and label as Matplotlib takes them, and `n_all`.
-    """
-    if len(values) == 0:
-        return
-    n_all, color = style.pop("n_all", len(values)), style["color"]
-    placed = np.clip(values, edges[0], edges[-1])
-    weights = np.full(len(values), 100 / n_all)
-    ax.hist(placed, edges.tolist(), weights=weights, histtype="stepfilled", alpha=0.45, **style)
-    if n_all <= FEW:
-        height = np.full(len(values), 0.03)
-        ax.plot(placed, height, "|", color=color, markersize=9, transform=ax.get_xaxis_transform())
-
-
 def columns_of(name: str, records: Sequence[Any], fields: Iterable[str]) -> list[NDArray[np.float64]]:
     """Return one array for each field of the records."""
     if len(records) == 0:
@@ -134,49 +111,6 @@ class Display:
             raise ValueError(f"ax must be one axes or {n_panels} axes; got {len(axes)}.")
         self.figure_ = axes[0].figure
         return axes
-
-
-class BeforeAndAfter(Display):
-    """Base of the displays that compare constrained distances before and after learning."""
-
-    from_data: Any  # each class has its own
-
-    @classmethod
-    def from_estimator(
-        cls, estimator: Any, X: Any, constraints: Any = None, *, sample_id: ArrayLike | None = None, **options: Any
-    ) -> Self:
-        """Draw the constraints of a fitted learner at the points X and at their images.
-
-        Parameters
-        ----------
-        estimator : fitted estimator
-        X : array, scipy.sparse or data frame of shape (n, d)
-            Constraints on points that are not among its rows are left out, as in ``fit``.
-        constraints : Constraints, optional
-            By default those that the estimator was fitted with.
-        sample_id : array of shape (n,), optional
-            Names of the rows of `X`, as in ``fit``.
-        **options
-            As in `from_data`.
-
-        Raises
-        ------
-        ValueError
-            If no constraint has all its points in `X`, or if the estimator has no constraints and none are given.
-        """
-        from bregmat.base.points import row_names
-        from bregmat.estimators.given import given_constraints  # imported here: plots of plain data load less
-
-        X = X if hasattr(X, "shape") else np.asarray(X)
-        constraints = estimator.constraints_ if constraints is None else constraints
-        if constraints is None:
-            raise ValueError(
-                "the estimator learned from labels without constraints (strategy='softmax'): pass constraints."
-            )
-        located, n_dropped = given_constraints(constraints, row_names(X, constraints, sample_id), X.shape[0])
-        if located is None:
-            raise ValueError(f"constraints: none of the {n_dropped} has all its samples in X.")
-        return cls.from_data(X, np.asarray(estimator.transform(X)), located, **options)
 
 
 def sample_rows(n: int, max_rows: int) -> NDArray[np.int64]:

@@ -10,12 +10,7 @@ import numpy as np
 from sklearn.base import clone
 
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
-from bregmat.plots import (
-    ComparisonDisplay,
-    ConvergenceDisplay,
-    EmbeddingDisplay,
-    PairDistanceDisplay,
-)
+from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay
 from bregmat.plots._style import MARKERS
 from bregmat_app.report.data import TOLERANCE, ReportData, counted
 from bregmat_app.report.pictures import picture
@@ -62,9 +57,7 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
     elif not np.isfinite(data.mapped).all():
         chosen = (_summary, _certificate, _convergence, _learned)
     else:
-        chosen = (
-            _summary, _embedding, _distances, _comparisons, _violations, _certificate, _convergence, _learned, _code,
-        )  # fmt: skip
+        chosen = (_summary, _embedding, _violations, _certificate, _convergence, _learned, _code)
     return [section for make in chosen if (section := make(data)) is not None]
 
 
@@ -103,35 +96,6 @@ def _embedding(data: ReportData) -> SimpleNamespace:
     )
     legend = [(name, color, _MARKERS[marker]) for name, color, marker in display.legend_entries()]
     return _figure("embedding", "The points in two dimensions", pictures, caption, legend)
-
-
-def _distances(data: ReportData) -> SimpleNamespace | None:
-    if data.constraints is None or not data.constraints.where("is_sq_distance").any():
-        return None
-    svg, _ = picture(
-        lambda ax: PairDistanceDisplay.from_data(data.points, data.mapped, data.constraints, violation_tol=TOLERANCE, ax=ax),
-        name="distances", size=(WIDE, 4.2), alt="Squared distances of similar and dissimilar pairs before and after",
-    )  # fmt: skip
-    caption = (
-        "Squared distances of the constrained pairs. Similar pairs (≤) should lie left of their bound, "
-        "dissimilar pairs (≥) right of theirs. “Before” is the Euclidean distance of the points as given."
-    )
-    return _figure("distances", "Distances before and after", [svg], caption)
-
-
-def _comparisons(data: ReportData) -> SimpleNamespace | None:
-    c = data.constraints
-    if c is None or not (c.where("is_comparison") & (c.sense != 0)).any():
-        return None
-    svg, _ = picture(
-        lambda ax: ComparisonDisplay.from_data(data.points, data.mapped, c, scaled=data.scaled, violation_tol=TOLERANCE, ax=ax),
-        name="comparisons", size=(WIDE, 6.0), alt="How much farther pairs are that should be, as given, scaled and learned",
-    )  # fmt: skip
-    caption = (
-        "Each comparison asks that one pair of points be nearer than another. It holds right of 1; left of 1 the pair that should be "
-        "nearer is farther apart. Ratios of distances have no unit, so the three panels can be compared."
-    )
-    return _figure("comparisons", "Comparisons before and after", [svg], caption)
 
 
 def _violations(data: ReportData) -> SimpleNamespace | None:
