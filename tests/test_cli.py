@@ -323,7 +323,7 @@ def test_help_names_all_formats_and_common_options_first(bregmat, command):
     assert max(common) < min(shown.index(f"--{name} ") for name in ("drop,--exclude", "keep", "columns", "unlabeled"))
     if command == "learn":
         common += [shown.index(f"--{name} ") for name in ("constraints", "out", "report")]
-        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol", "points"))
+        assert max(common) < min(shown.index(f"--{name} ") for name in ("divergence", "solver", "tol"))
 
 
 def test_triplets_are_judged_by_their_order(bregmat, tmp_path):

@@ -369,43 +369,6 @@ def test_columns_stay_where_they_are():
     assert "objective" in result._repr_html_()
 
 
-def test_the_command_learns_from_a_folder(tmp_path, monkeypatch):
-    from typer.testing import CliRunner
-
-    from bregmat_app.cli.app import app
-
-    monkeypatch.chdir(tmp_path)
-    X, C = soft_problem(n=100, d=4, c=600)
-    write_parquet("pairs", C)
-    write_points(tmp_path / "points.npy", X)
-    command = [
-        "learn",
-        "pairs",
-        "--points",
-        "points.npy",
-        "--block-size",
-        "200",
-        "--out",
-        "model.breg",
-        "--tol",
-        "1e-6",
-    ]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
-    assert "600 constraints" in done.output
-    whole = nearest_metric(X, C, slack_weight=1.0, block_size=200)
-    np.testing.assert_allclose(bregmat.load("model.breg").metric(), whole.metric(), rtol=1e-12, atol=1e-12)
-    for wrong, said in (
-        (["learn", "pairs", "--points", "absent.npy"], "absent.npy"),
-        (["learn", "absent", "--points", "points.npy"], "absent"),
-        ([*command, "--labels", "x"], "--labels"),
-        (["learn", "pairs", "--block-size", "5"], None),
-    ):
-        done = CliRunner().invoke(app, wrong)
-        assert done.exit_code == 2
-        assert said is None or said in done.output + done.stderr
-
-
 def test_points_in_blocks_are_the_points(tmp_path):
     import dask.array
 
