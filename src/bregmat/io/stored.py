@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bregmat.constraints.constraints import Constraints
 from bregmat.io import tables
 from bregmat.io.paths import check_readable
-from bregmat.sharded.sources import LazyConstraints, LazyPoints
+from bregmat.sharded.sources import LazyConstraints
 from bregmat.sharded.tables import Words, constraints_of
 
 __all__ = ["ConstraintFiles", "StoredPoints", "open_constraints", "open_points"]
@@ -158,7 +158,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     Parameters
     ----------
     path : path
-        A .npy file, which is mapped. For other files, pass an array of Dask as ``X``.
+        A .npy file, which is mapped.
 
     Returns
     -------
@@ -183,7 +183,7 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
     """
     path = Path(path)
     if path.suffix.lower() != ".npy":
-        raise ValueError(f"{path}: points that stay in their file are .npy; for other files, pass an array of Dask")
+        raise ValueError(f"{path}: points that stay in their file are .npy")
     points = StoredPoints(path)
     if len(points.shape) != 2 or 0 in points.shape:
         raise ValueError(f"{path}: points must be a 2-D array of numbers, one point per row; got shape {points.shape}")
@@ -191,11 +191,12 @@ def open_points(path: str | os.PathLike) -> "StoredPoints":
 
 
 @dataclass(frozen=True)
-class StoredPoints(LazyPoints):
-    """Points (n, d) of a .npy file, mapped by every process that reads them."""
+class StoredPoints:
+    """Points (n, d) of a .npy file, mapped by every process that reads them (:class:`bregmat.sharded.sources.LazyPoints`)."""
 
     path: Path
     stamp: Stamp = field(init=False, repr=False)
+    ndim: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stamp", _stamp(self.path))
@@ -212,6 +213,8 @@ class StoredPoints(LazyPoints):
         """Some rows, by a slice or by ascending numbers, as a copy."""
         with _unchanged(self.path, self.stamp):
             return self._read(rows)
+
+    __getitem__ = read_rows
 
     def _read(self, rows: slice | np.ndarray) -> np.ndarray:
         try:
