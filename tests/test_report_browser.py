@@ -120,6 +120,6 @@ def test_report_screenshot_is_not_blank(wine, tmp_path):
     chromium(path, tmp_path / "profile", "--window-size=1100,4000", f"--screenshot={shot}")
     pixels = mpl.image.imread(shot)[:, :, :3]
     assert pixels.shape == (4000, 1100, 3)
-    for color in ("#0072B2", "#D55E00", "#E69F00", "#009E73"):  # objective and bound, and two of the classes
+    for color in ("#0072B2", "#E69F00", "#009E73"):  # the classes
         distance = np.abs(pixels - np.array(mpl.colors.to_rgb(color))).max(axis=2)
         assert (distance < 0.25).sum() > 100, color

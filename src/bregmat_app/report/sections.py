@@ -10,13 +10,12 @@ import numpy as np
 from sklearn.base import clone
 
 from bregmat.base.html import FEWER_MET, SUMMARY_COLUMNS, measured, number
-from bregmat.plots import ConvergenceDisplay, EmbeddingDisplay
+from bregmat.plots import EmbeddingDisplay
 from bregmat.plots._style import MARKERS
 from bregmat_app.report.data import TOLERANCE, ReportData, counted
 from bregmat_app.report.pictures import picture
 
 WORST = 10
-WIDE = 4.8  # inches; legible at the width of a telephone
 
 _SENSE_TEXT = ((1, "“at most” (similar pairs)"), (-1, "“at least” (dissimilar pairs)"), (0, "“exactly”"))
 _MARKERS = dict(zip((*MARKERS, "."), "●■▲◆▼✚✖◀▶⬟•"))
@@ -55,9 +54,9 @@ def sections(data: ReportData) -> list[SimpleNamespace]:
     if data.result.status in ("INFEASIBLE", "UNBOUNDED"):
         chosen: tuple[Any, ...] = (_conflict, _summary, _certificate, _learned)
     elif not np.isfinite(data.mapped).all():
-        chosen = (_summary, _certificate, _convergence, _learned)
+        chosen = (_summary, _certificate, _learned)
     else:
-        chosen = (_summary, _embedding, _violations, _certificate, _convergence, _learned, _code)
+        chosen = (_summary, _embedding, _violations, _certificate, _learned, _code)
     return [section for make in chosen if (section := make(data)) is not None]
 
 
@@ -128,27 +127,6 @@ def _violations(data: ReportData) -> SimpleNamespace | None:
 def _certificate(data: ReportData) -> SimpleNamespace:
     rows = data.result.certificate_rows(data.has_hard)
     return _section("certificate", "Certificate", proof=data.result.proof_text(), rows=rows)
-
-
-def _convergence(data: ReportData) -> SimpleNamespace:
-    history = data.result.history
-    if not len(history):
-        return _figure("convergence", "Convergence", [], "The solver kept no history.")
-    svg, display = picture(
-        lambda ax: ConvergenceDisplay.from_result(data.result, ax=ax),
-        name="convergence", size=(WIDE, 4.2), alt="Objective, proven lower bound, gap and violation by iteration",
-    )  # fmt: skip
-    caption = (
-        "The best objective and the best proven lower bound so far; if they are equal, no better matrix exists. "
-        "Below, their relative difference"
-        + (", and the largest relative violation of hard constraints." if "violation" in display.lines_ else ".")
-        + (
-            f" The last of {history[-1].stage} passes is drawn; each has its own constraints."
-            if history[-1].stage > 1
-            else ""
-        )
-    )
-    return _figure("convergence", "Convergence", [svg], caption)
 
 
 def _learned(data: ReportData) -> SimpleNamespace:
