@@ -12,11 +12,11 @@ import scipy.sparse as sp
 import bregmat
 from bregmat import Constraints, ExitReason, Factor, Squared, Status, nearest_kernel, nearest_metric, verify
 from bregmat.certificates.problem import NearestMatrix
-from bregmat.coordinates.priors import Spectral
+from bregmat.coordinates.priors import Factored, Spectral
 from bregmat.margin import MarginProblem, kernel_source, train_margin
 from bregmat.pairs.base import calibrated
 from bregmat.quadratic import MultiplicativeUpdates
-from bregmat.verification import extended
+from bregmat.verification import Verification, extended
 from bregmat.verification.matrices import Recomputation
 from formulas import NAMES
 from suite.matrices import objective_at
@@ -675,6 +675,39 @@ def test_verify_refuses_rows_that_only_rounding_meets(divergence, monkeypatch):
             false += 1
             assert verify(result, **arguments).status == "UNKNOWN"
     assert false
+
+
+@pytest.mark.not_verified("a claim that is false on purpose, which `verify` refuses")
+def test_large_values_that_cancel_do_not_excuse_a_missed_row():
+    """``x_1^2 - x_2^2 = 1`` was confirmed of x_1 = 1e8 and the number before it: 16 roundings of 1e16 excused the 2.98 there."""
+    rows = Constraints.linear([np.diag([0.0, 1.0, -1.0]), np.diag([1.0, 0.0, 0.0])], [1.0, 1.0], "==")
+    arguments = {"C": np.diag([1.0, 0.0, 0.0]), "constraints": rows}
+    result = bregmat.semidefinite_program(**arguments)
+    assert verify(result, **arguments).holds
+    for large in (1e8, 1e10):
+        x = np.array([1.0, large, np.nextafter(large, 0.0)])
+        value = Fraction(x[1]) ** 2 - Fraction(x[2]) ** 2
+        assert value > 2
+        point = replace(result.coordinates, base=np.eye(3), R=None, scale=1.0)
+        met = {"values": np.ones(2), "violation": np.zeros(2), "max_violation": 0.0, "objective": 1.0}
+        claim = replace(result, coordinates=point, iterate=Factored(np.diag(x), 0.0), **met)
+        assert np.array_equal(claim.factor, np.diag(x))
+        assert verify(claim, **arguments).status == "UNKNOWN"
+
+
+@pytest.mark.parametrize("is_met", [True, False])
+def test_a_row_is_judged_at_the_matrix_that_the_result_holds(is_met):
+    """Differences of large points are exact where the points are multiples of powers of 2: they are no rounding."""
+    G = np.array([[2.0**20, 0.0], [2.0**20 + 2.0**-14, 0.0], [0.0, 1.0]])
+    bound = 2.0**-28 * (1.0 if is_met else 1.0 - 4e-6)  # |g_0 - g_1|^2, or a little less
+    rows = Constraints.sq_distance(0, 1, bound, "<=")
+    arguments = {"prior": G @ G.T, "constraints": rows, "divergence": "frobenius"}
+    problem = Recomputation(arguments, nearest_kernel(**arguments, max_iter=1))
+    problem.claimed = G.astype(problem.real)
+    p, noise = problem.rows.values(problem.lifted())
+    assert noise[0] > 1e-6 * bound
+    report = Verification(Status.FEASIBLE, Status.FEASIBLE, result=problem.result)
+    assert problem._report_rows(p, noise, problem.losses.excess(p), report) == is_met
 
 
 @pytest.mark.parametrize(
