@@ -30,7 +30,7 @@ DOORS = {
         "boost_hypotheses",
     ),
     "bregmat.quadratic": ("nnqp", "nonnegative_least_squares"),
-    "bregmat.margin": ("train_margin",),
+    "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
 counts = {"verified": 0, "too large": 0, "measured": 0, "of solve alone": 0, "seconds": 0.0}
 is_on = True
@@ -88,17 +88,15 @@ def check(function, given, arguments, result):
     if tracemalloc.is_tracing():  # memory is measured, and a verification's own would count
         counts["measured"] += 1
         return
-    problem = given["problem"] if function == "train_margin" else arguments
-    if function != "train_margin":
+    problem = given["problem"] if function == "trained" else arguments
+    if function != "trained":
         problem, result = in_memory(arguments, result)
-    cost = (
-        np.inf if problem is None else 5.0 * problem.n**2 if function == "train_margin" else operations(result, problem)
-    )
+    cost = np.inf if problem is None else 5.0 * problem.n**2 if function == "trained" else operations(result, problem)
     if not cost <= LARGEST:
         counts["too large"] += 1
         return
     began = time.process_time()
-    found = verify(result, **({"problem": problem} if function == "train_margin" else problem))
+    found = verify(result, **({"problem": problem} if function == "trained" else problem))
     counts["seconds"] += time.process_time() - began
     counts["verified"] += 1
     if found.problems:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
@@ -45,6 +46,47 @@ def product(X: Any, B: Any) -> Any:
     space = array_space(X)
     assert space is not None
     return X @ space.put_like(X, dense(B))
+
+
+# Of a triangular matrix, the products of four blocks of columns take five eighths of the square, and about 0.7 of its time.
+COLUMN_BLOCKS, LEAST_COLUMNS = 4, 96
+
+
+def _column_blocks(r: int) -> list[slice]:
+    ends = [r * k // COLUMN_BLOCKS for k in range(COLUMN_BLOCKS + 1)]
+    return [slice(*pair) for pair in pairwise(ends)]
+
+
+def factor_product(V: np.ndarray, F: np.ndarray) -> np.ndarray:
+    """``V F``, in less time if F is lower triangular, as Cholesky factors are."""
+    r = len(F)
+    if r < LEAST_COLUMNS or F.shape[1] != r or np.triu(F, 1).any():
+        return V @ F
+    out = np.empty((len(V), r), np.result_type(V, F))
+    for some in _column_blocks(r):
+        np.matmul(V[:, some.start :], F[some.start :, some], out=out[:, some])
+    return out
+
+
+def half_product(V: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """``V L`` for a matrix L with ``v' L v = v' X v``: X itself or, in less time, a lower triangular matrix."""
+    if len(X) < LEAST_COLUMNS:
+        return V @ X
+    L = np.tril(X)
+    L += np.triu(X, 1).T
+    return factor_product(V, L)
+
+
+def symmetric_product(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """``A' B``, where that is symmetric: of large matrices only the lower half is computed."""
+    r = A.shape[1]
+    if r < LEAST_COLUMNS:
+        return A.T @ B
+    out = np.empty((r, r), np.result_type(A, B))
+    for some in _column_blocks(r):
+        np.matmul(A[:, some.start :].T, B[:, some], out=out[some.start :, some])
+        out[some, some.stop :] = out[some.stop :, some].T
+    return out
 
 
 def row_dot(A: Any, B: Any) -> np.ndarray:
