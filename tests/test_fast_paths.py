@@ -10,7 +10,6 @@ import scipy.sparse as sp
 from scipy.optimize import lsq_linear
 
 from bregmat import Constraints, Factor, Frobenius, LogDet, MetricLearner, VonNeumann, nearest_kernel, nearest_metric
-from bregmat.base.linalg import half_product, symmetric_product
 from bregmat.certificates.faces import clique_weights
 from bregmat.coordinates.priors import metric_coordinates
 from bregmat.operators import binding
@@ -129,18 +128,6 @@ def test_comparisons_of_neighbours_share_their_pairs(rng, monkeypatch):
     assert distinct_terms(Constraints.comparison([0, 1], [1, 0], [0, 1], [2, 2]).terms())[1].tolist() == [0, 1, 0, 2]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("r", [3, 128, 300])
-def test_symmetric_products_take_half_of_the_operations(r, dtype, rng):
-    Z, X = rng.normal(size=(50, r)).astype(dtype), rng.normal(size=(r, r)).astype(dtype)
-    half, tol = half_product(Z, X), 1e3 * np.finfo(dtype).eps  # X is not symmetric: rounding makes no difference
-    assert half.dtype == dtype
-    assert half.flags.c_contiguous
-    assert np.allclose((half * Z).sum(axis=1), ((Z @ X) * Z).sum(axis=1), rtol=tol, atol=tol * r)
-    made = symmetric_product(Z, L := (np.eye(50) + 0.1).astype(dtype) @ Z)
-    assert np.allclose(made, Z.T @ L, rtol=tol, atol=tol * r)
-
-
 def test_graph_is_built_once_for_all_frames(rng):
     op = bind(random_pairs(rng, rng.normal(size=(30, 40)), 3000), rng.normal(size=(30, 40)))
     graph = op.graph
@@ -201,7 +188,7 @@ def test_few_touched_points_of_many(rng):
 def test_factor_is_streamed(rng, tmp_path):
     X = rng.normal(size=(500, 4))
     result = nearest_metric(X, random_pairs(rng, X, 40), slack_weight=1.0)
-    result.coordinates.write_factor(tmp_path / "blocks.npy", result.iterate, rows=64)
+    result.write_factor(tmp_path / "blocks.npy", rows=64)
     result.write_factor(tmp_path / "whole.npy")
     assert np.array_equal(np.load(tmp_path / "whole.npy"), result.factor)
     assert np.allclose(np.load(tmp_path / "blocks.npy"), result.factor, rtol=1e-14)

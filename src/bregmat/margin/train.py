@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, get_args
 
@@ -14,6 +15,7 @@ from bregmat.engine.loop import Outcome, RunLog, compose, returns_result, solve
 from bregmat.engine.problem import Problem, Proof
 from bregmat.engine.status import ExitReason, Record
 from bregmat.kernels.definite import IndefiniteKernelError
+from bregmat.kernels.sources import Part
 from bregmat.margin.certificate import Machine, MarginCertificate
 from bregmat.margin.finish import finish
 from bregmat.margin.hulls import nearest_points
@@ -21,7 +23,7 @@ from bregmat.margin.kernel_cache import run_of_buffers
 from bregmat.margin.problem import MarginProblem
 from bregmat.margin.result import MarginResult
 from bregmat.margin.updates import run_on_machine
-from bregmat.margin.working_set import SupportSearch
+from bregmat.margin.working_set import FINE, FORMED, SupportSearch
 from bregmat.quadratic.multiplicative import MultiplicativeUpdates
 from bregmat.typing import MarginSolverName
 
@@ -152,27 +154,55 @@ def train_margin(
     -----
     The proof assumes a positive semidefinite kernel, which is not checked here, and does not include the rounding of float64.
     """
-    rough = 2e-3  # violation at which the exact last stage takes over
     check_limits(tol=tol, max_iter=max_iter, max_seconds=max_seconds, callback=callback, fewest=1)
     check_gap(tol)
-    settings = settings_of(solver)
-    log = RunLog(callback, max_seconds)
+    settings, rng = settings_of(solver), np.random.default_rng(random_state)
+    with margin_runs():
+        log = RunLog(callback, max_seconds)
+        return trained(problem, settings, tol=tol, max_iter=max_iter, log=log, rng=rng)
+
+
+@contextmanager
+def margin_runs() -> Iterator[None]:
+    """Context of one or several calls of :func:`trained`."""
     # BLAS uses one thread: its threads would compete with those of our compiled loops.
     with single_thread_blas(), run_of_buffers(), np.errstate(over="ignore", invalid="ignore"):
-        problem.check_range()
-        if isinstance(settings, MultiplicativeUpdates):
-            outcome = run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log)
-        else:
-            search = SupportSearch(
-                problem,
-                settings.violation_tol or rough,
-                rng=np.random.default_rng(random_state),
-                budget=int(settings.cache_mb * 1e6),
-                max_steps=np.inf if max_iter is None else max_iter,
-                late=log.is_late,
-            )
-            outcome = solve(MarginTraining(problem), settings, tol=tol, start=search, log=log)
-    return _result(problem, outcome)
+        yield
+
+
+def trained(
+    problem: MarginProblem,
+    settings: ActiveSet | MultiplicativeUpdates,
+    *,
+    tol: float,
+    max_iter: int | None,
+    log: RunLog,
+    rng: np.random.Generator,
+) -> MarginResult:
+    """As :func:`train_margin`, with arguments that have been checked, for use within :func:`margin_runs`.
+
+    Parameters
+    ----------
+    problem, settings, tol, max_iter, log, rng
+        The result does not remember them: its ``call`` is None.
+    """
+    rough = 2e-3  # violation at which the exact last stage takes over
+    problem.check_range()
+    if isinstance(settings, MultiplicativeUpdates):
+        return _result(problem, run_on_machine(problem, settings, tol=tol, max_iter=max_iter, log=log))
+    if problem.n <= FORMED and problem.kernel.formed is None:
+        every = np.arange(problem.n)
+        problem = replace(problem, kernel=Part(problem.kernel, every, problem.kernel.block(every, every)))
+    search = SupportSearch(
+        problem,
+        settings.violation_tol or rough,
+        goal=FINE if settings.violation_tol is None else 0.8 * settings.violation_tol,
+        rng=rng,
+        budget=int(settings.cache_mb * 1e6),
+        max_steps=np.inf if max_iter is None else max_iter,
+        late=log.is_late,
+    )
+    return _result(problem, solve(MarginTraining(problem), settings, tol=tol, start=search, log=log))
 
 
 def settings_of(solver: Any) -> Any:
