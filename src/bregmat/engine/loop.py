@@ -179,9 +179,9 @@ class RunLog:
         certificate, tol, reason, solver, n_iter, more
             As in :class:`Outcome`.
         """
-        run = {"tol": tol, "n_iter": n_iter, "seconds": self.seconds(), "history": self.history, "solver": solver}
-        proven = {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
-        return Outcome(**(run | proven | more))
+        run: dict[str, Any] = {"tol": tol, "n_iter": n_iter, "seconds": self.seconds(), "history": self.history, "solver": solver}
+        run |= {"certificate": certificate, "status": certificate.status(tol), "exit_reason": reason}
+        return Outcome(**(run | more))
 
 
 @on_one_blas_thread
