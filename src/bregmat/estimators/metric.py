@@ -320,15 +320,15 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         Parameters
         ----------
         X : array-like or scipy.sparse, shape (n, d)
-            Points; finite. Also an array or data frame of Dask, or points in files (:func:`bregmat.io.open_points`). These are processed
-            in blocks, and so is an array if ``executor`` or ``block_size`` is given.
+            Points; finite. Also points in files (:func:`bregmat.io.open_points`). These are processed in blocks, and so is an array if
+            ``executor`` or ``block_size`` is given.
         y : array-like, shape (n,), optional
             Class labels of any type, numbers, or sets of labels as 0 and 1 (n, n_labels): see ``target_type``. Rows with the label
-            ``unlabeled``, None or NaN, and sets without a label, are unknown. Also an array or series of Dask; blocks support classes only.
+            ``unlabeled``, None or NaN, and sets without a label, are unknown. Blocks support classes only.
         constraints : Constraints, optional
             Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
-            (:func:`bregmat.io.open_constraints`) or in a data frame of Dask; then ``dual``, ``values`` and ``violation`` of ``result_`` are
-            kept with the constraints and fetched on request.
+            (:func:`bregmat.io.open_constraints`); then ``dual``, ``values`` and ``violation`` of ``result_`` are kept with the
+            constraints and fetched on request.
         sample_id, sample_weight, groups : array-like, shape (n,), optional
             As in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
