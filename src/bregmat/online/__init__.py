@@ -6,13 +6,12 @@ from bregmat.online.learner import SpectralSpreadWarning, UnreachableLabelWarnin
 from bregmat.online.logdet import OnlineLogDet
 from bregmat.online.losses import AbsoluteLoss, EntropicLoss, ForwardEntropicLoss, LogisticLoss, SquaredLoss
 from bregmat.online.pca import OnlinePCA
-from bregmat.online.stream import FixedShare, StreamExit, StreamRecord, StreamRun, run_stream
+from bregmat.online.stream import StreamExit, StreamRecord, StreamRun, run_stream
 
 __all__ = [
     "AbsoluteLoss",
     "EntropicLoss",
     "ForwardEntropicLoss",
-    "FixedShare",
     "LogisticLoss",
     "MatrixExponentiatedGradient",
     "OnlineLogDet",

@@ -190,7 +190,11 @@ class MatrixExponentiatedGradient(RegressorMixin, TransformerMixin, StreamLearne
         return vectors("points", points, len(G)).conj() @ G
 
     def mix_with_prior(self, share: float) -> MatrixExponentiatedGradient:
-        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self."""
+        """Replace W by ``(1 - share) W + share W_1``, for targets that move; no bound holds afterwards. Returns self.
+
+        This keeps all eigenvalues away from 0, so that every direction can be learned again (the fixed share of Herbster and Warmuth 1998).
+        It costs an eigendecomposition.
+        """
         check_share("share", share, one=True)
         self._state = self._started().mixed_with_prior(share)
         return self
