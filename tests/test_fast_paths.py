@@ -188,7 +188,7 @@ def test_few_touched_points_of_many(rng):
 def test_factor_is_streamed(rng, tmp_path):
     X = rng.normal(size=(500, 4))
     result = nearest_metric(X, random_pairs(rng, X, 40), slack_weight=1.0)
-    result.coordinates.write_factor(tmp_path / "blocks.npy", result.iterate, rows=64)
+    result.write_factor(tmp_path / "blocks.npy", rows=64)
     result.write_factor(tmp_path / "whole.npy")
     assert np.array_equal(np.load(tmp_path / "whole.npy"), result.factor)
     assert np.allclose(np.load(tmp_path / "blocks.npy"), result.factor, rtol=1e-14)
