@@ -23,8 +23,6 @@ from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
 from bregmat.applications.cut.search import CutSearch
-from bregmat.plots import ConvergenceDisplay
-from drawing import in_memory
 from states import saved_and_loaded
 
 nan, inf = np.nan, np.inf
@@ -648,17 +646,6 @@ def test_history_and_limits():
 
     with pytest.warns(RuntimeWarning, match="balanced_cut was interrupted after"):
         assert balanced_cut(graph, random_state=0, callback=break_off).exit_reason == "INTERRUPTED"
-
-
-@pytest.fixture
-def _memory():
-    yield from in_memory()
-
-
-@pytest.mark.usefixtures("_memory")
-def test_display():
-    display = ConvergenceDisplay.from_result(balanced_cut(nx.random_regular_graph(3, 40, seed=3), random_state=0))
-    assert display.lines_["dual_bound"] is not None
 
 
 # ---------------------------------------------------------------- balanced cuts of weights with a common unit
