@@ -101,9 +101,10 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
     Notes
     -----
     The choice compares reciprocal ranks of held-out queries. A larger slack weight, or the higher temperature, has to be better by half a
-    standard error of the paired differences, and by two if the mean reciprocal rank is below 0.2 as given: the first documents may be
-    right answers that are not known. Whether to learn at all is judged by the losses, too
-    (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count as wrong: give all that are known.
+    standard error of the paired differences. Whether to learn at all, and from which prior, is judged by the losses, too. If the mean
+    reciprocal rank is below 0.2 as given, the first documents may be right answers that are not known: then only ranks count, and every
+    candidate has to be better by two standard errors (:func:`bregmat.retrieval.passes.compare`). Right answers that are not known count
+    as wrong: give all that are known.
 
     The cosine is not convex in W. In each pass it is replaced by its linearisation at the last W, which leaves a convex problem with a
     dual bound (:mod:`bregmat.applications.softmax.problem`); the duals are distributions over the documents of a query. Passes end
@@ -251,9 +252,9 @@ class RetrievalLearner(AllOrNothing, BaseEstimator):
         self, result: SoftmaxResult, root: np.ndarray | None, setting: Setting | None, comparison: Comparison | None
     ) -> None:
         """Set the fitted attributes."""
-        is_learned = setting is not None and setting.slack_weight > 0
-        self.temperature_: float | None = setting.temperature if is_learned else None
-        self.slack_weight_: float | None = setting.slack_weight if is_learned else None
+        learned = setting if setting is not None and setting.slack_weight else None
+        self.temperature_: float | None = None if learned is None else learned.temperature
+        self.slack_weight_: float | None = None if learned is None else learned.slack_weight
         self.prior_ = "identity" if setting is None else setting.prior
         self.selection_ = {} if comparison is None else comparison.table()
         self.report_ = {} if comparison is None else comparison.report()

@@ -28,7 +28,7 @@ RIDGE = (
 )
 # Temperatures for each prior, in standard deviations of the cosines, and the slack weights that are tried with each. From the identity,
 # ranks depend little on the weight at 0.5, and the temperature 1 is better with a large weight, if the map has to differ much from it.
-GRID = {
+GRID: dict[str, dict[float, tuple[float, ...]]] = {
     "identity": {0.5: (30.0, 300.0), 1.0: (300.0,)},
     "covariance": {1.0: (30.0, 100.0, 300.0)},
 }
