@@ -14,7 +14,14 @@ from scipy.special import logsumexp
 from bregmat import Constraints, Factor, nearest_kernel, nearest_metric, verify
 from bregmat.applications.simplex.problem import NearestDistribution
 from bregmat.applications.simplex.subproblems import balance, newton_direction, step_to_row
-from bregmat.base.linalg import armijo, cholesky, conjugate_gradients
+from bregmat.base.linalg import (
+    armijo,
+    cholesky,
+    conjugate_gradients,
+    factor_product,
+    half_product,
+    symmetric_product,
+)
 from bregmat.base.pivoting import Exchanges, pivot_in_box
 from bregmat.base.sampling import PairGroups
 
@@ -383,3 +390,16 @@ def exact_logdet_bound(X, constraints, mu):
     minors = a, a * e - b * b, a * (e * g - f * f) - b * (b * g - f * c) + c * (b * f - e * c)
     assert min(minors) > 0  # T is positive definite
     return float(np.log(float(minors[2])) - float(linear))
+
+
+@pytest.mark.parametrize("r", [5, 63, 64, 131, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_by_blocks_are_those_of_the_whole_matrices(rng, r, dtype):
+    V, X = rng.normal(size=(40, r)).astype(dtype), rng.normal(size=(r, r)).astype(dtype)
+    w, tol = rng.normal(size=40).astype(dtype), 40 * r * np.finfo(dtype).eps
+    for F in (X, np.tril(X), np.triu(X)):
+        assert_allclose(factor_product(V, F), V.astype(float) @ F, atol=tol)
+    assert_allclose((half_product(V, X) * V).sum(axis=1), np.einsum("ij,jk,ik->i", V, X, V), atol=r * tol)
+    S = symmetric_product(V, V * w[:, None])
+    assert S.dtype == dtype
+    assert_allclose(S, (V.T.astype(float) * w) @ V, atol=tol)

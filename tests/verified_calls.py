@@ -15,10 +15,10 @@ import numpy as np
 from bregmat import Constraints, Factor, MatrixResult, verify
 from bregmat.base.points import CheckedPoints
 from bregmat.coordinates.priors import Coordinates
-from bregmat.sharded.sources import DaskPoints, LazyPoints, is_collection, lazy_constraints
+from bregmat.sharded.sources import LazyPoints, lazy_constraints
 
 LARGEST = 5e7  # operations of a verification, about a tenth of a second: larger problems are counted and left out
-MOST = 1e7  # numbers that are read of data in files or of Dask
+MOST = 1e7  # numbers that are read of data in files
 DOORS = {
     "bregmat.nearest": ("nearest_kernel", "nearest_metric"),
     "bregmat.applications": (
@@ -30,7 +30,7 @@ DOORS = {
         "boost_hypotheses",
     ),
     "bregmat.quadratic": ("nnqp", "nonnegative_least_squares"),
-    "bregmat.margin": ("train_margin",),
+    "bregmat.margin.train": ("trained",),  # of train_margin and of MarginSVC
 }
 counts = {"verified": 0, "too large": 0, "measured": 0, "of solve alone": 0, "seconds": 0.0}
 is_on = True
@@ -67,7 +67,7 @@ def in_memory(arguments, result):
         prior = Factor(prior.G0.points)
         arguments = arguments | {"prior": prior}
     points = arguments["X"] if "X" in arguments else getattr(prior, "G0", prior)
-    points, rows = DaskPoints.of(points) if is_collection(points) else points, arguments["constraints"]
+    rows = arguments["constraints"]
     if isinstance(points, LazyPoints):
         if np.prod(points.shape) > MOST:
             return None, result
@@ -88,17 +88,15 @@ def check(function, given, arguments, result):
     if tracemalloc.is_tracing():  # memory is measured, and a verification's own would count
         counts["measured"] += 1
         return
-    problem = given["problem"] if function == "train_margin" else arguments
-    if function != "train_margin":
+    problem = given["problem"] if function == "trained" else arguments
+    if function != "trained":
         problem, result = in_memory(arguments, result)
-    cost = (
-        np.inf if problem is None else 5.0 * problem.n**2 if function == "train_margin" else operations(result, problem)
-    )
+    cost = np.inf if problem is None else 5.0 * problem.n**2 if function == "trained" else operations(result, problem)
     if not cost <= LARGEST:
         counts["too large"] += 1
         return
     began = time.process_time()
-    found = verify(result, **({"problem": problem} if function == "train_margin" else problem))
+    found = verify(result, **({"problem": problem} if function == "trained" else problem))
     counts["seconds"] += time.process_time() - began
     counts["verified"] += 1
     if found.problems:

@@ -31,6 +31,14 @@ def _lapack() -> tuple[Any, ...]:
     return tuple(get_lapack_funcs(("trtri", "potrf", "potrs", "trtrs", "potri", "pftrf"), dtype=np.float64))
 
 
+@cache
+def _trmm(dtype: str) -> Any:
+    """The routine for products with triangular matrices, of a precision."""
+    from scipy.linalg import get_blas_funcs
+
+    return get_blas_funcs("trmm", dtype=dtype)
+
+
 def dense(A: Any) -> np.ndarray:
     """A dense array, also of a sparse matrix; arrays of other libraries unchanged."""
     if type(A) is np.ndarray or is_foreign(A):
@@ -45,6 +53,40 @@ def product(X: Any, B: Any) -> Any:
     space = array_space(X)
     assert space is not None
     return X @ space.put_like(X, dense(B))
+
+
+# with fewer columns, the products below are those of whole matrices: looking for the halves takes longer than it saves
+FEW_COLUMNS = 64
+
+
+def factor_product(V: np.ndarray, F: np.ndarray) -> np.ndarray:
+    """``V F``; of a lower triangular F, as Cholesky factors are, with half of the operations."""
+    r = len(F)
+    if r < FEW_COLUMNS or F.shape[1] != r or F.dtype != V.dtype or np.triu(F, 1).any():
+        return V @ F
+    return np.asarray(_trmm(V.dtype.char)(1.0, F.T, V.T).T)
+
+
+def half_product(Z: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """``Z T`` for a matrix T with ``v' T v = v' X v`` for all v; T is upper triangular, which takes half of the operations of ``Z X``."""
+    if len(X) < FEW_COLUMNS:
+        return Z @ X
+    T = np.triu(X + X.T)
+    add_diagonal(T, -X.diagonal())
+    return np.asarray(_trmm(Z.dtype.char)(1.0, T.T, Z.T, lower=1).T)
+
+
+def symmetric_product(Z: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """``Z' Y`` where that is symmetric: only the blocks of its upper triangle are computed."""
+    width, r = 128, Z.shape[1]
+    if r < FEW_COLUMNS:
+        return Z.T @ Y
+    out = np.empty((r, r), Z.dtype)
+    for start in range(0, r, width):
+        some, rest = slice(start, start + width), slice(start + width, None)
+        out[some, start:] = Z[:, some].T @ Y[:, start:]
+        out[rest, some] = out[some, rest].T
+    return out
 
 
 def row_dot(A: Any, B: Any) -> np.ndarray:

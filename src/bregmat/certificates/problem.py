@@ -41,6 +41,7 @@ from bregmat.operators.parallel_rows import ParallelRows, find_parallel_rows
 
 MODEST = 8.0  # roundings of a few operations, in units of EPS
 UNCERTAIN = 1e-6  # rounding of the value of a hard row, relative to its unit, from which on the row may be missed
+SURE = 4.0  # slack of a hard row over the rounding of its value from which on it is met; `verify` asks for less
 
 
 _R = TypeVar("_R", bound=Result)
@@ -52,20 +53,6 @@ class MatrixCertificate(Certificate):
 
     iterate: Iterate
     values: np.ndarray
-
-    def in_units(self, problem: NearestMatrix) -> MatrixCertificate:
-        """The certificate with all numbers in the user's units."""
-        objective_scale, scale = problem.objective_scale, problem.scale
-        return replace(
-            self,
-            objective=self.objective * objective_scale,
-            dual_bound=self.dual_bound * objective_scale,
-            upper=self.upper * objective_scale,
-            size=self.size * objective_scale,
-            dual=self.dual * (objective_scale / scale),
-            values=self.values * scale,
-            missed=None if self.missed is None else self.missed * scale,
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,14 +155,24 @@ class NearestMatrix(Problem):
         coordinates : Coordinates
             From the data to the coordinates of the problem.
         """
-        proof = outcome.certificate
+        proof, objective_scale, scale = outcome.certificate, self.objective_scale, self.scale
         point = {
             "coordinates": coordinates,
             "last": outcome.state.iterate,
             "violation": self.violation(proof.values),
             "weight_span": self.weight_span,
         } | point
-        return compose(cls, replace(outcome, certificate=proof.in_units(self)), **point)
+        in_units = replace(
+            proof,
+            objective=proof.objective * objective_scale,
+            dual_bound=proof.dual_bound * objective_scale,
+            upper=proof.upper * objective_scale,
+            size=proof.size * objective_scale,
+            dual=proof.dual * (objective_scale / scale),
+            values=proof.values * scale,
+            missed=None if proof.missed is None else proof.missed * scale,
+        )
+        return compose(cls, outcome, **vars(in_units) | point)
 
     def certify(self, state: Any, allowed: float = FEASIBLE) -> MatrixCertificate:
         """The certificate of a matrix and dual weights; hard rows are restored to feasibility first, if that succeeds.
@@ -199,8 +196,8 @@ class NearestMatrix(Problem):
             objective = float(np.maximum(self.offset + met.iterate.value() + L.value(p), 0.0))
         if met.max_violation <= FEASIBLE and not np.isinf(objective):
             iterate, p, norms = met.iterate, met.values, self.operator.norms()
-            norm = iterate.norm()
-            rounding = eps * (abs(self.offset) + iterate.value_size())
+            norm, terms = iterate.sizes()
+            rounding = eps * (abs(self.offset) + terms)
             if not L.hard.all():
                 error = eps * norms if self.errors is None else eps * norms + self.errors.of_matrices(norms)
                 rounding += L.value_rounding(p, error * norm, eps)
@@ -208,8 +205,8 @@ class NearestMatrix(Problem):
                 upper = objective + rounding
             else:
                 slack = np.where(L.sense == 0, 0.0, -L.sense * (p - L.bound))
-                # a hard row may be missed if it holds by less than noise that is not small beside its unit
-                limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack), np.inf)
+                # a hard row may be missed if it holds by little more than noise that is not small beside its unit
+                limit = np.where(L.hard, np.maximum(UNCERTAIN * self.unit, slack / SURE), np.inf)
                 if (self._rounding_of_values(iterate, p, norms, norm, limit) <= limit).all():
                     upper = objective + float(np.abs(mu) @ met.missed) + rounding
         return MatrixCertificate(

@@ -12,12 +12,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from bregmat.base.checks import generator
-from bregmat.base.threads import take_interrupt
+from bregmat.base.threads import cached_property, take_interrupt
 from bregmat.base.tolerances import EPS
+from bregmat.engine.loop import RunLog
 from bregmat.engine.result import SolverError
 from bregmat.engine.status import ExitReason, Status
 from bregmat.estimators.base import callback_of
-from bregmat.kernels import KernelFunction, kernel_source
+from bregmat.kernels import KernelFunction, KernelSource, kernel_source
 from bregmat.kernels.definite import (
     MAX_TESTED,
     IndefiniteKernelError,
@@ -27,7 +28,10 @@ from bregmat.kernels.definite import (
     checked_values,
     refuse,
 )
-from bregmat.margin import MarginProblem, MarginResult, train_margin
+from bregmat.kernels.sources import Part
+from bregmat.margin import MarginProblem, MarginResult
+from bregmat.margin.train import margin_runs, settings_of, trained
+from bregmat.margin.working_set import FORMED
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +82,9 @@ def train_pairs(machine: Any, examples: Examples) -> list[PairMachine]:
     """
     training = _PairTraining(machine, examples)
     done: list[PairMachine] = []
-    for first, second in combinations(range(len(machine.classes_)), 2):
-        done.append(training.train(first, second, is_first=not done))
+    with margin_runs():
+        for first, second in combinations(range(len(machine.classes_)), 2):
+            done.append(training.train(first, second, is_first=not done))
     return done
 
 
@@ -87,23 +92,25 @@ class _PairTraining:
     """Kernel, time limit, random generator and request to stop, common to the machines of all pairs."""
 
     def __init__(self, machine: Any, examples: Examples) -> None:
-        self.machine, self.examples = machine, examples
+        self.machine, self.examples, self.settings = machine, examples, settings_of(machine.solver)
         X, base = examples.X, examples.base
         # A linear machine with an intercept does not depend on the origin; products of centred points have less rounding.
         is_centred = machine.fit_intercept and base.kernel == "linear" and not sp.issparse(X)
         self.center = X.mean(axis=0) if is_centred else None
         self.source = _kernel_of_rows(X if self.center is None else X - self.center, base)
+        self.rows = [np.flatnonzero(examples.codes == code) for code in range(len(machine.classes_))]
+        self.own: dict[int, np.ndarray] = {}  # kernel among the examples of one class, which all of its machines use
         self.end = None if machine.max_seconds is None else time.monotonic() + machine.max_seconds
         self.rng = generator(machine.random_state)
         self.stop = _StopRequest(callback_of(machine))
 
     def train(self, first: int, second: int, *, is_first: bool) -> PairMachine:
         """Train the machine of two classes, check its kernel and raise if it has no solution."""
-        codes, base, X = self.examples.codes, self.examples.base, self.examples.X
-        rows = np.flatnonzero((codes == first) | (codes == second))
-        signs = np.where(codes[rows] == second, 1.0, -1.0)
+        base, X = self.examples.base, self.examples.X
+        kernel, rows = self._kernel(first, second)
+        problem = self._problem(kernel, rows, second)
         try:
-            result = self._train(self._problem(rows, signs), may_raise=is_first)
+            result = self._train(problem, may_raise=is_first)
         except IndefiniteKernelError as error:
             refuse(replace(error.negative, rows=rows[error.negative.rows]), error.n, base)
         except ValueError as error:  # all other arguments have been checked: the kernel is to blame
@@ -114,39 +121,80 @@ class _PairTraining:
             check_support(X, rows[result.support], base)
         if self.center is not None:
             # w'(x - center) + b = w'x + (b - w'center)
-            weights_of_features = (signs * result.alpha) @ (X[rows] - self.center)
-            result = replace(result, intercept=result.intercept - float(weights_of_features @ self.center))
+            result.intercept -= float((problem.signs * result.alpha) @ self.shifts[rows])
         self.stop.asked = self.stop.asked or result.exit_reason is ExitReason.INTERRUPTED
         self._raise_without_solution(result, first, second)
-        return PairMachine(rows, signs, first, second, result)
+        if kernel.formed is not None:  # the samples are ordered by class
+            rows, problem = _in_order(result, problem, rows, self.whole)
+        result.call = {"problem": problem}
+        return PairMachine(rows, problem.signs, first, second, result)
 
-    def _problem(self, rows: np.ndarray, signs: np.ndarray) -> MarginProblem:
-        """The machine of some rows."""
+    def _kernel(self, first: int, second: int) -> tuple[KernelSource, np.ndarray]:
+        """The kernel of two classes, and the row numbers of its samples.
+
+        Small kernels are computed in full. The samples are then ordered by class, and each class's own part is kept for other pairs.
+        """
+        rows = np.concatenate([self.rows[first], self.rows[second]])
+        if len(self.rows) == 2 or len(rows) > FORMED or sp.issparse(self.examples.X):
+            rows = np.sort(rows)
+            return self._source(rows), rows
+        for code in (first, second):
+            if code not in self.own:
+                self.own[code] = self.whole.block(self.rows[code], self.rows[code])
+        m, n = len(self.rows[first]), len(rows)
+        K = self.memory[:n, :n]
+        K[:m, :m], K[m:, m:] = self.own[first], self.own[second]
+        K[:m, m:] = self.whole.block(self.rows[first], self.rows[second])
+        K[m:, :m] = K[:m, m:].T
+        return Part(self.whole, rows, K), rows
+
+    @cached_property
+    def shifts(self) -> np.ndarray:
+        """Products of the centred examples and the center, shape (n,)."""
+        return np.asarray((self.examples.X - self.center) @ self.center)
+
+    @cached_property
+    def memory(self) -> np.ndarray:
+        """Memory for the kernel of one pair; new memory for each of them would cost more than the values."""
+        return np.empty((FORMED, FORMED))
+
+    @cached_property
+    def whole(self) -> KernelSource:
+        """The kernel of all examples."""
+        return self._source(np.arange(len(self.examples.codes)))
+
+    def _source(self, rows: np.ndarray) -> KernelSource:
+        """The kernel of some rows."""
         kernel = self.source(rows)
         if self.center is not None:  # exact proofs of separability use the points as they were given
             kernel.points = self.examples.X[rows]
+        return kernel
+
+    def _problem(self, kernel: KernelSource, rows: np.ndarray, second: int) -> MarginProblem:
+        """The machine of some rows; the class ``second`` is the positive one."""
+        signs = np.where(self.examples.codes[rows] == second, 1.0, -1.0)
         machine, weights = self.machine, self.examples.weights[rows]
         losses = {"squared_hinge": machine.squared_hinge, "intercept": machine.fit_intercept}
         return MarginProblem.build(kernel, signs, C=float(machine.C), sample_weight=weights, **losses)
 
     def _train(self, problem: MarginProblem, *, may_raise: bool) -> MarginResult:
         """Train a machine. After Ctrl-C before its first iterate it stops there; if no machine is trained yet, the interrupt is raised."""
-        machine = self.machine
-        limits: dict[str, Any] = {
-            "solver": machine.solver,
-            "tol": float(machine.tol),
-            "max_iter": machine.max_iter,
-            "max_seconds": None if self.end is None else max(self.end - time.monotonic(), 1e-3),
-            "random_state": self.rng,
-        }
         try:
-            return train_margin(problem, callback=self.stop if self.stop.is_needed else None, **limits)
+            return self._run(problem)
         except KeyboardInterrupt:
             if may_raise:
                 raise
             take_interrupt()
             self.stop.asked = True
-            return train_margin(problem, callback=self.stop, **limits)
+            return self._run(problem)
+
+    def _run(self, problem: MarginProblem) -> MarginResult:
+        """Train a machine within the time that is left."""
+        machine = self.machine
+        seconds = None if self.end is None else max(self.end - time.monotonic(), 1e-3)
+        log = RunLog(self.stop if self.stop.is_needed else None, seconds)
+        tol = float(machine.tol)
+        return trained(problem, self.settings, tol=tol, max_iter=machine.max_iter, log=log, rng=self.rng)
 
     def _raise_without_solution(self, result: MarginResult, first: int, second: int) -> None:
         """Raise :class:`SolverError`, which names the classes, if there is no usable machine."""
@@ -158,6 +206,17 @@ class _PairTraining:
             failure.args = (f"No machine was found. {result.advice}",)
         failure.add_note(f"Classes {self.machine.classes_[first]} and {self.machine.classes_[second]}.")
         raise failure
+
+
+def _in_order(
+    result: MarginResult, problem: MarginProblem, rows: np.ndarray, whole: KernelSource
+) -> tuple[np.ndarray, MarginProblem]:
+    """Sort the samples of a result, which are the ``rows`` of a kernel, by row number; the rows and the problem in that order."""
+    order = np.argsort(rows)
+    for name in ("alpha", "decision", "certified", "certified_support"):
+        setattr(result, name, getattr(result, name)[order])
+    arrays = {name: getattr(problem, name)[order] for name in ("signs", "upper", "ridge")}
+    return rows[order], replace(problem, kernel=Part(whole, rows[order]), **arrays)
 
 
 class _StopRequest:

@@ -218,7 +218,8 @@ def _of_products(name: str, K: np.ndarray, d: int, params: dict[str, Any], last_
         return K
     gamma, degree, coef0 = (params.get(key) for key in ("gamma", "degree", "coef0"))
     K *= 1.0 / d if gamma is None else gamma
-    K += 1 if coef0 is None else coef0
+    if coef0 != 0:
+        K += 1 if coef0 is None else coef0
     if name == "sigmoid":
         return np.tanh(K, out=K)
     degree = 3 if degree is None else degree

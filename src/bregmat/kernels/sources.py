@@ -38,6 +38,8 @@ class KernelSource(ABC):
         Whether it is known that no entry is negative.
     matrix : ndarray, shape (n, n), or None
         The whole matrix if it was passed by the user.
+    formed : ndarray, shape (n, n), or None
+        The whole matrix in float64 if it has been computed.
     factor : ndarray, shape (n, r), or None
         V with ``K = V V'``, float64, if it is known: products with K then take O(n r) operations.
     rounding : float
@@ -47,6 +49,7 @@ class KernelSource(ABC):
     n: int
     nonnegative: bool = False
     matrix: np.ndarray | None = None
+    formed: np.ndarray | None = None
     factor: np.ndarray | None = None
     rounding: float = 16 * EPS
 
@@ -255,6 +258,30 @@ class Precomputed(KernelSource):
         return out
 
 
+class Part(KernelSource):
+    """The kernel of the samples ``rows`` of another source; ``formed`` is the whole matrix of these samples, if it has been computed."""
+
+    def __init__(self, source: KernelSource, rows: np.ndarray, formed: np.ndarray | None = None) -> None:
+        self.n, self.source, self.rows, self.formed = len(rows), source, rows, formed
+        self.nonnegative, self.rounding = source.nonnegative, source.rounding
+
+    def diagonal(self) -> np.ndarray:
+        return self.source.diagonal()[self.rows] if self.formed is None else self.formed.diagonal()
+
+    def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        if self.formed is None:
+            return self.source.block(self.rows[rows], self.rows[columns], dtype)
+        out = np.empty((len(rows), len(columns)), dtype)
+        vectors.gather_inplace(out, self.formed, rows, columns)
+        return out
+
+    def exact(self, rows: np.ndarray) -> tuple[np.ndarray, bool]:
+        return self.source.exact(self.rows[rows])
+
+    def block_error(self) -> float:
+        return self.source.block_error()
+
+
 class Pairwise(KernelSource):
     """A kernel that is a function of two arrays of points. It is called block by block, and its values are checked for NaN."""
 
@@ -279,15 +306,15 @@ class Pairwise(KernelSource):
         return max(self.rounding, 2.0 * DOUBLE * (self.X.shape[1] + 16.0) * max(power, 1.0))
 
     def block(self, rows: np.ndarray, columns: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
-        # rounding to float32 hides the last bit of float64
-        rough = {"last_bit": False} if dtype == np.float32 and isinstance(self.function, KernelFunction) else {}
+        # block_error includes the last bit
+        rough = {"last_bit": False} if isinstance(self.function, KernelFunction) else {}
         K = self._checked(np.asarray(self.function(self.X[rows], self.X[columns], **rough), dtype=float), rows)
         return np.ascontiguousarray(K, dtype=dtype)
 
     def _checked(self, values: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Raise for values of some rows (all by default) that are not finite."""
-        bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
-        if len(bad):
+        if not np.isfinite(values).all():
+            bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
             raise ValueError(f"kernel {self.name} is not finite in row {bad[0] if rows is None else rows[bad[0]]}.")
         return values
 

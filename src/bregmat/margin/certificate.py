@@ -29,7 +29,7 @@ from bregmat.engine.status import Status
 from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.kernel_cache import RowCache
 from bregmat.margin.problem import MarginProblem
-from bregmat.margin.samples import certified_samples
+from bregmat.margin.samples import CLOSED, certified_samples
 
 ROUNDING_SHARE = 1e-7  # the estimate of rounding is added to the gap if it exceeds this share of the objective
 SUM_ERROR = 8.0 * FLOAT32_ROUNDOFF  # relative rounding of a float32 weight, of four products and of their sum
@@ -76,7 +76,9 @@ class Machine:
 
     @classmethod
     def from_float32(cls, problem: MarginProblem, x: np.ndarray, cache: RowCache) -> Self:
-        """Values ``K x`` from float32 rows, with a proven bound of their error."""
+        """Values ``K x`` from float32 rows, with a proven bound of their error; exact ones if the kernel has been formed."""
+        if problem.kernel.formed is not None:
+            return cls(problem, x, problem.kernel.formed @ x, np.zeros(problem.n))
         plus, minus = np.zeros(problem.n), np.zeros(problem.n)
         for part, rows in ((plus, np.flatnonzero(x > 0)), (minus, np.flatnonzero(x < 0))):
             cache.add(part, rows, x[rows])
@@ -190,7 +192,7 @@ class Machine:
         if not primal > 0:
             return nothing
         distance += noise if noise > ROUNDING_SHARE * primal else 0.0
-        if problem.loss == "hinge":
+        if problem.loss == "hinge" and distance > CLOSED * primal:
             divided = replace(self, intercept=self._middle() if problem.intercept else 0.0)
             better = divided._without_slack(q, self.rounding()[1])
             if better is not None and better[2] * primal < distance * abs(better[0]):

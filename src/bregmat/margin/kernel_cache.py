@@ -81,10 +81,6 @@ class RowCache:
             self.kernel.fill(some, rows[start : start + step])
             vectors.add_rows_inplace(f, some, np.arange(len(some)), weight[start : start + step])
 
-    def keep(self, K: np.ndarray) -> None:
-        """Take all rows, which have been computed elsewhere."""
-        self.store, self.place, self.size = K, np.arange(self.n), self.n
-
     def _store(self, new: np.ndarray) -> None:
         """Compute these rows and keep them."""
         if len(new) == 0:

@@ -16,6 +16,8 @@ from bregmat.base.tolerances import TINY
 from bregmat.kernels.sources import DOUBLE
 from bregmat.margin.problem import MarginProblem
 
+CLOSED = 1e-10  # relative gap up to which no other machine is tried
+
 
 def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     """Samples whose role in every optimal machine is proven, and those proven to be support vectors; bool of shape (n,).
@@ -24,23 +26,28 @@ def certified_samples(machine: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     problem, counts = machine.problem, machine.problem.counts
     off, share = _value_errors(machine)
-    m, e, size = (problem.signs * (machine.f + machine.intercept))[counts], off[counts], np.abs(machine.x)[counts]
+    on: Any = slice(None) if counts.all() else counts
+    m, e, size = (problem.signs * (machine.f + machine.intercept))[on], off[on], np.abs(machine.x)[on]
     # Candidates: the machine itself, and the machine divided by its smallest margin if no weight leaves its bound.
     least = float((m - e).min()) * (1 - 4 * DOUBLE)
-    distances = [] if problem.loss == "hard" else [(_Contributions(problem, size, share).largest_sum(m, e), 1.0)]
-    if 0 < least < np.inf and (size <= (1 - 4 * DOUBLE) * least * problem.upper[counts]).all():
-        divided = _Contributions(problem, size / least, share)
-        distances.append((divided.largest_sum(m / least, e / least), least))
-    if not distances:
+    distance, scale = np.inf, least
+    if problem.loss != "hard":
+        contributions, scale = _Contributions(problem, on, size, share), 1.0
+        distance = contributions.largest_sum(m, e)
+    is_open = distance > CLOSED * float(size.sum())
+    if is_open and 0 < least < np.inf and (size <= (1 - 4 * DOUBLE) * least * problem.upper[on]).all():
+        divided = _Contributions(problem, on, size / least, share)
+        larger, distance = distance, min(distance, divided.largest_sum(m / least, e / least))
+        if distance < larger:
+            contributions, scale = divided, least
+    if not distance < np.inf:
         return ~counts, np.zeros(problem.n, dtype=bool)
-    distance, least = min(distances)
-    contributions = _Contributions(problem, size / least, share)
     radius = float(np.sqrt(2.0 * distance)) * (1 + 1e-12)
     lengths = problem.lengths * (1.0 + problem.kernel.block_error())
-    f, ball = machine.f / least, (radius * lengths + off / least) * (1 + 1e-12)
-    low = high = machine.intercept / least
+    f, ball = machine.f / scale, (radius * lengths + off / scale) * (1 + 1e-12)
+    low = high = machine.intercept / scale
     if problem.intercept:
-        low, high = contributions.intercepts(f[counts], ball[counts], low, distance)
+        low, high = contributions.intercepts(f[on], ball[on], low, distance)
     ball += 4.0 * DOUBLE * (1.0 + np.abs(f) + max(abs(low), abs(high)) + ball)
     plus = problem.signs > 0
     smallest, largest = np.where(plus, f + low, -f - high) - ball, np.where(plus, f + high, -f - low) + ball
@@ -67,14 +74,13 @@ def _value_errors(machine: Any) -> tuple[np.ndarray, float]:
 class _Contributions:
     """Contributions of the samples that count to the duality gap, as convex functions of their margins; sums include rounding.
 
-    ``alpha`` are the weights of these samples; ``share`` is the share by which the weights of one class are reduced.
+    ``alpha`` are the weights of these samples, ``on`` is their index; ``share`` is the share by which the weights of one class are reduced.
     """
 
-    def __init__(self, problem: MarginProblem, alpha: np.ndarray, share: float) -> None:
-        counts = problem.counts
-        self.loss, self.y, self.alpha, self.share = problem.loss, problem.signs[counts], alpha, share
-        self.ridge = problem.ridge[counts]
-        self.below = problem.upper[counts] - alpha if problem.loss == "hinge" else np.zeros(len(alpha))
+    def __init__(self, problem: MarginProblem, on: Any, alpha: np.ndarray, share: float) -> None:
+        self.loss, self.y, self.alpha, self.share = problem.loss, problem.signs[on], alpha, share
+        self.ridge = problem.ridge[on]
+        self.below = problem.upper[on] - alpha if problem.loss == "hinge" else np.zeros(len(alpha))
         self.best = 1.0 - self.ridge * alpha  # margin at which a contribution is 0
         self.rounds = 1.0 + 2.0 * DOUBLE * (len(alpha) + 16)  # relative rounding of sums of nonnegative numbers
 
@@ -119,7 +125,8 @@ class _Contributions:
 
     def _end(self, f: np.ndarray, ball: np.ndarray, b: float, limit: float, way: float) -> float:
         """An intercept on one side of b at which the smallest sum exceeds the limit, by little; infinite if none was found."""
-        step = 0.25 * float(ball.max(initial=0.0)) + 1e-12 * (1.0 + abs(b))
+        near = float(ball.min()) + 1e-12 * (1.0 + abs(b))  # all values may be off by as much
+        step = near
         for _ in range(200):
             t = b + way * step
             value, slope = self._smallest_sum(f, ball, t)
@@ -131,7 +138,7 @@ class _Contributions:
         # The sum is convex in t, so every t with a larger sum is a valid end. Newton's method or bisection moves it nearer to b.
         inside = b
         for _ in range(8):
-            if value <= 1.5 * limit:
+            if value <= 1.5 * limit or (t - b) * way <= near:
                 break
             nearer = t - (value - 1.2 * limit) / slope if slope * way > 0 else inside
             if not 0 < (nearer - inside) * way < (t - inside) * way:

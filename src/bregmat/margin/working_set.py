@@ -15,43 +15,41 @@ import numpy as np
 
 from bregmat._kernels import smo, vectors
 from bregmat.base.tolerances import TINY
-from bregmat.engine.loop import State
-from bregmat.engine.status import ExitReason
 from bregmat.kernels.sources import FLOAT32_ROUNDOFF
 from bregmat.margin.certificate import Machine
 from bregmat.margin.kernel_cache import RowCache, WorkingKernel
 from bregmat.margin.low_rank import MOST_STEPS, has_small_factor, interior_point, newton
 from bregmat.margin.problem import MarginProblem
 
-WHOLE = 900  # number of samples up to which the working set contains all of them
+FORMED = 900  # number of samples up to which the whole kernel is computed, in float64
+FINE = 1e-11  # violation from which on weights need no exact last stage, in units of the margin
 PIECE = 30_000_000  # entries of kernel rows that are read between two checks of the clock
 INFINITE = 1e300  # used in place of infinity, because inf - inf is NaN
 BAND = 0.02  # distance from the margin within which a sample takes part in the exact last stage, in units of the margin
 HARD = 1e6  # limit on the weights of a hard margin, in units of 1 / K_ii; larger ones are found by the hulls
 
 
-class SupportSearch(State):
+class SupportSearch:
     """State of the search, which proceeds in rounds until the optimality conditions hold as far as float32 can tell.
 
-    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. ``rng`` draws the first working set.
+    It ends at the violation ``tol``, in units of the margin, or after ``max_steps`` coordinate steps. Where the whole kernel is known in
+    float64, ``goal`` is the violation that it tries to reach first. ``rng`` draws the first working set.
     ``budget`` is the number of bytes for kernel rows, and as many for the block of the working set. ``late`` is called every few
     milliseconds; True ends the round.
     """
-
-    signal = 0.0
-    ended: ExitReason | None = None  # type: ignore[assignment]
 
     def __init__(
         self,
         problem: MarginProblem,
         tol: float,
         *,
+        goal: float = FINE,
         rng: np.random.Generator,
         budget: int,
         max_steps: float = np.inf,
         late: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.problem, self.tol, self.rng, self.budget = problem, tol, rng, budget
+        self.problem, self.tol, self.goal, self.rng, self.budget = problem, tol, goal, rng, budget
         self.max_steps, self.late = max_steps, late
         self.ceiling = HARD / max(problem.largest, TINY) if problem.loss == "hard" else np.inf
         ceiling, plus = np.minimum(problem.upper, self.ceiling), problem.signs > 0
@@ -64,31 +62,19 @@ class SupportSearch(State):
         self.steps, self.rounds = 0, 0  # the last stage adds its steps and factorisations
         # whether the search has ended; whether noise or a limit ended it above its tolerance
         self.done = self.stuck = False
-        self.wants_proof = True  # whether a certificate is to be computed
         self.band = BAND
         self.block: WorkingKernel | None = None  # set up by the first round that needs it
         self.exact: Machine | None = None  # the exact weights with their values, after the last stage
         # A bound of the margin if the classes cannot be separated; x are then weights of two coinciding points of the hulls.
         self.margin_bound = np.nan
 
-    @property
-    def objective(self) -> float:  # type: ignore[override]
-        """Dual objective of the weights, from the float32 values ``f``."""
-        return float(np.abs(self.x).sum()) - 0.5 * float(self.x @ self.f) - 0.5 * float(self.problem.ridge @ self.x**2)
-
-    @property
-    def trace(self) -> dict[str, np.ndarray]:
-        """Number of steps."""
-        return {"n_iter": np.array(self.steps)}
-
-    def is_finite(self) -> bool:
-        """Whether all slopes are numbers."""
-        return not np.isnan(self.violation)
-
     def round(self) -> None:
         """Do one round: choose the working set and optimise on it."""
-        matrix = self.problem.kernel.matrix
-        if self.rounds == 0 and matrix is not None and self.problem.n > WHOLE and not self.problem.ridge.any():
+        matrix, formed = self.problem.kernel.matrix, self.problem.kernel.formed
+        if formed is not None:
+            self._descend_in_double(formed)
+            return
+        if self.rounds == 0 and matrix is not None and not self.problem.ridge.any():
             self._descend_on_all(matrix)
             return
         if self.rounds == 0 and self.max_steps >= MOST_STEPS and has_small_factor(self.problem):
@@ -109,8 +95,6 @@ class SupportSearch(State):
         self.inside = np.zeros(n, dtype=bool)
         first = first[: self.block.max_rows]
         self.block.append(first)
-        if len(first) == n <= WHOLE and not self.problem.ridge.any():
-            self.cache.keep(self.block.K[:n, :n])
         self.inside[first] = True
         self.slope, self.worse = np.empty(n), np.empty(n)
         # inner: violation at which a round stops; best: the least so far; waited: rounds without progress
@@ -189,6 +173,26 @@ class SupportSearch(State):
                 break
         self.steps += done
 
+    def _descend_in_double(self, K: np.ndarray) -> None:
+        """Optimise over all samples in float64, on the whole kernel; if this converges, the weights are exact."""
+        steps_per_sample = 20  # in one round; a machine of 360 samples usually takes one or two
+        problem, best = self.problem, self.violation
+        x, diagonal, with_ridge = self.x, problem.kernel.diagonal() + problem.ridge, K
+        e = problem.signs - self.f - problem.ridge * x
+        if problem.ridge.any():
+            with_ridge = K.copy()
+            np.fill_diagonal(with_ridge, diagonal)
+        max_steps = int(min(steps_per_sample * problem.n, self.max_steps - self.steps))
+        self._descend(max_steps, x, e, with_ridge, diagonal, self.lower, self.upper, self.goal)
+        self.f, rows = np.zeros(problem.n), np.flatnonzero(x)
+        vectors.add_rows_inplace(self.f, K, rows, x[rows])
+        self._measure(np.empty(problem.n), np.ones(problem.n, dtype=bool))
+        self.waited = 0 if self.violation < 0.7 * best else self.waited + 1
+        self.stuck = not self.done and (self.waited >= 12 or self.steps >= self.max_steps)
+        self.done = self.done or self.stuck
+        if self.violation <= 10.0 * FINE and np.abs(x).max() < 0.999 * self.ceiling:
+            self.exact = Machine(problem, x, self.f, np.zeros(problem.n), self.shift)
+
     def _descend_on_all(self, K: np.ndarray) -> None:
         """Do at most n steps over all samples on a given kernel matrix; often they suffice, and no block has to be copied."""
         y, n, tol = self.problem.signs, self.problem.n, self.tol
@@ -225,8 +229,6 @@ class SupportSearch(State):
     def _first_members(self) -> np.ndarray:
         """Row numbers of a random sample of both classes, and of the samples that already have weight."""
         problem, n = self.problem, self.problem.n
-        if n <= WHOLE:
-            return np.arange(n)
         size = max(200, n // 16)
         members = [np.flatnonzero(self.x)]
         for sign in (1.0, -1.0):

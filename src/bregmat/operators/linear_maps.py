@@ -19,7 +19,7 @@ import numpy as np
 
 from bregmat._kernels import pairs as kernels
 from bregmat._kernels.arrays import OuterRows
-from bregmat.base.linalg import blocks
+from bregmat.base.linalg import blocks, factor_product, half_product, symmetric_product
 from bregmat.base.threads import in_parts
 from bregmat.base.tolerances import VANISHING
 
@@ -219,17 +219,17 @@ class RankOneRows(OuterProducts):
 
     def values(self, X: np.ndarray) -> np.ndarray:
         """``v_i' X v_i`` for every row."""
-        return np.einsum("ij,ij->i", self.V @ X, self.V)
+        return np.einsum("ij,ij->i", half_product(self.V, X), self.V)
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``sum_i w_i v_i v_i'``."""
-        return (self.V.T * w) @ self.V
+        return symmetric_product(self.V, self.V * w[:, None])
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         return np.einsum("ij,ij->i", self.V, self.V) if x is None else (self.V * self.V) @ x
 
     def congruence(self, F: np.ndarray) -> RankOneRows:
-        return RankOneRows(self.V @ F)
+        return RankOneRows(factor_product(self.V, F))
 
     def restrict(self, rows: np.ndarray) -> RankOneRows:
         return RankOneRows(self.V[rows])
@@ -296,7 +296,7 @@ class PairGraph(OuterProducts):
         return out
 
     def _image(self, X: np.ndarray) -> np.ndarray:
-        return self.Z @ X
+        return half_product(self.Z, X)
 
     def adjoint(self, w: np.ndarray) -> np.ndarray:
         """``Z' L(w) Z`` with L the weighted Laplacian of the pair graph."""
@@ -304,7 +304,7 @@ class PairGraph(OuterProducts):
         ptr, edge, other, sign = self.graph
         product = partial(kernels.laplacian_product_inplace, Y, ptr, other, sign, w[edge], self.Z)
         in_parts(product, len(Y), float(len(edge) * self.r))
-        return self.Z.T @ Y
+        return symmetric_product(self.Z, Y)
 
     def values_diagonal(self, x: np.ndarray | None) -> np.ndarray:
         is_plain = x is None or bool((x == 1.0).all())
@@ -352,7 +352,7 @@ class PairGraph(OuterProducts):
         return 4.0 * self.r * (len(self.Z) * self.r + GATHERED * self.c)
 
     def congruence(
-        self, F: np.ndarray, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.matmul
+        self, F: np.ndarray, product: Callable[[np.ndarray, np.ndarray], np.ndarray] = factor_product
     ) -> PairGraph:
         """The operator of ``X -> F X F'``: the same pairs of the points ``product(Z, F)``."""
         if F.shape[0] == F.shape[1] and np.array_equal(F, np.eye(len(F))):  # the frame of the prior

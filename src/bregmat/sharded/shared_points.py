@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bregmat.base.linalg import factor_product
 from bregmat.operators.compound import with_leaves
 from bregmat.operators.linear_maps import Operator, PairGraph
 
@@ -87,7 +88,7 @@ class SharedPoints:
 
     def product(self, Z: np.ndarray, F: np.ndarray) -> np.ndarray:
         """``Z F``, one of the derived arrays."""
-        return self.derived(Z, F, lambda: Z @ F)
+        return self.derived(Z, F, lambda: factor_product(Z, F))
 
     def latest(self, Z: np.ndarray, by: Any, make: Callable[[], np.ndarray]) -> np.ndarray:
         """The same for an array that only the next shards of one pass need: one array is kept."""
@@ -125,7 +126,7 @@ class SharedPairs(PairGraph):
     points_a_vector = 4  # with four or more points for each pair, the difference vectors of the pairs take less time than shared points
 
     def _image(self, X: np.ndarray) -> np.ndarray:
-        return SHARED_POINTS.latest(self.Z, X, lambda: self.Z @ X)
+        return SHARED_POINTS.latest(self.Z, X, lambda: super(SharedPairs, self)._image(X))
 
     def congruence(self, F: np.ndarray) -> Any:  # type: ignore[override]  # the product is always shared
         return super().congruence(F, SHARED_POINTS.product)

@@ -12,7 +12,7 @@ import scipy
 from bregmat.base.checks import as_column, as_matrix
 from bregmat.base.points import CheckedPoints, as_points
 from bregmat.base.threads import cached_property
-from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS
+from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Factor
@@ -24,6 +24,7 @@ from bregmat.verification.extended import numbers
 from bregmat.verification.figures import (
     EXACT,
     Verification,
+    allowance,
     check_arguments,
     check_dual,
     recompute,
@@ -164,10 +165,6 @@ class Recomputation:
         """``D(M, diag(l))``."""
         return distance(self.divergence, self.F @ self.F.T, self.l)
 
-    def _allowed(self, noise: np.ndarray) -> np.ndarray:
-        """Violations up to which rows count as met: a fraction of their unit, and 16 rounding errors unless these are large."""
-        return FEASIBLE * self.unit + 16.0 * np.minimum(noise, CANCELLED * self.unit)
-
     def dual_bound(self, mu: np.ndarray) -> tuple[float, float]:
         """The lower bound that dual weights prove, and its error due to rounding of the arithmetic and of the data."""
         lost, terms = self.losses.conjugates(mu, self.real)
@@ -222,7 +219,7 @@ class Recomputation:
         excess = self.losses.excess(p)
         is_feasible = self._report_rows(p, noise, excess, report)
         bound, lost = self.dual_bound(mu)
-        ended = self.losses.ended(p, self._allowed(noise))
+        ended = self.losses.ended(p, allowance(noise, self.unit))
         objective = self.distance() + self.losses.cost(p + ended)
         upper = objective + float((np.abs(mu) * self.losses.excess(p))[self.hard].sum() + np.abs(mu) @ ended)
         # an infinite objective beside UNKNOWN claims nothing
@@ -250,12 +247,14 @@ class Recomputation:
         lost = self.rows.rounding_of_matrices(float(np.linalg.norm((self.F @ self.F.T).astype(float))))
         report.compare_rows(p, excess, self.unit, noise + lost / 16.0, self.hard)
         report.compare_span(self.gamma)
-        missed = self.hard & ~(excess <= self._allowed(noise))
+        missed = self.hard & ~(excess <= allowance(noise, self.unit))
         row = int(np.argmax(missed))
         text = f"constraint {row} is missed by {float(excess[row] / self.unit[row]):.2g}"
         is_feasible = report.check_feasible(not missed.any(), text)
-        room = np.where(self.losses.sense == 0, 0.0, -self.losses.sense * (p - self.losses.bound))
-        vague = np.flatnonzero(self.hard & (noise > CANCELLED * self.unit) & ~(room > 16.0 * noise))
+        # mapped points are computed in float64 where the map of the data is not used
+        eps = EPS if self.is_metric and self.data is None else self.eps
+        own = self.rows.values(self.lifted(), self.B, eps)[1]
+        vague = np.flatnonzero(self.hard & self.rows.is_uncertain(p, own, self.unit))
         if len(vague) and report.claimed is not Status.UNKNOWN:
             is_feasible = False
             report.problem(f"constraint {vague[0]}: its value is nothing but rounding of what it is made of")

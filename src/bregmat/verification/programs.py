@@ -133,6 +133,8 @@ class Program:
         top = (goal / scale).max() or 1
         part_of = x * scale / ((x * scale).max() if x.any() else 1)
         free = [(part_of > share) & (unlimited | (x < (1 - abs(share)) * self.upper)) for share in SHARES]
+        # variables that a small change of the reduced gradient makes free
+        free += [(free[1] | (np.abs(h) <= HALF_DIGITS * np.abs(h - self.b).max())) & (x < self.upper)]
         for rows in map(np.flatnonzero, (goal > 0, *free)):
             if not len(rows):
                 continue

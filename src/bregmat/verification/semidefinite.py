@@ -9,16 +9,17 @@ import numpy as np
 from bregmat.applications.semidefinite.program import SemidefiniteResult
 from bregmat.applications.unfolding.result import RTOL, UnfoldResult, distance_rows
 from bregmat.base.checks import as_column, as_matrix
-from bregmat.base.tolerances import CANCELLED, EPS, FEASIBLE, HALF_DIGITS, REPEATED, TINY
+from bregmat.base.tolerances import CANCELLED, EPS, HALF_DIGITS, REPEATED, TINY
 from bregmat.certificates.result import MatrixResult
 from bregmat.constraints.constraints import Constraints
 from bregmat.coordinates.priors import Coordinates, Factor, Factored
 from bregmat.engine.loop import compose
 from bregmat.engine.status import Status
-from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text
+from bregmat.verification.extended import arithmetic, eigenvalues, numbers, precision_text, unit_of
 from bregmat.verification.figures import (
     EXACT,
     Verification,
+    allowance,
     check_arguments,
     check_dual,
     excess_of,
@@ -81,8 +82,9 @@ class _Program:
         p, noise = self.rows.values(G[self.rows.touched])
         excess = excess_of(p - b, sense)
         report.compare_rows(p, excess, self.unit, noise, self.hard)
-        missed = excess > FEASIBLE * self.unit + 16.0 * noise
-        is_feasible = not (missed & self.hard).any()
+        missed = excess > allowance(noise, self.unit)
+        own = self.rows.values(G[self.rows.touched], eps=unit_of(self.real))[1]
+        is_feasible = not (self.hard & (missed | self.rows.is_uncertain(p, own, self.unit))).any()
         if report.claimed is Status.UNBOUNDED:
             self.report_unbounded(result, is_feasible, report)
             return

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import scipy
 
-from bregmat.base.tolerances import EPS, VANISHING
+from bregmat.base.tolerances import CANCELLED, EPS, VANISHING
 from bregmat.constraints.columns import LowRankMatrix
 from bregmat.constraints.constraints import Constraints
 from bregmat.constraints.relations import SAMPLES
 from bregmat.engine.status import Status
 from bregmat.verification.extended import LONG, eigenpairs, is_semidefinite, numbers, unit_of
-from bregmat.verification.figures import Verification
+from bregmat.verification.figures import ROUNDINGS, Verification
 
 NOISE = 32.0  # rounding errors that a proof of infeasibility may contain
 # (sign, coefficient) of the squares ``|z_a + sign z_b|^2`` of an entry of a form
@@ -118,8 +118,8 @@ class WrittenRows:
         noise = VANISHING * ((w * V).T @ V) + cross + cross.T + (w * e).T @ e
         return bool((np.abs((self.coef[on][:, None] * self.V[on]).T @ self.V[on]) <= noise).all())
 
-    def values(self, G: np.ndarray, B: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Value of each row, and its rounding error.
+    def values(self, G: np.ndarray, B: np.ndarray | None = None, eps: float = EPS) -> tuple[np.ndarray, np.ndarray]:
+        """Value of each row, and its error if the entries of G and B are wrong by ``eps``, relative to the terms that they are sums of.
 
         G (n, k) is a factor of the learned kernel at the touched points. If the points are data, B (d, k) is a factor of the learned
         matrix: it multiplies the differences of points, which are exact.
@@ -134,10 +134,10 @@ class WrittenRows:
         lengths = np.sqrt((Y * Y).sum(axis=1))
         if B is None:
             size = np.sqrt((G * G).sum(axis=1))
-            blur = EPS * (size[first] + np.abs(sign) * size[second])
+            blur = eps * (size[first] + np.abs(sign) * size[second])
         else:  # rounding of the vectors and of the entries of B
             entries = ((np.abs(self.raw) @ np.abs(B)) ** 2).sum(axis=1)
-            blur = self.rounding * self.rounded + EPS * np.sqrt(entries)
+            blur = self.rounding * self.rounded + eps * np.sqrt(entries)
         blur = blur + np.sqrt(((whole - Y) ** 2).sum(axis=1))  # what counts as 0 is rounding
         np.add.at(p, self.owner, self.coef * lengths**2)
         np.add.at(noise, self.owner, (np.abs(self.coef) * blur * (2.0 * lengths + blur)).astype(float))
@@ -145,11 +145,16 @@ class WrittenRows:
             np.sqrt((G * G).sum(axis=1)) if B is None else np.sqrt(((np.abs(self.data) @ np.abs(B)) ** 2).sum(axis=1))
         )
         for row, (A, _) in self.matrices.items():
-            p[row], noise[row] = _value(self.constraints.matrix(row), G, EPS * size.astype(float))
+            p[row], noise[row] = _value(self.constraints.matrix(row), G, eps * size.astype(float))
             if not A.any():  # it counts as 0, and 0 <= 0 holds
                 p[row], noise[row] = 0.0, (noise[row] + abs(float(p[row]))) * (self.constraints.bound[row] != 0)
         p[self.zero], noise[self.zero] = 0.0, 0.0
         return p, noise
+
+    def is_uncertain(self, p: np.ndarray, own: np.ndarray, unit: np.ndarray) -> np.ndarray:
+        """Whether the errors ``own`` of the recomputed values p of a matrix that the result holds are too large to tell if rows are met."""
+        room = np.where(self.constraints.sense == 0, 0.0, -self.constraints.sense * (p - self.constraints.bound))
+        return np.asarray((own > CANCELLED * unit) & ~(room > ROUNDINGS * own))
 
     def rounding_of_matrices(self, size: float) -> np.ndarray:
         """One rounding of ``<Z' C Z, M>`` for each row that is a matrix, shape (c,), where M has the norm ``size``; 0 for other rows.
@@ -345,7 +350,7 @@ def _value(C: Any, G: np.ndarray, blur: np.ndarray) -> tuple[Any, float]:
         return (w * (Y * Y).sum(axis=1)).sum(), float(np.abs(w) @ (blur * (2.0 * lengths + blur)))
     A = _dense(C).astype(G.dtype)
     sizes = np.abs(A).astype(float)
-    return ((A @ G) * G).sum(), 2.0 * float(blur @ (sizes @ (2.0 * lengths + blur)))
+    return ((A @ G) * G).sum(), float(blur @ (sizes @ (2.0 * lengths + blur)))
 
 
 def _absolute(A: np.ndarray) -> np.ndarray:
