@@ -151,11 +151,14 @@ def test_nothing_is_learned_where_nothing_is_to_be_learned(rng):
     assert learner.report_["MRR"]["learned"] == learner.report_["MRR"]["as given"]
 
 
-def compared(ranks, losses):
-    """A comparison of not learning and of settings with these means, over 40 queries that differ in steps of 0.01."""
+def compared(ranks, losses, first=10.0):
+    """A comparison of not learning and of settings with these means, over 40 queries that differ in steps of 0.01.
+
+    ``first`` is the weight of the first setting: a prior has the weight 0.
+    """
     found, spread = Comparison(), np.linspace(-0.2, 0.2, 40)
     for k, (rank, loss) in enumerate(zip(ranks, losses)):
-        found.settings.append(None if k == 0 else Setting(0.1, 10.0**k))
+        found.settings.append(None if k == 0 else Setting(0.1, first if k == 1 else 10.0**k))
         found.measures.append(np.column_stack([rank + spread * (-1) ** k] * 4))
         found.losses.append(loss + spread)
         if k and found.prefers_last():
@@ -175,6 +178,14 @@ def test_what_is_chosen():
     assert compared([1.0, 1.0], [2.0, 1.0]) == 1  # all right answers are first: losses tell whether to learn
     assert compared([0.5, 0.4], [2.0, 2.0]) == compared([0.5, 0.5], [2.0, 2.1]) == 0
     assert compared([0.5, 0.45, 0.5], [2.0, 2.1, 2.1]) == 0
+
+
+def test_priors_have_to_be_clearly_better():
+    assert compared([0.5, 0.51], [2.0, 2.0]) == 1  # the most cautious setting only has to be better at all
+    assert compared([0.5, 0.51], [2.0, 2.0], first=0.0) == 0
+    assert compared([0.5, 0.6], [2.0, 2.0], first=0.0) == compared([0.5, 0.5], [2.0, 1.9], first=0.0) == 1
+    assert compared([0.5, 0.6, 0.61, 0.62], [2.0, 2.0, 2.0, 2.0], first=0.0) == 2  # its most cautious setting, too
+    assert compared([0.5, 0.6, 0.59], [2.0, 2.0, 2.0], first=0.0) == 1
 
 
 def test_weights_rise_as_long_as_ranks_do(rng, monkeypatch):
