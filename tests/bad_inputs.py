@@ -866,6 +866,7 @@ ENTRIES = {
         with_setting("RetrievalLearner"),
         {},
         {
+            "prior": SETTING,
             "temperature": POSITIVE | {"word": "low"},
             "slack_weight": POSITIVE | {"word": "low"},
             "n_negatives": count(0, none=False),
