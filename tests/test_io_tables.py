@@ -521,6 +521,22 @@ def test_names_that_a_spreadsheet_would_evaluate_are_escaped(tmp_path, kind):
         assert {cell for cell in cells if re.match(r"[=+\-@]", cell)} <= {"-3", "+4.5"}
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "csv.gz", "parquet"])
+def test_names_that_a_file_would_change_are_refused(tmp_path, kind):
+    """A reader of text ends a line at a carriage return and strips cells; all names that are written come back."""
+    path = tmp_path / f"rows.{kind}"
+    names = ["", "a\rb", "\r", "a\r\nb", " a", "a ", "\x85a", "a\nb", "a\tb", "a,b", 'a"b', "NA", "\ufeffa"]
+    lost = [""] if kind == "parquet" else names[:7]
+    for name in names:
+        rows = Constraints.sq_distance([name], ["other"], 1.0, "<=")
+        if name in lost:
+            with pytest.raises(ValueError, match=re.escape(f"cannot hold the sample id {name!r}")):
+                write_constraints(path, rows)
+        else:
+            write_constraints(path, rows)
+            assert set(read_constraints(path).ids.tolist()) == {name, "other"}
+
+
 # ---------------------------------------------------------------- a table with a long first line
 @pytest.mark.slow
 @pytest.mark.parametrize("has_header", [True, False])

@@ -149,6 +149,10 @@ def write_constraints(path: str | os.PathLike[str], constraints: Constraints) ->
     """
     path, kind = file_kind(path, "write constraints to", TABLES)
     columns, as_cell = columns_of(constraints), _escaped if kind in TEXT else str
+    for name in map(str, () if constraints.ids is None else constraints.ids):
+        # an empty cell holds no sample; readers of text strip cells, and may end a line at "\r"
+        if not name or (kind in TEXT and ("\r" in name or as_cell(name) != as_cell(name).strip())):
+            raise ValueError(f"{path}: a {kind} file cannot hold the sample id {name!r}; give the sample another id")
     for name in SAMPLES:
         columns[name] = ["" if sample is None else as_cell(str(sample)) for sample in columns[name]]
     tables.write(path, columns)
