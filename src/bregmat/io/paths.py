@@ -27,9 +27,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 def check_readable(path: Path) -> None:
     """Raise OSError for a pipe, a socket or a device, which could be waited for without end; what does not exist is left to `open`."""
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise OSError(
-            f"cannot read {os.fspath(path)!r}: it is not a regular file; copy it to one, or use - for standard input"
-        )
+        raise OSError(f"cannot read {os.fspath(path)!r}: it is not a regular file; copy it to one")
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
