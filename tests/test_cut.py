@@ -22,6 +22,7 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above, projected
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
+from bregmat.applications.cut.search import CutSearch
 from states import saved_and_loaded
 
 nan, inf = np.nan, np.inf
@@ -310,12 +311,13 @@ def test_low_rank_above_the_size_of_the_path():
 
 
 def test_a_run_ends_with_the_certificate_that_finishes_it(monkeypatch):
-    """Without another step and another proof, which `conclude` would ask for."""
+    """Without another step and another proof: no measurement is said to be the last one."""
     calls = []
-    conclude = cut.BalancedCut.conclude
-    monkeypatch.setattr(cut.BalancedCut, "conclude", lambda *given: calls.append(conclude(*given)))
+    measure = CutSearch.measure
+    monkeypatch.setattr(CutSearch, "measure", lambda self, is_last: calls.append(is_last) or measure(self, is_last))
     result = balanced_cut(nx.random_regular_graph(4, 300, seed=1), random_state=0)
-    assert result.exit_reason == "TOLERANCE" and not result.is_optimal and calls == []
+    assert result.exit_reason == "TOLERANCE" and not result.is_optimal
+    assert len(calls) == result.n_iter + 1 and not any(calls)
 
 
 def test_disconnected():

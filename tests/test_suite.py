@@ -129,6 +129,32 @@ def test_the_independent_judge_refutes_claims(divergence, rng):
     assert formulas.what_is_wrong(arguments | {"slack_weight": np.inf, "loss": None}, claim) is not None
 
 
+@pytest.mark.parametrize("kind", ["kernel", "factor", "metric"])
+def test_the_independent_judge_has_digits_for_small_eigenvalues(kind, rng):
+    """LogDet priors with eigenvalues of 1e-10 of the largest were judged by nobody: of these, the objective is a sum of ratios."""
+    G = np.linalg.qr(rng.normal(size=(6, 6)))[0] * np.logspace(0, -5, 6)
+    i, j = np.array([0, 2, 1]), np.array([1, 3, 5])
+    X = (
+        G if kind != "metric" else rng.normal(size=(6, 6)) @ np.linalg.inv(G).T
+    )  # in the metric G G', points of length 1
+    near = ((X[i] - X[j]) @ (G if kind == "metric" else np.eye(6))) ** 2
+    rows = bregmat.Constraints.sq_distance(i, j, near.sum(axis=1) * [0.5, 2.0, 0.7], ["<=", ">=", "<="])
+    prior = bregmat.Factor(G) if kind == "factor" else (G @ G.T + (G @ G.T).T) / 2
+    arguments = {"prior": prior, "constraints": rows, "divergence": "logdet", "slack_weight": np.inf}
+    arguments |= {"X": X} if kind == "metric" else {}
+    solve = bregmat.nearest_metric if kind == "metric" else bregmat.nearest_kernel
+    result = solve(**arguments)
+    assert formulas.MatrixProblem(arguments).is_judged
+    assert result.status == "OPTIMAL" and formulas.what_is_wrong(arguments, result) is None
+    larger = 1e-3 * result.objective
+    for lie in (
+        {"objective": result.objective + larger},
+        {"dual_bound": result.dual_bound + larger},
+        {"dual": 0 * result.dual},
+    ):
+        assert formulas.what_is_wrong(arguments, replace(result, **lie)) is not None, lie
+
+
 def test_the_independent_judge_confirms_contradictions_alone():
     rows = bregmat.Constraints.sq_distance([1, 0, 0], [2, 1, 1], [9.0, 1.0, 4.0], ["<=", "<=", ">="])
     arguments = {"prior": np.eye(3), "constraints": rows, "divergence": "logdet", "slack_weight": np.inf}

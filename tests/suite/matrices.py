@@ -265,7 +265,7 @@ class Draw:
         def known(result):
             problem = MatrixProblem(arguments)
             if problem.is_judged:
-                return problem.objective_of(planted @ planted.T)
+                return problem.objective_of(planted)
             return objective_at(Recomputation(arguments, result), planted)  # in more digits
 
         def leaves_range(result):

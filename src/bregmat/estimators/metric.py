@@ -62,12 +62,11 @@ CANDIDATES = (
     Candidate("random", 1.0, "identity"),
     Candidate("random", 0.1, "within"),
 )
-# How often cosines are linearised by the fit to all rows; once where candidates are compared. From the prior "within" once is as accurate.
-COSINE_PASSES = 3
 # For rows of many columns and of different lengths, such as the features of a network, also cosines.
 COSINES = (
     Candidate(None, prior="within", metric="cosine"),
-    *(Candidate("softmax", 1.0, prior, metric="cosine") for prior in ("identity", "within")),
+    Candidate("neighbors", 0.1, "within", metric="cosine"),
+    Candidate("softmax", 1.0, "identity", metric="cosine"),
 )
 
 
@@ -94,19 +93,12 @@ class MetricProblem(TrainingProblem):
         """Random pairs, bounded by percentiles of the distances in the prior metric."""
         return task.random_pairs(self.points.points, P=factor_of(self.prior))
 
-    def softmax(self, task: Task) -> MatrixResult:
-        """The result of the strategy "softmax"."""
-        return learn_softmax(task, self.points.points, None if self.prior is None else factor_of(self.prior))
-
     def sampled(self, rows: np.ndarray) -> MetricProblem:
         return MetricProblem(CheckedPoints(self.points.points[rows]), self.prior)
 
     def solve(self, rows: Constraints, **settings: Any) -> MatrixResult:
         prior = Factor(CheckedPoints(self.prior.G0)) if isinstance(self.prior, Factor) else self.prior
         return nearest_metric(self.points, rows, prior=prior, **settings)
-
-    def mapped(self, result: MatrixResult, X: Any) -> np.ndarray:
-        return np.asarray(result.transform(X))
 
 
 class MetricTrials(Trials):
@@ -129,7 +121,10 @@ class MetricTrials(Trials):
             return lambda rows: shown(Z[rows])
         labels = self.sample.labels.of_rows(train)
         part = replace(self.sample, learner=self.learner, X=Z[train], labels=labels, candidate=candidate)
-        result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
+        if candidate.strategy == "softmax":
+            result: MatrixResult = learn_softmax(part, part.X, None)
+        else:
+            result, _ = part.learn(MetricProblem(CheckedPoints(part.X), None))
         return lambda rows: shown(np.asarray(result.transform(Z[rows])))
 
     def _points(self, prior: Any, metric: MetricKind, train: np.ndarray) -> np.ndarray:
@@ -216,9 +211,9 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         principal components that hold 95 % of the variance, and so is the metric. A named prior keeps all dimensions.
     metric : {"auto", "euclidean", "cosine"}
         How mapped rows are compared. With "cosine", ``transform`` divides them by their lengths, so that neighbours by distance are those
-        by cosine, and "softmax" learns from cosines. They are linearised at the prior and, unless the prior is "within", up to two times
-        more at the solution. "auto" is "cosine" if there are labels and all rows of X that are not 0 have one length, as embeddings often
-        have. For other rows of 200 to 2,000 columns, cosines are also among the candidates that are compared.
+        by cosine, and "softmax" learns from cosines. They are linearised at the prior, and up to two times more at the solution.
+        "auto" is "cosine" if there are labels and all rows of X that are not 0 have one length, as embeddings often have. For other rows of
+        200 to 2,000 columns, cosines are also among the candidates that are compared.
     solver : str or object
         As in :func:`bregmat.nearest_kernel`.
     tol : float
@@ -333,13 +328,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
             Their samples are values of ``sample_id``, or row numbers of X. Without y they may also be in files
             (:func:`bregmat.io.open_constraints`); then ``dual``, ``values`` and ``violation`` of ``result_`` are kept with the
             constraints and fetched on request.
-        sample_id : array-like, shape (n,), optional
-            Name of each row of X; unique. By default the row numbers; the index of a pandas DataFrame if the
-            constraints name samples by anything but numbers. Not with blocks.
-        sample_weight : array-like, shape (n,), optional
-            Weight of each point, as in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
-        groups : array-like, shape (n,), optional
-            Rows of one group (a person, a document) are held out together when settings are compared. Not with blocks.
+        sample_id, sample_weight, groups : array-like, shape (n,), optional
+            As in :meth:`bregmat.KernelLearner.fit`. Not with blocks.
         executor : None, int or dask.distributed.Client
             Where blocks are processed: one after the other, on that many threads, or on the workers of a cluster. The result has the
             same bits in all cases.
@@ -399,34 +389,28 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         candidates = [replace(one, metric=metric) for one in candidates]
         if self.metric == "auto" and metric == "euclidean" and is_in_memory and FEW_FEATURES <= d <= MOST_FEATURES:
             candidates += COSINES
-        if metric == "cosine" and is_free:  # the columns of rows of one length have one unit
-            candidates = [one for one in candidates if (one.strategy, one.prior) != ("softmax", "variance")]
+        if metric == "cosine" and is_free:  # with cosines, the softmax loss is best from the identity
+            candidates = [one for one in candidates if one.strategy != "softmax" or one.prior == "identity"]
         if self.strategy != "auto":
             return candidates
-        left_out = {"random"} if self._may_use_softmax(task) else {"random", "softmax"}
+        # softmax only if nothing that is asked for belongs to other strategies, and all rows can be used
+        is_plain = not self._why_no_softmax(task) and self.divergence == "auto" and task.labels.target_type == "class"
+        may_use_softmax = is_plain and len(task.labels.labelled) <= MANY_POINTS
+        left_out = {"random"} if may_use_softmax else {"random", "softmax"}
         return [one for one in candidates if one.strategy not in left_out]
 
-    def _check_softmax(self, task: Task) -> None:
-        """Raise if something is given that the softmax loss has no use for."""
+    def _why_no_softmax(self, task: Task) -> str:
+        """Why nothing can be learned with the softmax loss, as the text of an error; empty if it can."""
         if task.constraints is not None:
-            raise ValueError(
-                'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
-            )
+            return 'strategy="softmax" learns from labels only: leave out constraints, or choose "neighbors".'
         if not isinstance(task.labels, LabelGroups):
-            raise ValueError('strategy="softmax" is not available where points are processed in blocks.')
+            return 'strategy="softmax" is not available where points are processed in blocks.'
         if self.slack_weight == np.inf:
-            raise ValueError('slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.')
-        for name, usual in (("loss", (None,)), ("solver", ("auto",))):
-            value: Any = getattr(self, name)
-            if value not in usual:
-                raise ValueError(f'{name}={value!r} is not available with strategy="softmax": leave it out.')
-
-    def _may_use_softmax(self, task: Task) -> bool:
-        """Whether nothing that is asked for belongs to other strategies, and all rows can be used."""
-        is_plain = self.loss is None and self.divergence == "auto" and self.solver == "auto"
-        is_plain = is_plain and self.slack_weight != np.inf
-        is_class = isinstance(task.labels, LabelGroups) and task.labels.target_type == "class"
-        return is_plain and is_class and len(task.labels.labelled) <= MANY_POINTS
+            return 'slack_weight must be finite with strategy="softmax", whose loss is never 0; got inf.'
+        for name, value, usual in (("loss", self.loss, None), ("solver", self.solver, "auto")):
+            if value != usual:
+                return f'{name}={value!r} is not available with strategy="softmax": leave it out.'
+        return ""
 
     @property
     def metric_(self) -> MetricKind:
@@ -438,15 +422,13 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
         return MetricTrials(quick, sample, FEW_FEATURES if task.X.shape[0] > MANY_POINTS else MOST_FEATURES)
 
     def _choose(self, task: Task, groups: Any) -> Candidate:
-        if self.strategy == "softmax" and task.labels is not None:
-            self._check_softmax(task)
+        if self.strategy == "softmax" and task.labels is not None and (why := self._why_no_softmax(task)):
+            raise ValueError(why)
         metric = self.metric
         if metric == "auto":  # the cosine if there are labels and all rows have one length
             is_plain = isinstance(task.labels, LabelGroups) and task.constraints is None
             metric = "cosine" if is_plain and has_unit_rows(task.X) else "euclidean"
         best = super()._choose(replace(task, candidate=Candidate("neighbors", metric=metric)), groups)
-        if best.strategy == "softmax" and best.metric == "cosine" and best.prior != "within":
-            best = replace(best, passes=COSINE_PASSES)
         self.prior_: str = best.prior or "identity"
         self._fit_metric = best.metric
         return best
@@ -478,6 +460,8 @@ class MetricLearner(MahalanobisMetric, ConstraintLearner):
 
     def _learn(self, problem: Any, task: Task) -> tuple[MatrixResult, Constraints | None]:
         """The result; if few components are wanted and the leading ones lose accuracy, that of a map of low rank."""
+        if self.strategy_ == "softmax" and task.labels is not None:
+            return learn_softmax(task, task.X, factor_of(problem.prior)), None
         result, rows = task.learn(problem)
         if self.n_components is None or not DIVERGENCES.resolve(self._divergence).keeps_range:
             return result, rows
