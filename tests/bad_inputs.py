@@ -600,7 +600,6 @@ ENTRIES = {
         },
         {"X": "X|the data"},
     ),
-    "Constraints.to_frame": Entry(PAIR.to_frame, {}, {"library": SETTING}),
     "Constraints.select": Entry(
         PAIR.select,
         {"mask": [0]},
