@@ -547,7 +547,7 @@ def test_cosines_and_their_covariance_within_classes_do_not_depend_on_lengths_of
     X = rng.normal(size=(4, 12))[y] + rng.normal(size=(60, 12))
     scaled = X * rng.lognormal(size=(60, 1))
     maps = [
-        MetricLearner(strategy=strategy, prior="within", metric="cosine", tol=1e-9, random_state=0).fit(Z, y)
+        MetricLearner(strategy=strategy, prior="within", metric="cosine", tol=1e-11, random_state=0).fit(Z, y)
         for Z in (X / np.linalg.norm(X, axis=1, keepdims=True), scaled, sp.csr_array(scaled))
     ]
     cosines = [mapped @ mapped.T for mapped in (one.transform(X) for one in maps)]
