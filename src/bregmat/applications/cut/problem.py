@@ -12,6 +12,7 @@ from bregmat.applications.cut.lowrank import LowRank
 from bregmat.applications.cut.path import CentralPath
 from bregmat.applications.cut.proof import bound_of, is_above
 from bregmat.applications.cut.rounding import BestCut, certifying, fiedler, smallest
+from bregmat.base.threads import seconds_left
 from bregmat.engine.loop import State
 from bregmat.engine.problem import Certificate, Problem
 
@@ -100,9 +101,9 @@ class BalancedCut(Problem):
         state.is_last = True
 
     def round(self, method: CentralPath | LowRank, times: int) -> None:
-        """Cut by up to ``times`` random hyperplanes, until the bound is reached or none are left."""
+        """Cut by up to ``times`` random hyperplanes, until the bound is reached, none are left or the time is over."""
         for _ in range(min(times, self.n_roundings)):
-            if self.is_proven:
+            if self.is_proven or (np.isfinite(self.best.value) and seconds_left() < 0):
                 return
             self.best.offer(self.graph.balance.oriented(method.sample()))
             self.n_roundings -= 1
